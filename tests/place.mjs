@@ -36,7 +36,7 @@ export class Place {
     return done.stdout;
   }
 
-  /** A scripted far side; its address. */
+  /** A scripted upstream; its address. */
   upstream(args) {
     return this.run(process.env.PATRA_UPSTREAM_BIN, ['--listen', '127.0.0.1:0', ...args], {}, (line) => line.trim());
   }

@@ -1,4 +1,4 @@
-// Makes the workflow files from src/. `node build.mjs` writes them, `node build.mjs --check` says which ones are out of date.
+// Builds the workflow files from src/. `node build.mjs` writes them, `node build.mjs --check` lists the outdated ones.
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 
@@ -8,7 +8,7 @@ const source = (name) => readFileSync(new URL(`src/${name}.js`, here), 'utf8').t
 const KEY = { httpHeaderAuth: { id: 'patraApiKey00001', name: 'Patra API key' } };
 const PATRA = "={{ $('Settings').first().json.patra_url }}";
 
-/** A workflow under construction: nodes by name, and lines between them. */
+/** Builder of a workflow: nodes by name, and connections between them. */
 class Workflow {
   constructor(file, id, notes) {
     Object.assign(this, { file, id, nodes: [], connections: {} });
@@ -17,7 +17,7 @@ class Workflow {
   }
 
   add(name, type, typeVersion, position, parameters = {}, more = {}) {
-    // Stable, so that building twice gives the same file.
+    // Stable ids, so that every build gives the same file.
     const id = createHash('sha256').update(`${this.file}/${name}`).digest('hex').slice(0, 32)
       .replace(/(.{8})(.{4})(.{4})(.{4})(.{12})/, '$1-$2-$3-$4-$5');
     this.nodes.push({ id, name, type: `n8n-nodes-base.${type}`, typeVersion, position, parameters, ...more });
@@ -28,7 +28,7 @@ class Workflow {
     return this.add(name, 'code', 2, position, { jsCode: `${sources.join('\n\n')}\n` }, more);
   }
 
-  /** A call that never throws for a status: the next node reads what came back. */
+  /** A call that never throws because of a status: the next node reads the response. */
   call(name, position, method, path, { base = PATRA, id = '={{ $json.request_id }}', body, query, timeout = 30, more = {} } = {}) {
     const parameters = { method, url: `${base}/api/v1/crawler/${path}`, authentication: 'genericCredentialType', genericAuthType: 'httpHeaderAuth' };
     parameters.sendHeaders = true;
@@ -39,12 +39,12 @@ class Workflow {
     return this.add(name, 'httpRequest', 4.2, position, parameters, { credentials: KEY, onError: 'continueRegularOutput', ...more });
   }
 
-  /** A call to another service, whose failure ends the run. */
+  /** A call to another service. Its failure ends the run. */
   elsewhere(name, position, parameters, more) {
     return this.add(name, 'httpRequest', 4.2, position, { method: 'POST', sendBody: true, specifyBody: 'json', options: { timeout: 30000 }, ...parameters }, more);
   }
 
-  /** `output` is 1 for what goes wrong in a node with an error output, or for "false". */
+  /** `output` is 1 for the error output of a node, or for "false". */
   line(from, to, output = 0) {
     const main = ((this.connections[from] ||= { main: [] }).main);
     while (main.length <= output) main.push([]);
@@ -58,8 +58,8 @@ class Workflow {
   }
 
   starts(rule, to) {
-    this.add('By hand', 'manualTrigger', 1, [-240, -100]).line('By hand', to);
-    return this.add('By the clock', 'scheduleTrigger', 1.2, [-240, 100], { rule: { interval: [rule] } }).line('By the clock', to);
+    this.add('Manual', 'manualTrigger', 1, [-240, -100]).line('Manual', to);
+    return this.add('Schedule', 'scheduleTrigger', 1.2, [-240, 100], { rule: { interval: [rule] } }).line('Schedule', to);
   }
 
   condition(left, type, operation, right) {
@@ -84,8 +84,8 @@ const stop = (message) => ({ errorMessage: message });
 function crawlMain() {
   const flow = new Workflow('wf-crawl-main', 'patraCrawlMain01', [
     [[-300, -420], 460, 220, '## Start\nSettings are in **Settings**, or in the variable `PATRA_CRAWL`. Every call to Patra carries `X-Request-ID: {trace}-{step}`.'],
-    [[520, -700], 460, 200, '## One step at a time\n**Next** makes the calls of a step, **Judge** reads the answers and decides: next step, the same once more after a wait, or the end.'],
-    [[1240, 760], 620, 200, '## The lock is always given back\nBy **Release lock** as `completed` or `failed`; by **Release as failed** if a node of this workflow itself breaks.'],
+    [[520, -700], 460, 200, '## One step at a time\n**Next** creates the calls of a step. **Judge** reads the responses and decides: next step, retry after a delay, or end.'],
+    [[1240, 760], 620, 200, '## The lock is always released\nBy **Release lock** as `completed` or `failed`, or by **Release as failed** if a node of this workflow breaks.'],
   ]);
   const execution = 'executions/{{ $json.execution_id }}';
   const steps = [
@@ -125,7 +125,7 @@ function crawlMain() {
       more: { retryOnFail: true, maxTries: 3, waitBetweenTries: 5000 },
     })
     .add('Broken: stop and alert', 'stopAndError', 1, [1560, 1000],
-      stop("={{ $('Settings').first().json.trace }}: a node of this workflow broke. Its lock was given back as failed."))
+      stop("={{ $('Settings').first().json.trace }}: a node of this workflow broke. Its lock was released as failed."))
     .line('Next', 'Release as failed', 1).line('Judge', 'Release as failed', 1)
     .line('Which step', 'Release as failed', steps.length + ends.length)
     .path('Release as failed', 'Broken: stop and alert');
@@ -133,7 +133,7 @@ function crawlMain() {
 
 function lockRecovery() {
   return new Workflow('wf-lock-recovery', 'patraRecovery001', [
-    [[-300, -380], 520, 180, '## Timeout recovery\nPatra does this itself every 15 minutes. This workflow shows what was recovered, and alerts when Patra does not answer.'],
+    [[-300, -380], 520, 180, '## Timeout recovery\nPatra does this itself every 15 minutes. This workflow shows what was recovered, and alerts if Patra does not respond.'],
   ])
     .starts({ field: 'minutes', minutesInterval: 15 }, 'Settings')
     .code('Settings', [0, 0], [source('variable'), source('recovery-settings')])
@@ -144,26 +144,26 @@ function lockRecovery() {
 
 function cookieCheck() {
   const flow = new Workflow('wf-cookie-check', 'patraCookies0001', [
-    [[-300, -400], 520, 180, '## Are there cookies left?\nEnds with an error when a platform has cookies and none is active. n8n\'s error workflow can pass that on.'],
+    [[-300, -400], 520, 180, '## Are there cookies left?\nEnds with an error if a platform has cookies but none is active. n8n\'s error workflow can forward it.'],
   ]);
   return flow
     .starts({ field: 'hours', hoursInterval: 1 }, 'Settings')
     .code('Settings', [0, 0], [source('variable'), source('cookie-settings')])
     .call('List cookies', [240, 0], 'GET', 'cookies', { id: '={{ $json.trace }}-cookies' })
     .code('Count', [480, 0], [source('cookie-count')])
-    .add('Try any?', 'if', 2.2, [720, 0], { conditions: flow.condition('={{ $json.to_try.length }}', 'number', 'gt', 0), options: {} })
-    .code('One by one', [960, -160], [source('cookie-each')])
+    .add('Validate any?', 'if', 2.2, [720, 0], { conditions: flow.condition('={{ $json.to_try.length }}', 'number', 'gt', 0), options: {} })
+    .code('One item per cookie', [960, -160], [source('cookie-each')])
     .call('Validate', [1200, -160], 'POST', 'cookies/{{ encodeURIComponent($json.cookie_name) }}/validate', { body: '={}' })
     .call('List again', [1440, -160], 'GET', 'cookies', { id: "={{ $('Settings').first().json.trace }}-cookies-2", more: { executeOnce: true } })
     .code('Count again', [1680, -160], [source('cookie-count')])
-    .add('Any platform without?', 'if', 2.2, [1920, 0], { conditions: flow.condition('={{ $json.exhausted.length }}', 'number', 'gt', 0), options: {} })
+    .add('Any platform exhausted?', 'if', 2.2, [1920, 0], { conditions: flow.condition('={{ $json.exhausted.length }}', 'number', 'gt', 0), options: {} })
     .add('Stop and alert', 'stopAndError', 1, [2160, -120], stop('=No active cookie: {{ $json.exhausted.join("; ") }}'))
-    .add('All well', 'noOp', 1, [2160, 120])
-    .path('Settings', 'List cookies', 'Count', 'Try any?', 'One by one', 'Validate', 'List again', 'Count again', 'Any platform without?', 'Stop and alert')
-    .line('Try any?', 'Any platform without?', 1).line('Any platform without?', 'All well', 1);
+    .add('All is well', 'noOp', 1, [2160, 120])
+    .path('Settings', 'List cookies', 'Count', 'Validate any?', 'One item per cookie', 'Validate', 'List again', 'Count again', 'Any platform exhausted?', 'Stop and alert')
+    .line('Validate any?', 'Any platform exhausted?', 1).line('Any platform exhausted?', 'All is well', 1);
 }
 
-/** One step of the original list of four, to be called from workflows of one's own. */
+/** One of the four steps, to be called from your own workflows. */
 function nodeFlow(file, id, step, path, inputs, body, help) {
   const base = '={{ $json.patra_url }}';
   const flow = new Workflow(file, id, [[[-60, -320], 560, 220, help]]);
@@ -172,9 +172,9 @@ function nodeFlow(file, id, step, path, inputs, body, help) {
       workflowInputs: { values: inputs.map(([name, type]) => ({ name, type })) },
     })
     .code('Request', [260, 0], [source('variable'), source('node-request').replace('STEP', step)])
-    .call('Ask Patra', [520, 0], 'POST', path, { base, body })
+    .call('Call Patra', [520, 0], 'POST', path, { base, body })
     .code('Result', [780, 0], [source('node-result')])
-    .path('Called by a workflow', 'Request', 'Ask Patra', 'Result');
+    .path('Called by a workflow', 'Request', 'Call Patra', 'Result');
 }
 
 const nodeFlows = () => [
@@ -198,7 +198,7 @@ function mirror() {
   const table = "={{ $('Settings').first().json.feishu_url }}/open-apis/bitable/v1/apps/{{ $('Settings').first().json.feishu_base }}/tables/{{ $('Settings').first().json.feishu_table }}/records";
   const token = { sendHeaders: true, headerParameters: { parameters: [{ name: 'Authorization', value: '=Bearer {{ $json.token }}' }] }, jsonBody: BODY };
   const flow = new Workflow('wf-feishu-mirror', 'patraFeishu00001', [
-    [[-300, -420], 620, 220, '## Optional: a copy of the notes in a Feishu table\nPatra itself never talks to Feishu; this workflow is the only writer. A row is known by its `idempotency_key`, so that running twice adds nothing.'],
+    [[-300, -420], 620, 220, '## Optional: a copy of the notes in a Feishu table\nPatra itself never talks to Feishu; this workflow is the only writer. A row is identified by its `idempotency_key`, so a repeated run adds nothing.'],
   ]);
   return flow
     .starts({ field: 'hours', hoursInterval: 1 }, 'Settings')
@@ -218,10 +218,10 @@ function mirror() {
     .code('Only new', [1680, -120], [source('mirror-new')])
     .add('Any new?', 'if', 2.2, [1920, -120], { conditions: flow.condition('={{ $json.body.records.length }}', 'number', 'gt', 0), options: {} })
     .elsewhere('Create rows', [2160, -240], { url: `${table}/batch_create`, ...token })
-    .code('Keep the place', [2400, -120], [source('mirror-keep')])
+    .code('Save position', [2400, -120], [source('mirror-keep')])
     .add('Nothing new', 'noOp', 1, [960, 120])
-    .path('Settings', 'List notes', 'Rows', 'Any?', 'Feishu token', 'Search body', 'Known rows', 'Only new', 'Any new?', 'Create rows', 'Keep the place')
-    .line('Any new?', 'Keep the place', 1).line('Any?', 'Nothing new', 1);
+    .path('Settings', 'List notes', 'Rows', 'Any?', 'Feishu token', 'Search body', 'Known rows', 'Only new', 'Any new?', 'Create rows', 'Save position')
+    .line('Any new?', 'Save position', 1).line('Any?', 'Nothing new', 1);
 }
 
 const check = process.argv.includes('--check');

@@ -11,7 +11,7 @@ const { chromium } = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const shots = process.env.PATRA_CONSOLE_SHOTS;
 
-/** Pages are smaller than this, and paint within so many milliseconds; the latter is told, not asserted. */
+/** Pages are smaller than this, and paint within so many milliseconds; the latter is printed, not asserted. */
 const MAX_BYTES = 100_000;
 const FIRST_PAINT_MS = 100;
 const LOOKS = {
@@ -112,7 +112,7 @@ async function pages(name, look) {
   await page.context().close();
 }
 
-/** When the page first showed something, and how much of that was the server's. The browser may tell only after it has loaded. */
+/** When the page first showed something, and how much of that was the server's. The browser may report it only after it has loaded. */
 async function firstPaint(page) {
   const { paint, server } = await page.evaluate(() => new Promise((resolve) => {
     new PerformanceObserver((list, observer) => {
@@ -172,7 +172,7 @@ async function first(list) {
 async function buttons() {
   const page = await entered(LOOKS.light);
   const press = (name) => page.getByRole('button', { name, exact: true }).click();
-  const told = () => page.locator('main').innerText();
+  const shown = () => page.locator('main').innerText();
   const batch = await first('batches?provenance=well&status=SUCCEEDED&limit=1');
   const at = `${rig.url}/runs/${batch.run_id}/batches/${batch.batch_no}`;
   const stored = async () => (await rig.ask('GET', '/api/v1/batches?provenance=well&limit=1')).data.items[0].id;
@@ -181,7 +181,7 @@ async function buttons() {
     await page.goto(at);
     await press(name);
     assert.match(await page.getByRole('heading', { level: 1 }).innerText(), /^Replay of batch/);
-    assert.match(await told(), /SAME/, `${name}: ${await told()}`);
+    assert.match(await shown(), /SAME/, `${name}: ${await shown()}`);
     const results = await page.locator('tbody tr td:last-child').allInnerTexts();
     assert.ok(results.includes('same') && !results.includes('different'), `${name}: ${results}`);
   }
@@ -213,7 +213,7 @@ async function buttons() {
   await page.context().close();
 }
 
-/** A manifest is tried in the form: what would be read is shown, what is wrong is told, and nothing is stored. */
+/** A manifest is tried in the form: what would be read is shown, problems are shown, and nothing is stored. */
 async function trial() {
   const page = await entered(LOOKS.light);
   const attempt = async (yaml) => {
@@ -233,7 +233,7 @@ async function trial() {
   await page.context().close();
 }
 
-/** A page that is open tells what happens elsewhere. */
+/** An open page shows what happens elsewhere. */
 async function live() {
   const page = await entered(LOOKS.light);
   await page.goto(`${rig.url}/jobs`);

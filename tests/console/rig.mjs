@@ -1,10 +1,10 @@
-// A Patra that collects from a scripted far side: one source that is well, and one with a fault of each level.
+// A Patra that collects from a scripted upstream: one source that is well, and one with a fault of each level.
 import { Place, freePort } from '../place.mjs';
 
 /** Nothing here takes so long: whoever does hangs. */
 const PATIENCE_MS = 4 * 60 * 1000;
 
-/** A manifest of the scripted far side; what differs is what is wrong with it. */
+/** A manifest of the scripted upstream; what differs is what is wrong with it. */
 export const manifest = (provenance, { base, path: at = '/cursor', id = '$.id', updated = '$.updated_at', size = 50 }) => `
 provenance: ${provenance}
 name: ${provenance}

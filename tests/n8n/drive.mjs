@@ -8,7 +8,7 @@ export const load = (name) => JSON.parse(readFileSync(new URL(name, folder), 'ut
 /** Steps of a run before it counts as endless. */
 const MAX_STEPS = 5000;
 
-/** The far side of the workflow: `notes` that a search finds, and `wrong(call)`, which may answer in Patra's place. */
+/** The upstream of the workflow: `notes` that a search finds, and `wrong(call)`, which may answer in Patra's place. */
 export class Patra {
   constructor({ notes = 3, wrong = () => undefined, locked = true, lockMinutes = 30 } = {}) {
     Object.assign(this, { wrong, locked, lockMinutes, calls: [], candidates: new Map(), stored: [], execution: null });

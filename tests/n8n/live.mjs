@@ -114,7 +114,7 @@ test('without cookies the run stops at once', async () => {
   await rig.cookie('account_03', 'good', 1);
 });
 
-test('a run beside another one does nothing', async () => {
+test('a run during another one does nothing', async () => {
   const holder = await rig.ask('POST', 'executions/acquire', { workflow_name: 'wf-crawl-main' });
   const { calls } = await run({ keywords: ['tea'] });
   assert.deepEqual(steps(calls), ['lock']);
@@ -154,7 +154,7 @@ test('the mirror has each note once', async () => {
   const again = JSON.stringify({ ...load('wf-feishu-mirror.json'), id: 'patraMirrorAgain' });
   await rig.must(['import:workflow', `--input=${rig.file('again.json', again)}`]);
   const wanted = (await notes()).map((note) => note.idempotency_key).sort();
-  // The second one begins anew, as after a restore, and finds every row there.
+  // The second one begins again, as after a restore, and finds every row there.
   for (const id of ['patraFeishu00001', 'patraMirrorAgain']) {
     const done = await rig.execute(id, {}, { FEISHU_URL: url, FEISHU_BASE: 'base', FEISHU_TABLE: 'table' });
     assert.equal(done.status, 0, done.text.slice(-3000));

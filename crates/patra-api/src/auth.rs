@@ -6,9 +6,9 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use patra_core::Code;
-use patra_core::port::query::{Filter, Key, View};
+use patra_core::port::query::{StoredApiKey, View, ViewFilter};
 use patra_core::project;
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 
 use crate::Api;
 use crate::envelope::Failure;
@@ -122,8 +122,8 @@ impl Tenant {
     }
 
     /// Whether the key may write what all projects see (POOL-18).
-    pub(crate) fn may_share(&self, granted: Scope) -> Result<(), Failure> {
-        if self.shares || granted == Scope::Admin && self.bound.is_empty() {
+    pub(crate) fn may_share(&self, granted: KeyScope) -> Result<(), Failure> {
+        if self.shares || granted == KeyScope::Admin && self.bound.is_empty() {
             return Ok(());
         }
         let message = "this key may not write into the shared library";
@@ -136,7 +136,8 @@ impl Tenant {
         match self.sight()? {
             None => Ok(true),
             Some(key) => {
-                let filter = Filter { project_key: Some(key.to_owned()), id: Some(id), limit: 1, ..Filter::default() };
+                let filter =
+                    ViewFilter { project_key: Some(key.to_owned()), id: Some(id), limit: 1, ..ViewFilter::default() };
                 Ok(!api.store.list(view, filter).await?.is_empty())
             }
         }
@@ -151,7 +152,7 @@ fn unnamed() -> Failure {
 
 /// Reading needs `read`, changing needs `write`.
 pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Next) -> Response {
-    let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { Scope::Read } else { Scope::Write };
+    let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { KeyScope::Read } else { KeyScope::Write };
     let header = request.headers().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let admitted = match check(&api, header.as_deref(), needed).await {
         Ok(known) => known.tenant(&api, &mut request).await,
@@ -189,7 +190,7 @@ fn is_public(request: &Request) -> bool {
 
 /// A key that is known.
 pub(crate) struct Known {
-    pub(crate) scope: Scope,
+    pub(crate) scope: KeyScope,
     pub(crate) caller: Caller,
     bound: Vec<String>,
     shares: bool,
@@ -212,7 +213,7 @@ impl Known {
         stored.map(Known::of).ok_or_else(invalid)
     }
 
-    fn of(stored: Key) -> Known {
+    fn of(stored: StoredApiKey) -> Known {
         Known { scope: stored.scope, caller: Caller(stored.prefix), bound: stored.projects, shares: stored.shared }
     }
 
@@ -288,7 +289,7 @@ fn without_project(uri: &Uri) -> Uri {
     path.parse().unwrap_or_else(|_| uri.clone())
 }
 
-async fn check(api: &Api, header: Option<&str>, needed: Scope) -> Result<Known, Failure> {
+async fn check(api: &Api, header: Option<&str>, needed: KeyScope) -> Result<Known, Failure> {
     let text = header
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
@@ -309,7 +310,7 @@ fn refused(message: &str) -> Failure {
 }
 
 /// Refuses a key whose scope is too small. The scope of the caller's key is an extension of the request.
-pub(crate) fn require(granted: Scope, needed: Scope) -> Result<(), Failure> {
+pub(crate) fn require(granted: KeyScope, needed: KeyScope) -> Result<(), Failure> {
     if granted >= needed {
         return Ok(());
     }

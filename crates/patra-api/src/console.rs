@@ -16,7 +16,7 @@ mod page;
 mod search;
 mod session;
 mod sources;
-mod trial;
+mod try_form;
 mod visit;
 
 use axum::extract::Request;
@@ -82,10 +82,10 @@ pub(crate) fn router(api: Api) -> Router<Api> {
         inside =
             inside.route(&format!("/{}/{{id}}", view.as_str()), get(move |visit, id| lists::show(visit, id, view)));
     }
-    // A far side that is tried, and a page that listens, take their time.
+    // An upstream that is tried, and a page that listens, take their time.
     let inside = inside
         .layer(middleware::from_fn(routes::deadline))
-        .route("/try", get(trial::form).post(trial::run))
+        .route("/try", get(try_form::form).post(try_form::run))
         .route("/live", get(live::live))
         .layer(Extension(Listeners::default()))
         .layer(middleware::from_fn_with_state(door.clone(), visit::layer));

@@ -4,7 +4,7 @@
 use subtle::ConstantTimeEq as _;
 
 use patra_core::hash::sha256_hex;
-use patra_core::tx::{CreateKey, Scope};
+use patra_core::tx::{CreateKey, KeyScope};
 
 /// Longest name of a key.
 const MAX_NAME_BYTES: usize = 128;
@@ -21,7 +21,7 @@ pub fn checked_name(name: &str) -> Result<&str, String> {
 /// A fresh key: the text for its owner, and what the store may know.
 pub fn generate(
     name: &str,
-    scope: Scope,
+    scope: KeyScope,
     projects: Vec<String>,
     shared: bool,
     only_first: bool,
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_key_is_found_by_its_public_part_and_known_by_its_hash() {
-        let (text, create) = generate("first", Scope::Admin, Vec::new(), false, true).unwrap();
+        let (text, create) = generate("first", KeyScope::Admin, Vec::new(), false, true).unwrap();
         assert_eq!(prefix(&text), Some(create.prefix.as_str()));
         assert!(matches(&text, &create.hash));
         assert!(!matches(&format!("{text}0"), &create.hash));

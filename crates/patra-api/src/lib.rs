@@ -21,7 +21,7 @@ use patra_core::port::{Clock, Store};
 use patra_core::vault::{Vault, VaultCell};
 use patra_engine::crawler::Crawler;
 use patra_engine::metrics::Metrics;
-use patra_engine::replay::Live;
+use patra_engine::replay::LiveReplay;
 
 pub use limiter::Limits;
 pub use routes::{metrics_router, router};
@@ -39,7 +39,7 @@ pub struct Api {
     /// Makes a vault where one can be made; the error is a sentence for an administrator.
     pub make_vault: Arc<dyn Fn() -> Result<Arc<Vault>, String> + Send + Sync>,
     /// The way out for live replays, where there is one.
-    pub live: Option<Live>,
+    pub live: Option<LiveReplay>,
     /// Whether public sources may be read without a key (COLL-80).
     pub public_read: bool,
     /// Asks platforms, where this process can; it cannot write what it finds.

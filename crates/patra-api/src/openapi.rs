@@ -7,7 +7,7 @@ use axum::Router;
 use axum::handler::Handler;
 use axum::routing::{MethodFilter, on};
 
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 
 use crate::{Api, auth};
 
@@ -18,13 +18,13 @@ pub(crate) use field::{Field, any, flag, int, map, text, texts, time};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
     Nothing,
-    Key(Scope),
+    Key(KeyScope),
     /// A key that is bound to no project.
-    Operator(Scope),
+    Operator(KeyScope),
 }
 
 impl Needs {
-    pub(crate) fn scope(self) -> Option<Scope> {
+    pub(crate) fn scope(self) -> Option<KeyScope> {
         match self {
             Needs::Nothing => None,
             Needs::Key(scope) | Needs::Operator(scope) => Some(scope),
@@ -59,13 +59,13 @@ pub(crate) struct Operation {
 }
 
 pub(crate) const fn get(path: &'static str, says: &'static str) -> Operation {
-    let needs = Needs::Key(Scope::Read);
+    let needs = Needs::Key(KeyScope::Read);
     let (query, body, statuses, troubles) = (&[], Body::None, &[200], &[]);
     Operation { method: "GET", path, says, needs, query, body, statuses, troubles, media: "application/json" }
 }
 
 pub(crate) const fn post(path: &'static str, says: &'static str) -> Operation {
-    let needs = Needs::Key(Scope::Write);
+    let needs = Needs::Key(KeyScope::Write);
     Operation { method: "POST", needs, body: Body::Json(&[]), ..get(path, says) }
 }
 
@@ -103,7 +103,7 @@ impl Operation {
     }
 
     pub(crate) const fn admin(self) -> Operation {
-        Operation { needs: Needs::Key(Scope::Admin), ..self }
+        Operation { needs: Needs::Key(KeyScope::Admin), ..self }
     }
 
     pub(crate) const fn open(self) -> Operation {
@@ -132,6 +132,16 @@ impl Served {
         };
         self.router = self.router.route(operation.path, on(filter, handler));
         self.operations.push(operation);
+        self
+    }
+
+    /// Keeps the path of an older release working for POST, without describing it. It goes away with the next release.
+    pub(crate) fn old_path<H, T>(mut self, path: &'static str, handler: H) -> Served
+    where
+        H: Handler<T, Api>,
+        T: 'static,
+    {
+        self.router = self.router.route(path, on(MethodFilter::POST, handler));
         self
     }
 

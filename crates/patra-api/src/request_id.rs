@@ -19,6 +19,11 @@ impl RequestId {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+
+    #[cfg(test)]
+    pub(crate) fn of(id: &str) -> RequestId {
+        RequestId(id.to_owned())
+    }
 }
 
 pub(crate) async fn layer(mut request: Request, next: Next) -> Response {
@@ -40,4 +45,44 @@ pub(crate) async fn layer(mut request: Request, next: Next) -> Response {
         response.headers_mut().insert(HEADER, value);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::routing::get;
+    use axum::{Extension, Router, middleware};
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    /// The id in the header of a response, which is the one that the route saw.
+    async fn answered(given: Option<&str>) -> String {
+        let route = get(|Extension(id): Extension<RequestId>| async move { id.as_str().to_owned() });
+        let router = Router::new().route("/", route).layer(middleware::from_fn(layer));
+        let mut request = Request::builder().uri("/");
+        if let Some(given) = given {
+            request = request.header("X-Request-ID", given);
+        }
+        let response = router.oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let header = response.headers()[HEADER].to_str().unwrap().to_owned();
+        let seen = axum::body::to_bytes(response.into_body(), 1 << 10).await.unwrap();
+        assert_eq!(seen, header.as_bytes());
+        header
+    }
+
+    // covers: CRAWL-84, CRAWL-85
+    #[tokio::test]
+    async fn plain_request_id_is_kept_and_any_other_is_replaced() {
+        let longest = "x".repeat(128);
+        for plain in ["wf-1702728000-abc.1_2:DEF", "a", &longest] {
+            assert_eq!(answered(Some(plain)).await, plain);
+        }
+        let too_long = "x".repeat(129);
+        for odd in [None, Some(""), Some("a b"), Some("a/b"), Some("a\tb"), Some(&*too_long)] {
+            let made = answered(odd).await;
+            assert!(made.starts_with("req-") && made.len() > "req-".len(), "{odd:?}: {made}");
+            assert_ne!(made, answered(odd).await, "each has its own");
+        }
+    }
 }

@@ -28,7 +28,7 @@ use axum::response::Response;
 use axum::{Extension, Router};
 
 use patra_core::Code;
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 
 use crate::envelope::Failure;
 use crate::openapi::{Needs, Operation, Served, delete, get, post, put};
@@ -97,8 +97,10 @@ fn owned() -> Served {
             operations::signal,
         )
         .route(post("/api/v1/quarantine/{id}/abandon", "Gives a quarantined record up"), operations::abandon)
-        .route(post("/api/v1/outbox/retell", "Tells again all events that were given up"), operations::retell)
-        .route(post("/api/v1/outbox/{id}/retell", "Tells an event again that was given up"), operations::retell_one)
+        .route(post("/api/v1/outbox/retry", "Delivers all failed events again"), operations::retry_events)
+        .route(post("/api/v1/outbox/{id}/retry", "Delivers a failed event again"), operations::retry_event)
+        .old_path("/api/v1/outbox/retell", operations::retry_events)
+        .old_path("/api/v1/outbox/{id}/retell", operations::retry_event)
         .route(
             get("/api/v1/plans/{id}/lineage", "A plan with everything that came of it").query(LINEAGE),
             operations::lineage,
@@ -115,12 +117,13 @@ fn owned() -> Served {
             replay::redrive_batch,
         )
         .route(
-            post("/api/v1/runs/{run}/batches/{no}/blackbox", "All that is known of a batch, signed")
+            post("/api/v1/runs/{run}/batches/{no}/bundle", "Exports everything known about a batch, signed")
                 .admin()
                 .body(EXPORT)
                 .troubles(&[409]),
-            replay::blackbox,
+            replay::export_bundle,
         )
+        .old_path("/api/v1/runs/{run}/batches/{no}/blackbox", replay::export_bundle)
         .route(
             post("/api/v1/tasks/{id}/redrive", "Drives a task again")
                 .body(REDRIVE)
@@ -145,7 +148,7 @@ fn boards() -> Served {
         .route(get("/api/v1/ops/errors", "The most frequent errors").query(ERRORS), ops::errors)
         .route(get("/api/v1/ops/timeline", "Cursors, their lag and their steps").query(TIMELINE), ops::timeline)
         .route(get("/api/v1/ops/budget", "Requests beside what is allowed").query(SPAN), ops::budget)
-        .route(get("/api/v1/ops/runs/{id}/statuses", "What the far side answered to a run"), ops::statuses)
+        .route(get("/api/v1/ops/runs/{id}/statuses", "What the upstream answered to a run"), ops::statuses)
         .route(
             get("/api/v1/ops/lineage/{id}", "A plan with everything that came of it").query(LINEAGE),
             operations::lineage,
@@ -289,9 +292,12 @@ fn crawling() -> Served {
         .route(ask("/api/v1/crawler/search", "Searches a platform").body(SEARCH), crawler::search)
         .route(ask("/api/v1/crawler/notes/detail", "Notes in full").body(DETAILS), crawler::batch)
         .route(
-            Operation { needs: Needs::Key(Scope::Write), ..get("/api/v1/crawler/notes/{note_id}", "A note in full") }
-                .query(PLATFORM)
-                .troubles(far),
+            Operation {
+                needs: Needs::Key(KeyScope::Write),
+                ..get("/api/v1/crawler/notes/{note_id}", "A note in full")
+            }
+            .query(PLATFORM)
+            .troubles(far),
             crawler::single,
         )
         .route(get("/api/v1/crawler/notes", "Notes that are stored").query(CRAWL_LIST).troubles(far), notes::notes)

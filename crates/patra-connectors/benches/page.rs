@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use patra_connectors::{Ask, Pager};
+use patra_connectors::{PageRequest, Pager};
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::transport::Response;
+use patra_core::port::transport::HttpResponse;
 use patra_core::{Ts, Window};
 use patra_spec::Operation;
 
@@ -66,10 +66,10 @@ fn page(c: &mut Criterion) {
     let position = Position::Token(Some("AoJ/abc==".into()));
     let window = Window { from: Ts::from_secs(1_700_000_000), to: Ts::from_secs(1_700_086_400) };
     let now = Ts::from_secs(1_700_100_000);
-    let ask = Ask { position: &position, window, page_size: 1_000, params: &params, now };
+    let ask = PageRequest { position: &position, window, page_size: 1_000, params: &params, now };
     c.bench_function("render a request", |b| b.iter(|| pager.request(black_box(&ask)).unwrap()));
 
-    let response = Response { status: 200, headers: Vec::new(), body: body(), redirected: None };
+    let response = HttpResponse { status: 200, headers: Vec::new(), body: body(), redirected: None };
     let read = pager.read(pager.request(&ask).unwrap(), Ok(response.clone()), Duration::ZERO, now).unwrap();
     assert_eq!((read.facts.items as usize, read.rejected.len()), (RECORDS, 0));
     let mut group = c.benchmark_group("read a page");

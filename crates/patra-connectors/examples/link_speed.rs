@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use patra_connectors::links::{Finder, Found, Options};
+use patra_connectors::links::{FoundLinks, LinkFinder, LinkOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -17,11 +17,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     report("read", &text, times, |finder| drop(finder.read(text.as_bytes())))
 }
 
-fn report(name: &str, text: &str, times: u32, look: impl Fn(&mut Finder)) -> Result<(), Box<dyn Error>> {
+fn report(name: &str, text: &str, times: u32, look: impl Fn(&mut LinkFinder)) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
-    let mut found = Found::default();
+    let mut found = FoundLinks::default();
     for _ in 0..times {
-        let mut finder = Finder::new(Options::default());
+        let mut finder = LinkFinder::new(LinkOptions::default());
         look(&mut finder);
         found = finder.finish();
     }

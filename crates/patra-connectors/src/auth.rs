@@ -9,21 +9,21 @@ mod token;
 
 use std::time::Duration;
 
-use patra_core::credential::Token;
+use patra_core::credential::AccessToken;
 use patra_core::port::signer::Signature;
-use patra_core::port::transport::{Request, Response};
+use patra_core::port::transport::{HttpRequest, HttpResponse};
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::AuthType;
 use patra_core::{Code, Fault, Level};
 use patra_spec::{Snapshot, snapshot};
 
-use crate::classify::Refused;
+use crate::classify::RefusedResponse;
 use crate::decode::StatusRules;
-use crate::request::Renderer;
+use crate::request::RequestRenderer;
 
 pub use marks::shown_url;
 pub use redact::{MIN_SECRET, Redactor};
-pub use token::{Fresh, TOKEN_TIMEOUT};
+pub use token::{FreshToken, TOKEN_TIMEOUT};
 
 /// What the values of a credential are called. Others are for templates.
 pub mod name {
@@ -56,14 +56,14 @@ pub fn needed(kind: AuthType) -> (&'static [&'static str], Option<&'static str>)
 
 /// An opened credential. It lives as long as one exchange.
 #[derive(Clone, Copy, Debug)]
-pub struct Opened<'a> {
+pub struct OpenedCredential<'a> {
     pub alias: &'a str,
     pub secrets: &'a Secrets,
     /// For oauth2 and session.
-    pub token: Option<&'a Token>,
+    pub token: Option<&'a AccessToken>,
 }
 
-impl Opened<'_> {
+impl OpenedCredential<'_> {
     fn value(&self, wanted: &str) -> Result<&Secret, Fault> {
         let token = self.token.filter(|_| wanted == name::ACCESS_TOKEN).map(|token| &token.access);
         token.or_else(|| self.secrets.get(wanted)).ok_or_else(|| {
@@ -79,13 +79,13 @@ impl Opened<'_> {
 /// How the requests of one endpoint say who asks.
 #[derive(Debug)]
 pub struct Authoriser {
-    auth: snapshot::Auth,
+    auth: snapshot::AuthSpec,
     provenance_code: String,
     endpoint_name: String,
     /// Query parameters whose template holds a credential.
     secret_params: Vec<(String, String)>,
     /// The request that logs in.
-    login: Option<Box<Renderer>>,
+    login: Option<Box<RequestRenderer>>,
     /// What the manifest says of statuses: some of them may be about the credential.
     statuses: StatusRules,
 }
@@ -104,13 +104,13 @@ impl Authoriser {
         })
     }
 
-    pub fn auth(&self) -> &snapshot::Auth {
+    pub fn auth(&self) -> &snapshot::AuthSpec {
         &self.auth
     }
 
     /// Whether the answer says that the credential was not accepted: by its status, or by what the manifest reads in it.
-    pub fn is_rejection(&self, response: &Response) -> bool {
-        let unread = Refused::from(Fault::new(Code::PlatformError, Level::L2, String::new()));
+    pub fn is_rejection(&self, response: &HttpResponse) -> bool {
+        let unread = RefusedResponse::from(Fault::new(Code::PlatformError, Level::L2, String::new()));
         self.auth.is_rejection(response.status)
             || self.statuses.refine(unread, response).fault.code == Code::UpstreamAuthFailed
     }
@@ -140,7 +140,7 @@ impl Authoriser {
     }
 
     /// The request with the credential in it.
-    pub fn authorise(&self, request: &Request, opened: &Opened<'_>) -> Result<Request, Fault> {
+    pub fn authorise(&self, request: &HttpRequest, opened: &OpenedCredential<'_>) -> Result<HttpRequest, Fault> {
         let mut request = request.clone();
         self.restore(&mut request);
         marks::fill(&mut request, opened)?;
@@ -151,14 +151,14 @@ impl Authoriser {
     }
 
     /// The request without any credential: whatever would hold one is left out.
-    pub fn anonymous(&self, request: &Request) -> Request {
+    pub fn anonymous(&self, request: &HttpRequest) -> HttpRequest {
         let mut request = request.clone();
         marks::strike(&mut request);
         request
     }
 
-    /// A next URL comes back with its secrets struck out: the parameters that had one get their mark again.
-    fn restore(&self, request: &mut Request) {
+    /// A next URL comes back with its secrets redacted: the parameters that had one get their mark again.
+    fn restore(&self, request: &mut HttpRequest) {
         for (name, marked) in &self.secret_params {
             marks::restore(request, name, marked);
         }
@@ -166,7 +166,7 @@ impl Authoriser {
 }
 
 /// Adds what a hook has signed. It may add and replace, and nothing else.
-pub fn sign(request: &mut Request, signature: &Signature) -> Result<(), Fault> {
+pub fn sign(request: &mut HttpRequest, signature: &Signature) -> Result<(), Fault> {
     for (name, value) in &signature.headers {
         place::header(request, name, value)?;
     }

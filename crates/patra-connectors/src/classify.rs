@@ -2,41 +2,41 @@
 
 use std::time::Duration;
 
-use patra_core::port::transport::Response;
+use patra_core::port::transport::HttpResponse;
 use patra_core::{Code, Fault, Level, Ts};
 use patra_spec::{Snapshot, snapshot};
 
-/// The longest pause that a far side can impose on us by one header.
+/// The longest pause that an upstream can impose on us by one header.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
 /// An answer that is not a page.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedResponse {
     pub fault: Fault,
     pub throttled: bool,
     pub retry_after: Option<Duration>,
 }
 
-impl From<Fault> for Refused {
-    fn from(fault: Fault) -> Refused {
-        Refused { fault, throttled: false, retry_after: None }
+impl From<Fault> for RefusedResponse {
+    fn from(fault: Fault) -> RefusedResponse {
+        RefusedResponse { fault, throttled: false, retry_after: None }
     }
 }
 
 /// What the statuses of one endpoint mean.
 #[derive(Clone, Debug)]
-pub struct Statuses {
-    retry: snapshot::Retry,
-    auth: snapshot::Auth,
+pub struct StatusClassifier {
+    retry: snapshot::RetrySpec,
+    auth: snapshot::AuthSpec,
 }
 
-impl Statuses {
-    pub fn new(spec: &Snapshot) -> Statuses {
-        Statuses { retry: spec.retry.clone(), auth: spec.auth.clone() }
+impl StatusClassifier {
+    pub fn new(spec: &Snapshot) -> StatusClassifier {
+        StatusClassifier { retry: spec.retry.clone(), auth: spec.auth.clone() }
     }
 
     /// `None` for a success.
-    pub fn refusal(&self, response: &Response, now: Ts) -> Option<Refused> {
+    pub fn refusal(&self, response: &HttpResponse, now: Ts) -> Option<RefusedResponse> {
         let retry_after = response.header("retry-after").and_then(|value| retry_after(value, now));
         let status = response.status;
         let (code, level) = match status {
@@ -47,8 +47,8 @@ impl Statuses {
             passing if self.retry.is_retryable(passing) => (Code::PlatformError, Level::L1),
             _ => (Code::PlatformError, Level::L2),
         };
-        Some(Refused {
-            fault: Fault::new(code, level, format!("the far side answered {status}")),
+        Some(RefusedResponse {
+            fault: Fault::new(code, level, format!("the upstream answered {status}")),
             // A server that names a time asks for a pause, whatever it calls it.
             throttled: status == 429 || (status == 503 && level == Level::L1 && retry_after.is_some()),
             retry_after,
@@ -73,13 +73,13 @@ pub fn retry_after(value: &str, now: Ts) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, retry_after: Option<&str>) -> Response {
+    fn answer(status: u16, retry_after: Option<&str>) -> HttpResponse {
         let headers = retry_after.map(|value| ("retry-after".to_owned(), value.to_owned())).into_iter().collect();
-        Response { status, headers, body: bytes::Bytes::new(), redirected: None }
+        HttpResponse { status, headers, body: bytes::Bytes::new(), redirected: None }
     }
 
-    fn plain() -> Statuses {
-        Statuses { retry: snapshot::Retry::default(), auth: snapshot::Auth::default() }
+    fn plain() -> StatusClassifier {
+        StatusClassifier { retry: snapshot::RetrySpec::default(), auth: snapshot::AuthSpec::default() }
     }
 
     fn level(status: u16) -> Option<Level> {
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(level(401), Some((Code::UpstreamAuthFailed, Level::L4)));
     }
 
-    // covers: ING-15-05, ING-4.10-37
+    // covers: ING-15-05, ING-4.10-37, ING-1.2-03
     #[test]
     fn retry_after_is_seconds_or_a_date_and_never_zero() {
         let now: Ts = "2026-01-01T00:00:00Z".parse().unwrap();

@@ -23,33 +23,33 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use patra_core::hash::{content_hash, id_hash};
-use patra_core::paging::Facts;
-use patra_core::port::transport::Response;
-use patra_core::record::{Candidate, Record, Rejected};
+use patra_core::paging::PageFacts;
+use patra_core::port::transport::HttpResponse;
+use patra_core::record::{DetailCandidate, Record, RejectedRecord};
 use patra_core::tweet::compare_ids;
 use patra_core::{Code, Fault, Level, Window};
-use patra_spec::{Format, Snapshot};
+use patra_spec::{ResponseFormat, Snapshot};
 
-use crate::classify::Refused;
-use crate::feed::Rule;
-use errors::ErrorRule;
+use crate::classify::RefusedResponse;
+use crate::feed::IdentityRule;
+use errors::BodyErrorRule;
 pub(crate) use errors::StatusRules;
-use item::Items;
-use paths::Paths;
+use item::ItemDecoder;
+use paths::SelectorList;
 pub(crate) use scalar::said;
 use scalar::{flag, text};
-use walk::{Listed, Wanted};
+use walk::{ListValue, PathTree};
 
 /// What to take from bodies of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    source: Source,
-    body: Wanted,
-    slots: Slots,
-    errors: Vec<ErrorRule>,
-    items: Items,
+    source: BodyDecoder,
+    body: PathTree,
+    slots: PageSlots,
+    errors: Vec<BodyErrorRule>,
+    items: ItemDecoder,
     items_path: String,
-    /// Records outside the slice's window are dropped here because the far side does not filter (ING-4.4-14).
+    /// Records outside the slice's window are dropped here because the upstream does not filter (ING-4.4-14).
     outside: bool,
     /// The items are ids, and their content is elsewhere.
     ids: bool,
@@ -61,7 +61,7 @@ pub(crate) struct Decoder {
 
 /// What a page was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct PageContext<'a> {
     /// Where the answer was found.
     pub(crate) url: &'a str,
     pub(crate) window: Window,
@@ -69,7 +69,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) until: Option<&'a str>,
 }
 
-impl Asked<'_> {
+impl PageContext<'_> {
     fn knows(&self, id: &str) -> bool {
         let order = self.until.and_then(|until| compare_ids(id, until));
         order.is_some_and(std::cmp::Ordering::is_le)
@@ -78,19 +78,19 @@ impl Asked<'_> {
 
 /// How bytes become JSON.
 #[derive(Debug)]
-enum Source {
+enum BodyDecoder {
     Json { lenient: bool },
-    Xml(xml::Projection),
-    Csv(csv::Projection),
-    Feed(Rule),
-    Page(Rule),
-    Html(patra_spec::manifest::Html),
+    Xml(xml::XmlProjection),
+    Csv(csv::CsvProjection),
+    Feed(IdentityRule),
+    Page(IdentityRule),
+    Html(patra_spec::manifest::HtmlConfig),
     Tweets,
 }
 
 /// Where the values of a page are among those found.
 #[derive(Debug)]
-struct Slots {
+struct PageSlots {
     items: usize,
     token: Option<usize>,
     url: Option<usize>,
@@ -101,11 +101,11 @@ struct Slots {
 /// A decoded body.
 #[derive(Debug)]
 pub(crate) struct Decoded {
-    pub(crate) facts: Facts,
+    pub(crate) facts: PageFacts,
     pub(crate) records: Vec<Record>,
-    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) rejected: Vec<RejectedRecord>,
     /// The ids of a page that gives no more than those.
-    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) candidates: Vec<DetailCandidate>,
     pub(crate) content: [u8; 16],
     /// What is suspicious, for the log.
     pub(crate) warnings: Vec<String>,
@@ -115,14 +115,14 @@ impl Decoded {
     /// An answer that is the last one again.
     pub(crate) fn nothing() -> Decoded {
         let (records, rejected, candidates, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Decoded { facts: Facts::default(), records, rejected, candidates, content: [0; 16], warnings }
+        Decoded { facts: PageFacts::default(), records, rejected, candidates, content: [0; 16], warnings }
     }
 }
 
 impl Decoder {
     /// Pages whose items are ids. `version_path` finds what changes when the content behind an id does.
     pub(crate) fn of_ids(spec: &Snapshot, version_path: Option<&str>) -> Result<Decoder, Fault> {
-        Ok(Decoder { ids: true, items: Items::of_ids(spec, version_path)?, ..Decoder::new(spec)? })
+        Ok(Decoder { ids: true, items: ItemDecoder::of_ids(spec, version_path)?, ..Decoder::new(spec)? })
     }
 
     /// Content that was asked for by id: whatever its time, it is wanted.
@@ -132,7 +132,7 @@ impl Decoder {
 
     /// The same for what nobody stores: a record needs no time.
     pub(crate) fn alone(spec: &Snapshot) -> Result<Decoder, Fault> {
-        Ok(Decoder { items: Items::new(spec)?.undated(), ..Decoder::of_details(spec)? })
+        Ok(Decoder { items: ItemDecoder::new(spec)?.undated(), ..Decoder::of_details(spec)? })
     }
 
     pub(crate) fn new(spec: &Snapshot) -> Result<Decoder, Fault> {
@@ -141,8 +141,8 @@ impl Decoder {
 
     fn build(spec: &Snapshot, single: bool) -> Result<Decoder, Fault> {
         let (response, paging) = (&spec.response, spec.pagination.clone().unwrap_or_default());
-        let mut paths = Paths::default();
-        let slots = Slots {
+        let mut paths = SelectorList::default();
+        let slots = PageSlots {
             items: paths.add(&response.items_path)?,
             token: paths.maybe(paging.next_token_path.as_deref())?,
             url: paths.maybe(paging.next_url_path.as_deref())?,
@@ -151,23 +151,23 @@ impl Decoder {
         };
         let passing = &spec.retry.retryable_codes;
         let hidden = response.errors.iter().filter(|rule| rule.status.is_empty());
-        let errors = hidden.map(|rule| ErrorRule::new(rule, passing, &mut paths));
+        let errors = hidden.map(|rule| BodyErrorRule::new(rule, passing, &mut paths));
         let errors = errors.collect::<Result<_, _>>()?;
         Ok(Decoder {
             source: match response.format {
-                Format::Json => Source::Json { lenient: response.lenient },
-                Format::Xml => Source::Xml(xml::Projection::new(response)?),
-                Format::Csv => Source::Csv(csv::Projection::new(response)),
-                Format::Feed => Source::Feed(web::rule(&response.items_path)),
-                Format::Page => Source::Page(web::rule(&response.items_path)),
-                Format::Html => Source::Html(response.html.clone().unwrap_or_default()),
-                Format::Tweets => Source::Tweets,
+                ResponseFormat::Json => BodyDecoder::Json { lenient: response.lenient },
+                ResponseFormat::Xml => BodyDecoder::Xml(xml::XmlProjection::new(response)?),
+                ResponseFormat::Csv => BodyDecoder::Csv(csv::CsvProjection::new(response)),
+                ResponseFormat::Feed => BodyDecoder::Feed(web::rule(&response.items_path)),
+                ResponseFormat::Page => BodyDecoder::Page(web::rule(&response.items_path)),
+                ResponseFormat::Html => BodyDecoder::Html(response.html.clone().unwrap_or_default()),
+                ResponseFormat::Tweets => BodyDecoder::Tweets,
             },
             // What may be an object is not taken apart on the way.
             body: if single { paths.wanted() } else { paths.wanted_with_list(slots.items) },
             slots,
             errors,
-            items: Items::new(spec)?,
+            items: ItemDecoder::new(spec)?,
             items_path: response.items_path.clone(),
             outside: !spec.keeps_out_of_range(),
             ids: false,
@@ -176,13 +176,13 @@ impl Decoder {
         })
     }
 
-    pub(crate) fn decode(&self, response: &Response, asked: &Asked<'_>) -> Result<Decoded, Refused> {
+    pub(crate) fn decode(&self, response: &HttpResponse, asked: &PageContext<'_>) -> Result<Decoded, RefusedResponse> {
         let (body, kind) = (&response.body, response.header("content-type"));
         let text = || ByteString::try_from(body.clone()).map_err(|error| unreadable("UTF-8", error));
         // Feeds and pages come in many encodings.
         let base = || Url::parse(asked.url).map_err(|error| unreadable("page", error));
         let (format, json): (&str, ByteString) = match &self.source {
-            Source::Json { lenient } => {
+            BodyDecoder::Json { lenient } => {
                 let text = text()?;
                 match (self.body.find_listed(&text), lenient) {
                     (Ok((found, listed)), _) => return self.page(&text, &found, listed, asked),
@@ -192,12 +192,12 @@ impl Decoder {
                     }
                 }
             }
-            Source::Xml(xml) => ("XML", xml.project(&text()?).map_err(|reason| unreadable("XML", reason))?.into()),
-            Source::Csv(csv) => ("CSV", csv.project(&text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
-            Source::Feed(rule) => ("feed", web::of_feed(body, kind, &base()?, *rule)?.into()),
-            Source::Page(rule) => ("page", web::of_page(body, kind, &base()?, *rule)?.into()),
-            Source::Html(html) => ("page", web::of_rows(body, kind, &base()?, html, asked.window.to)?.into()),
-            Source::Tweets => return self.tweets(&text()?, asked),
+            BodyDecoder::Xml(xml) => ("XML", xml.project(&text()?).map_err(|reason| unreadable("XML", reason))?.into()),
+            BodyDecoder::Csv(csv) => ("CSV", csv.project(&text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
+            BodyDecoder::Feed(rule) => ("feed", web::of_feed(body, kind, &base()?, *rule)?.into()),
+            BodyDecoder::Page(rule) => ("page", web::of_page(body, kind, &base()?, *rule)?.into()),
+            BodyDecoder::Html(html) => ("page", web::of_rows(body, kind, &base()?, html, asked.window.to)?.into()),
+            BodyDecoder::Tweets => return self.tweets(&text()?, asked),
         };
         let (found, listed) = self.body.find_listed(&json).map_err(|error| unreadable(format, error))?;
         self.page(&json, &found, listed, asked)
@@ -207,9 +207,9 @@ impl Decoder {
         &self,
         body: &'a ByteString,
         found: &[Option<&'a RawValue>],
-        listed: Option<Listed<'a>>,
-        asked: &Asked<'_>,
-    ) -> Result<Decoded, Refused> {
+        listed: Option<ListValue<'a>>,
+        asked: &PageContext<'_>,
+    ) -> Result<Decoded, RefusedResponse> {
         if let Some(refused) = self.errors.iter().find_map(|rule| rule.refusal(found)) {
             return Err(refused);
         }
@@ -254,9 +254,9 @@ impl Decoder {
     }
 
     /// What the page says about itself.
-    fn facts(&self, found: &[Option<&RawValue>], items: usize) -> Result<Facts, Refused> {
+    fn facts(&self, found: &[Option<&RawValue>], items: usize) -> Result<PageFacts, RefusedResponse> {
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
-        Ok(Facts {
+        Ok(PageFacts {
             items: u32::try_from(items).unwrap_or(u32::MAX),
             has_more: at(self.slots.has_more).and_then(flag),
             next_token: next(at(self.slots.token), "next_token_path")?,
@@ -266,8 +266,8 @@ impl Decoder {
         })
     }
 
-    /// An answer without the list is one of another form: the far side has changed (ING-12.1-04, G-11).
-    fn list<'a>(&self, listed: Option<Listed<'a>>, found: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, Fault> {
+    /// An answer without the list is one of another form: the upstream has changed (ING-12.1-04, G-11).
+    fn list<'a>(&self, listed: Option<ListValue<'a>>, found: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, Fault> {
         let wrong = |what: &str| {
             Fault::new(
                 Code::ParseError,
@@ -278,28 +278,28 @@ impl Decoder {
         let listed = match (listed, found.map(RawValue::get)) {
             (Some(listed), _) => listed,
             (None, None) => return Err(wrong("nothing")),
-            (None, Some("null")) => Listed::Null,
-            (None, Some(object)) if object.starts_with('{') => Listed::Object,
-            (None, Some(list)) => serde_json::from_str(list).map_or(Listed::Other, Listed::List),
+            (None, Some("null")) => ListValue::Null,
+            (None, Some(object)) if object.starts_with('{') => ListValue::Object,
+            (None, Some(list)) => serde_json::from_str(list).map_or(ListValue::Other, ListValue::List),
         };
         match listed {
-            Listed::List(items) => Ok(items),
-            // Some far sides write null where they mean an empty list.
-            Listed::Null => Ok(Vec::new()),
-            Listed::Object if self.single => Ok(found.into_iter().collect()),
-            Listed::Object => Err(wrong("an object and no list (it must name the list within)")),
-            Listed::Other => Err(wrong("something that is no list")),
+            ListValue::List(items) => Ok(items),
+            // Some upstreams write null where they mean an empty list.
+            ListValue::Null => Ok(Vec::new()),
+            ListValue::Object if self.single => Ok(found.into_iter().collect()),
+            ListValue::Object => Err(wrong("an object and no list (it must name the list within)")),
+            ListValue::Other => Err(wrong("something that is no list")),
         }
     }
 }
 
 /// The next token or URL. Missing, null, false and empty mean that there is none; a list or an object means that the path
 /// points beside it, and taking that for the end would lose the rest.
-fn next(found: Option<&RawValue>, path: &str) -> Result<Option<String>, Refused> {
+fn next(found: Option<&RawValue>, path: &str) -> Result<Option<String>, RefusedResponse> {
     let Some(raw) = found.filter(|raw| !matches!(raw.get(), "null" | "false")) else { return Ok(None) };
     let wrong = |what: &str| {
         let fault = Fault::new(Code::ParseError, Level::L4, format!("{path} finds {what}"));
-        Err(Refused { fault, throttled: false, retry_after: None })
+        Err(RefusedResponse { fault, throttled: false, retry_after: None })
     };
     match text(raw) {
         None => wrong("something that is neither text nor a number"),

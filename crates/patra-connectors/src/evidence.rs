@@ -4,10 +4,10 @@
 use serde_json::{Map, Value, json};
 
 use patra_core::hash::{body_hash, sha256_hex};
-use patra_core::port::transport::Response;
+use patra_core::port::transport::HttpResponse;
 use patra_spec::Snapshot;
 
-use crate::classify::Refused;
+use crate::classify::RefusedResponse;
 use crate::decode::Decoded;
 use crate::mask;
 
@@ -18,7 +18,7 @@ const MARGIN: usize = 128;
 
 /// What became of an answer that was to be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum BodyRetention {
     NotAsked,
     Yes,
     TooLarge,
@@ -26,12 +26,12 @@ pub(crate) enum Kept {
 
 /// Where an endpoint's pages have what the digest names.
 #[derive(Debug)]
-pub(crate) struct Digest {
+pub(crate) struct ResponseDigester {
     paths: Map<String, Value>,
 }
 
-impl Digest {
-    pub(crate) fn new(spec: &Snapshot) -> Digest {
+impl ResponseDigester {
+    pub(crate) fn new(spec: &Snapshot) -> ResponseDigester {
         let paging = spec.pagination.clone().unwrap_or_default();
         let paths = [
             ("itemsPath", Some(spec.response.items_path.clone())),
@@ -43,15 +43,15 @@ impl Digest {
             ("hasMorePath", spec.response.has_more_path.clone()),
         ];
         let paths = paths.into_iter().filter_map(|(name, path)| Some((name.to_owned(), path?.into())));
-        Digest { paths: paths.collect() }
+        ResponseDigester { paths: paths.collect() }
     }
 
     /// JSON, for `response_digest`.
     pub(crate) fn of(
         &self,
-        response: &Response,
-        read: Result<&Decoded, &Refused>,
-        kept: Kept,
+        response: &HttpResponse,
+        read: Result<&Decoded, &RefusedResponse>,
+        kept: BodyRetention,
         rate: Option<Map<String, Value>>,
     ) -> String {
         let mut digest = json!({
@@ -73,10 +73,10 @@ impl Digest {
             Err(refused) => refusal(refused),
         });
         match kept {
-            Kept::NotAsked => {}
-            Kept::Yes => drop(map.insert("raw".into(), "kept".into())),
-            Kept::TooLarge => {
-                let reason = format!("not kept: larger than {} bytes", crate::kept::MAX_KEPT);
+            BodyRetention::NotAsked => {}
+            BodyRetention::Yes => drop(map.insert("raw".into(), "kept".into())),
+            BodyRetention::TooLarge => {
+                let reason = format!("not kept: larger than {} bytes", crate::stored_response::MAX_KEPT);
                 map.insert("raw".into(), reason.into());
             }
         }
@@ -100,8 +100,8 @@ fn page(decoded: &Decoded) -> Map<String, Value> {
     rows.as_object().cloned().unwrap_or_default()
 }
 
-fn refusal(refused: &Refused) -> Map<String, Value> {
-    let Refused { fault, throttled, .. } = refused;
+fn refusal(refused: &RefusedResponse) -> Map<String, Value> {
+    let RefusedResponse { fault, throttled, .. } = refused;
     let refused = json!({ "code": fault.code, "level": fault.level, "throttled": throttled });
     Map::from_iter([("refused".to_owned(), refused)])
 }

@@ -20,19 +20,19 @@ mod xml;
 use serde::Serialize;
 use url::Url;
 
-pub use date::{Date, parse as parse_date};
+pub use date::{FeedDate, parse as parse_date};
 pub use encoding::decode;
 pub use entity::{MAX_EXPANSION_BYTES, MAX_EXPANSION_DEPTH};
-pub use identity::{Rule, identity};
+pub use identity::{IdentityRule, identity};
 pub use sanitise::{clean as clean_html, plain as html_to_text};
-pub use text::Text;
+pub use text::FeedText;
 pub use tree::{MAX_DEPTH, MAX_ELEMENTS};
 
 /// What pages are read with, too.
 pub(crate) mod markup {
-    pub(crate) use super::entity::{Place, resolve};
+    pub(crate) use super::entity::{EntityContext, resolve};
     pub(crate) use super::sanitise::escape_into;
-    pub(crate) use super::token::{Attributes, Token, Tokens};
+    pub(crate) use super::token::{Attributes, MarkupToken, MarkupTokens};
 }
 
 /// Most bytes of a feed.
@@ -51,9 +51,9 @@ pub struct Feed {
     pub language: Option<String>,
     pub author: Option<String>,
     pub rights: Option<String>,
-    pub updated: Option<Date>,
-    pub published: Option<Date>,
-    pub tags: Vec<Tag>,
+    pub updated: Option<FeedDate>,
+    pub published: Option<FeedDate>,
+    pub tags: Vec<FeedTag>,
     pub icon: Option<String>,
     pub generator: Option<String>,
     /// What the feed calls its own address.
@@ -70,23 +70,23 @@ pub struct Feed {
     pub expired: bool,
     /// The body ends inside the feed: its last entry may be cut, and more may be missing.
     pub truncated: bool,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FeedEntry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Entry {
+pub struct FeedEntry {
     /// The feed's own, as it is written. For a key that is always there see [`identity()`].
     pub id: Option<String>,
     pub title: Option<String>,
     pub link: Option<String>,
-    pub summary: Option<Text>,
-    pub content: Vec<Text>,
+    pub summary: Option<FeedText>,
+    pub content: Vec<FeedText>,
     pub author: Option<String>,
-    pub published: Option<Date>,
-    pub updated: Option<Date>,
+    pub published: Option<FeedDate>,
+    pub updated: Option<FeedDate>,
     pub rights: Option<String>,
     pub language: Option<String>,
-    pub tags: Vec<Tag>,
+    pub tags: Vec<FeedTag>,
     pub enclosures: Vec<Enclosure>,
     pub image: Option<String>,
     /// The page of the comments.
@@ -95,20 +95,20 @@ pub struct Entry {
     pub source: Option<String>,
 }
 
-impl Entry {
+impl FeedEntry {
     /// What describes the entry: its summary, else its content.
-    pub fn description(&self) -> Option<&Text> {
+    pub fn description(&self) -> Option<&FeedText> {
         self.summary.as_ref().or_else(|| self.content.first())
     }
 
     /// When it was published, else changed.
-    pub fn date(&self) -> Option<&Date> {
+    pub fn date(&self) -> Option<&FeedDate> {
         self.published.as_ref().or(self.updated.as_ref())
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Tag {
+pub struct FeedTag {
     pub term: Option<String>,
     pub scheme: Option<String>,
     pub label: Option<String>,
@@ -140,12 +140,12 @@ pub enum FeedError {
     #[error("this JSON is no JSON Feed: {reason}")]
     JsonShape { reason: String },
     #[error("the feed is refused: {0}")]
-    Limit(#[from] Limit),
+    Limit(#[from] FeedLimit),
 }
 
 /// A limit that a body went over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Limit {
+pub enum FeedLimit {
     #[error("it has more than {MAX_BYTES} bytes")]
     Bytes,
     #[error("it has more than {MAX_ENTRIES} entries")]
@@ -170,7 +170,7 @@ fn named(feed: Option<&str>) -> String {
 /// decides, never the Content-Type; that one is asked for the charset alone.
 pub fn read(body: &[u8], content_type: Option<&str>, base: &Url) -> Result<Feed, FeedError> {
     if body.len() > MAX_BYTES {
-        return Err(Limit::Bytes.into());
+        return Err(FeedLimit::Bytes.into());
     }
     let text = decode(body, content_type);
     let text = text::without_illegal(&text);

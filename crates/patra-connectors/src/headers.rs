@@ -1,23 +1,23 @@
 //! What a page says about itself in its headers: the next URL or token, a total, whether there is more.
 
-use patra_core::paging::Facts;
-use patra_core::port::transport::Response;
+use patra_core::paging::PageFacts;
+use patra_core::port::transport::HttpResponse;
 use patra_spec::Snapshot;
 
 use crate::decode::said;
 
 #[derive(Debug)]
-pub(crate) struct Headers {
+pub(crate) struct PagingHeaders {
     next_token: Option<String>,
     next_url: Option<String>,
     total: Option<String>,
     has_more: Option<String>,
 }
 
-impl Headers {
-    pub(crate) fn new(spec: &Snapshot) -> Headers {
+impl PagingHeaders {
+    pub(crate) fn new(spec: &Snapshot) -> PagingHeaders {
         let paging = spec.pagination.clone().unwrap_or_default();
-        Headers {
+        PagingHeaders {
             next_token: paging.next_token_header,
             next_url: paging.next_url_header,
             total: spec.response.total_header.clone(),
@@ -31,7 +31,7 @@ impl Headers {
     }
 
     /// A thing is declared in one place: nothing that the body said is overwritten.
-    pub(crate) fn tell(&self, response: &Response, facts: &mut Facts) {
+    pub(crate) fn tell(&self, response: &HttpResponse, facts: &mut PageFacts) {
         let value = |name: &Option<String>| {
             let value = response.header(name.as_deref()?)?.trim();
             (!value.is_empty()).then_some(value)

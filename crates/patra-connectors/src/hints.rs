@@ -1,37 +1,37 @@
-//! What the headers of an answer say about the far side's own count of requests (G-24).
+//! What the headers of an answer say about the upstream's own count of requests (G-24).
 
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::port::transport::Response;
-use patra_core::protocol::run::Left;
+use patra_core::port::transport::HttpResponse;
+use patra_core::protocol::run::UpstreamQuota;
 use patra_spec::Snapshot;
 use patra_spec::manifest::HeaderAdaptive;
 
 use crate::classify::MAX_RETRY_AFTER;
 
-/// The names under which far sides tell it, without the part that says what.
+/// The names under which upstreams tell it, without the part that says what.
 const FAMILIES: [&str; 3] = ["x-ratelimit", "x-rate-limit", "ratelimit"];
 
 /// From here on a number is a point in time, not a span.
 const EPOCH: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Hints {
+pub(crate) struct RateLimitHeaders {
     heeded: HeaderAdaptive,
 }
 
-impl Hints {
-    pub(crate) fn new(spec: &Snapshot) -> Hints {
-        Hints { heeded: spec.rate_limit.header_adaptive.clone().unwrap_or(HeaderAdaptive::All(true)) }
+impl RateLimitHeaders {
+    pub(crate) fn new(spec: &Snapshot) -> RateLimitHeaders {
+        RateLimitHeaders { heeded: spec.rate_limit.header_adaptive.clone().unwrap_or(HeaderAdaptive::All(true)) }
     }
 
     /// `None` where nothing is said, or only about a window that is over; an error where it cannot be understood.
-    pub(crate) fn read(&self, response: &Response, now: Ts) -> Result<Option<Left>, String> {
+    pub(crate) fn read(&self, response: &HttpResponse, now: Ts) -> Result<Option<UpstreamQuota>, String> {
         self.left(response, now).map(|left| left.filter(|left| !left.resets_in.is_zero()))
     }
 
-    fn left(&self, response: &Response, now: Ts) -> Result<Option<Left>, String> {
+    fn left(&self, response: &HttpResponse, now: Ts) -> Result<Option<UpstreamQuota>, String> {
         if let Some(value) = self.header(response, "ratelimit") {
             return combined(value).map(Some).ok_or_else(|| unreadable("RateLimit", value));
         }
@@ -47,12 +47,12 @@ impl Hints {
             let resets_in = resets_in(reset, now).ok_or_else(|| unreadable(&reset_name, reset))?;
             // "100, 100;w=60" names the windows behind the number.
             let limit = get("limit").and_then(|(_, limit)| limit.split([',', ';']).next()?.trim().parse().ok());
-            return Ok(Some(Left { remaining, limit, resets_in }));
+            return Ok(Some(UpstreamQuota { remaining, limit, resets_in }));
         }
         Ok(None)
     }
 
-    fn header<'a>(&self, response: &'a Response, name: &str) -> Option<&'a str> {
+    fn header<'a>(&self, response: &'a HttpResponse, name: &str) -> Option<&'a str> {
         let heeded = match &self.heeded {
             HeaderAdaptive::All(all) => *all,
             HeaderAdaptive::Named(names) => names.iter().any(|pattern| fits(&pattern.to_ascii_lowercase(), name)),
@@ -92,7 +92,7 @@ fn resets_in(value: &str, now: Ts) -> Option<Duration> {
 }
 
 /// `limit=100, remaining=50, reset=30`, or `"name";r=50;t=30`, of which the scarcest counts.
-fn combined(value: &str) -> Option<Left> {
+fn combined(value: &str) -> Option<UpstreamQuota> {
     let policy = |text: &str| {
         let number = |names: [&str; 2]| {
             text.split([',', ';']).find_map(|part| {
@@ -102,7 +102,7 @@ fn combined(value: &str) -> Option<Left> {
         };
         let (remaining, reset) = (number(["remaining", "r"])?, number(["reset", "t"])?);
         let resets_in = Duration::from_secs(reset).min(MAX_RETRY_AFTER);
-        Some(Left { remaining, limit: number(["limit", "q"]), resets_in })
+        Some(UpstreamQuota { remaining, limit: number(["limit", "q"]), resets_in })
     };
     match value.contains("remaining") {
         true => policy(value),
@@ -116,21 +116,21 @@ mod tests {
 
     const NOW: Ts = Ts::from_secs(1_800_000_000);
 
-    fn answer(headers: &[(&str, &str)]) -> Response {
+    fn answer(headers: &[(&str, &str)]) -> HttpResponse {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Response { status: 200, headers, body: Vec::new().into(), redirected: None }
+        HttpResponse { status: 200, headers, body: Vec::new().into(), redirected: None }
     }
 
-    fn read(headers: &[(&str, &str)]) -> Result<Option<Left>, String> {
-        Hints { heeded: HeaderAdaptive::All(true) }.read(&answer(headers), NOW)
+    fn read(headers: &[(&str, &str)]) -> Result<Option<UpstreamQuota>, String> {
+        RateLimitHeaders { heeded: HeaderAdaptive::All(true) }.read(&answer(headers), NOW)
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "as it is compared")]
-    fn left(remaining: u64, limit: Option<u64>, secs: u64) -> Result<Option<Left>, String> {
-        Ok(Some(Left { remaining, limit, resets_in: Duration::from_secs(secs) }))
+    fn left(remaining: u64, limit: Option<u64>, secs: u64) -> Result<Option<UpstreamQuota>, String> {
+        Ok(Some(UpstreamQuota { remaining, limit, resets_in: Duration::from_secs(secs) }))
     }
 
-    // covers: ING-4.10-08, ING-4.10-18
+    // covers: ING-4.10-08, ING-4.10-18, ING-1.2-03
     #[test]
     fn the_usual_spellings_are_understood() {
         let x = |remaining, reset| read(&[("x-ratelimit-remaining", remaining), ("x-ratelimit-reset", reset)]);
@@ -163,10 +163,10 @@ mod tests {
         let headers = [("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", "60")];
         let named = |names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
-            Hints { heeded: HeaderAdaptive::Named(names) }.read(&answer(&headers), NOW)
+            RateLimitHeaders { heeded: HeaderAdaptive::Named(names) }.read(&answer(&headers), NOW)
         };
         assert_eq!(named(&["X-RateLimit-*"]), left(3, None, 60));
         assert_eq!(named(&["Retry-After"]), Ok(None));
-        assert_eq!(Hints { heeded: HeaderAdaptive::All(false) }.read(&answer(&headers), NOW), Ok(None));
+        assert_eq!(RateLimitHeaders { heeded: HeaderAdaptive::All(false) }.read(&answer(&headers), NOW), Ok(None));
     }
 }

@@ -3,21 +3,21 @@
 //! bytes.
 
 pub mod auth;
-mod blame;
 pub mod classify;
 mod decode;
 mod evidence;
+mod explain;
 pub mod feed;
 mod headers;
 mod hints;
-pub mod kept;
 pub mod links;
 pub mod mask;
 pub mod opml;
 pub mod page;
 mod pager;
 mod request;
+pub mod stored_response;
 pub mod tweet;
 
 pub use evidence::MAX_SAMPLE;
-pub use pager::{Ask, Exchange, Pager};
+pub use pager::{PageExchange, PageRequest, Pager};

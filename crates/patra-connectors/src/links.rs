@@ -12,5 +12,7 @@ mod stream;
 mod strings;
 mod walk;
 
-pub use finder::{Finder, Found, MAX_LINKS};
-pub use normal::{Link, MAX_HOST_BYTES, MAX_URL_BYTES, MAX_WRITTEN_BYTES, Options, Unusable, normalise};
+pub use finder::{FoundLinks, LinkFinder, MAX_LINKS};
+pub use normal::{
+    LinkOptions, MAX_HOST_BYTES, MAX_URL_BYTES, MAX_WRITTEN_BYTES, NormalisedLink, UnusableLink, normalise,
+};

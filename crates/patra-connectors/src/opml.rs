@@ -10,7 +10,7 @@ pub const MAX_OUTLINES: usize = 1_000_000;
 const MAX_DEPTH: usize = 64;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Outline {
+pub struct OpmlOutline {
     pub title: Option<String>,
     pub url: String,
     /// The folders that it stands in, the outermost first.
@@ -18,7 +18,7 @@ pub struct Outline {
 }
 
 /// The feeds of a list, in their order.
-pub fn read(text: &str) -> Result<Vec<Outline>, String> {
+pub fn read(text: &str) -> Result<Vec<OpmlOutline>, String> {
     let text = text.trim_start_matches('\u{feff}');
     let mut reader = Reader::from_str(text);
     reader.config_mut().check_end_names = false;
@@ -54,7 +54,7 @@ pub fn read(text: &str) -> Result<Vec<Outline>, String> {
         let (title, url) = (take("title").or_else(|| take("text")), take("xmlurl"));
         if let Some(url) = url {
             let folders = open.iter().flatten().cloned().collect();
-            outlines.push(Outline { title: title.clone(), url, folders });
+            outlines.push(OpmlOutline { title: title.clone(), url, folders });
         }
         if outlines.len() > MAX_OUTLINES || open.len() > MAX_DEPTH {
             return Err(format!("more than {MAX_OUTLINES} feeds, or folders deeper than {MAX_DEPTH}"));

@@ -7,15 +7,15 @@ mod feeds;
 mod select;
 mod tame;
 
-pub use article::{Page, article};
+pub use article::{ArticlePage, article};
 pub use document::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use feeds::{FeedLink, feeds, looks_like_page};
-pub use select::{Field, MAX_ROWS, Row, Rules, select};
+pub use select::{MAX_ROWS, SelectField, SelectRow, SelectRules, select};
 pub use tame::MAX_ATTRIBUTES;
 
 /// Why a page was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PageError {
+pub enum HtmlPageError {
     #[error("the page is refused: it has more than {MAX_BYTES} bytes")]
     TooLarge,
     #[error("the page is refused: its elements are nested deeper than {MAX_DEPTH}")]
@@ -27,11 +27,11 @@ pub enum PageError {
     #[error("`{selector}` is no CSS selector: {reason}")]
     BadSelector { selector: String, reason: String },
     #[error(
-        "no element of the page matches `{selector}`: its layout may have changed, look at the page and mend the selector"
+        "no element of the page matches `{selector}`: its layout may have changed, look at the page and fix the selector"
     )]
     NoRows { selector: String },
     #[error(
-        "none of the {rows} rows has `{field}`, which is required (`{selector}`): the layout may have changed, look at the page and mend the selector"
+        "none of the {rows} rows has `{field}`, which is required (`{selector}`): the layout may have changed, look at the page and fix the selector"
     )]
     FieldGone { field: String, selector: String, rows: usize },
 }

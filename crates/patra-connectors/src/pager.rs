@@ -1,4 +1,4 @@
-//! The one way to talk to a far side: render, (the caller sends), read. Used by the executor; with no commit behind it
+//! The one way to talk to an upstream: render, (the caller sends), read. Used by the executor; with no commit behind it
 //! also by everything that only looks.
 
 use std::sync::Arc;
@@ -8,42 +8,42 @@ use url::Url;
 
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::transport::{self, Request, Response};
-use patra_core::protocol::run::{Evidence, Page, Refusal};
+use patra_core::port::transport::{self, HttpRequest, HttpResponse};
+use patra_core::protocol::run::{ExchangeEvidence, FetchedPage, PageFailure};
 use patra_core::source::Validators;
 use patra_core::{CredentialId, Fault, Ts, Window, hash};
 use patra_spec::Snapshot;
 
 use crate::auth::Authoriser;
-use crate::blame;
-use crate::classify::{self, Refused, Statuses};
-use crate::decode::{Asked, Decoded, Decoder, StatusRules};
-use crate::evidence::{Digest, Kept};
-use crate::headers::Headers;
-use crate::hints::Hints;
-use crate::kept;
-use crate::request::{Rendered, Renderer};
+use crate::classify::{self, RefusedResponse, StatusClassifier};
+use crate::decode::{Decoded, Decoder, PageContext, StatusRules};
+use crate::evidence::{BodyRetention, ResponseDigester};
+use crate::explain;
+use crate::headers::PagingHeaders;
+use crate::hints::RateLimitHeaders;
+use crate::request::{RenderedRequest, RequestRenderer};
+use crate::stored_response;
 
 /// An endpoint, ready to be read.
 #[derive(Debug)]
 pub struct Pager {
-    phase: Phase,
+    phase: PagerPhase,
     /// Where the content of the ids is, when the pages give no more than those.
-    detail: Option<Phase>,
+    detail: Option<PagerPhase>,
     /// An answer that is the last one again is not read again.
     recognises: bool,
 }
 
 /// One endpoint of a spec: how it is asked, and how it answers.
 #[derive(Debug)]
-struct Phase {
-    renderer: Renderer,
+struct PagerPhase {
+    renderer: RequestRenderer,
     decoder: Decoder,
-    headers: Headers,
-    hints: Hints,
-    statuses: Statuses,
+    headers: PagingHeaders,
+    hints: RateLimitHeaders,
+    statuses: StatusClassifier,
     meanings: StatusRules,
-    digest: Digest,
+    digest: ResponseDigester,
     authoriser: Arc<Authoriser>,
     /// The param that holds the id up to which records are known.
     until_param: Option<String>,
@@ -51,7 +51,7 @@ struct Phase {
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub struct Ask<'a> {
+pub struct PageRequest<'a> {
     pub position: &'a Position,
     pub window: Window,
     pub page_size: u32,
@@ -62,8 +62,8 @@ pub struct Ask<'a> {
 
 /// One request on its way.
 #[derive(Debug)]
-pub struct Exchange {
-    pub request: Request,
+pub struct PageExchange {
+    pub request: HttpRequest,
     digest: String,
     window: Window,
     /// Records are known up to this id.
@@ -76,7 +76,7 @@ pub struct Exchange {
     rate: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
-impl Exchange {
+impl PageExchange {
     /// Asks for the answer only if it is another one than the last, where that was from the same URL (COLL-119).
     pub fn condition(&mut self, known: Option<Box<Validators>>) {
         let Some(known) = known.filter(|known| known.url == self.request.url) else { return };
@@ -110,22 +110,22 @@ impl Exchange {
     }
 
     /// What is known of an exchange that did not come about.
-    pub fn evidence(self, latency: Duration) -> Evidence {
-        Evidence { latency_ms: millis(latency), request_digest: self.digest, ..Evidence::default() }
+    pub fn evidence(self, latency: Duration) -> ExchangeEvidence {
+        ExchangeEvidence { latency_ms: millis(latency), request_digest: self.digest, ..ExchangeEvidence::default() }
     }
 }
 
-impl Phase {
-    fn new(spec: &Snapshot, decoder: Decoder) -> Result<Phase, Fault> {
-        Ok(Phase {
-            renderer: Renderer::new(spec)?,
+impl PagerPhase {
+    fn new(spec: &Snapshot, decoder: Decoder) -> Result<PagerPhase, Fault> {
+        Ok(PagerPhase {
+            renderer: RequestRenderer::new(spec)?,
             decoder,
-            hints: Hints::new(spec),
-            headers: Headers::new(spec),
-            statuses: Statuses::new(spec),
+            hints: RateLimitHeaders::new(spec),
+            headers: PagingHeaders::new(spec),
+            statuses: StatusClassifier::new(spec),
             meanings: StatusRules::new(spec)?,
             until_param: spec.pagination.as_ref().and_then(|paging| paging.until_param.clone()),
-            digest: Digest::new(spec),
+            digest: ResponseDigester::new(spec),
             authoriser: Arc::new(Authoriser::new(spec)?),
         })
     }
@@ -136,36 +136,36 @@ impl Pager {
         let Some(two_phase) = &spec.two_phase else {
             // Where the first page is the same as last time, more of them may be wanted this time.
             let limited = spec.pagination.as_ref().is_some_and(|paging| paging.limit_param.is_some());
-            let phase = Phase::new(spec, Decoder::new(spec)?)?;
+            let phase = PagerPhase::new(spec, Decoder::new(spec)?)?;
             return Ok(Pager { phase, detail: None, recognises: spec.polled && !limited });
         };
         let ids = Decoder::of_ids(spec, two_phase.version_path.as_deref())?;
         let detail = &two_phase.detail;
-        let detail = Some(Phase::new(detail, Decoder::of_details(detail)?)?);
-        Ok(Pager { phase: Phase::new(spec, ids)?, detail, recognises: spec.polled })
+        let detail = Some(PagerPhase::new(detail, Decoder::of_details(detail)?)?);
+        Ok(Pager { phase: PagerPhase::new(spec, ids)?, detail, recognises: spec.polled })
     }
 
     /// An endpoint that is asked by itself, by nobody's plan: whatever the time of a record, it is wanted.
     pub fn alone(spec: &Snapshot) -> Result<Pager, Fault> {
-        Ok(Pager { phase: Phase::new(spec, Decoder::alone(spec)?)?, detail: None, recognises: false })
+        Ok(Pager { phase: PagerPhase::new(spec, Decoder::alone(spec)?)?, detail: None, recognises: false })
     }
 
     /// The request for the page at a position. A request that cannot be rendered is not sent and not skipped (C-39).
-    pub fn request(&self, ask: &Ask<'_>) -> Result<Exchange, Box<Refusal>> {
+    pub fn request(&self, ask: &PageRequest<'_>) -> Result<PageExchange, Box<PageFailure>> {
         let is_detail = matches!(ask.position, Position::Ids { .. });
         let phase = self.phase(is_detail);
         let until = phase.until_param.as_ref().and_then(|param| ask.params.get(param)).cloned();
         match phase.renderer.render(ask) {
-            Ok(Rendered { request, digest }) => {
+            Ok(RenderedRequest { request, digest }) => {
                 let window = ask.window;
-                Ok(Exchange { request, digest, window, until, is_detail, keep: None, known: None, rate: None })
+                Ok(PageExchange { request, digest, window, until, is_detail, keep: None, known: None, rate: None })
             }
-            Err(fault) => Err(refuse(fault.into(), Evidence::default())),
+            Err(fault) => Err(refuse(fault.into(), ExchangeEvidence::default())),
         }
     }
 
     /// Who says who asks, for this exchange.
-    pub fn authoriser(&self, exchange: &Exchange) -> &Arc<Authoriser> {
+    pub fn authoriser(&self, exchange: &PageExchange) -> &Arc<Authoriser> {
         &self.phase(exchange.is_detail).authoriser
     }
 
@@ -174,20 +174,23 @@ impl Pager {
         &self.phase.authoriser
     }
 
-    fn phase(&self, is_detail: bool) -> &Phase {
+    fn phase(&self, is_detail: bool) -> &PagerPhase {
         self.detail.as_ref().filter(|_| is_detail).unwrap_or(&self.phase)
     }
 
     /// What came of it.
     pub fn read(
         &self,
-        exchange: Exchange,
-        answer: Result<Response, transport::Error>,
+        exchange: PageExchange,
+        answer: Result<HttpResponse, transport::Error>,
         latency: Duration,
         now: Ts,
-    ) -> Result<Box<Page>, Box<Refusal>> {
-        let mut evidence =
-            Evidence { latency_ms: millis(latency), request_digest: exchange.digest, ..Evidence::default() };
+    ) -> Result<Box<FetchedPage>, Box<PageFailure>> {
+        let mut evidence = ExchangeEvidence {
+            latency_ms: millis(latency),
+            request_digest: exchange.digest,
+            ..ExchangeEvidence::default()
+        };
         let response = match answer {
             Ok(response) => response,
             Err(error) => return Err(refuse(Fault::from(error).into(), evidence)),
@@ -200,29 +203,29 @@ impl Pager {
             Some((_, true)) => Ok(Decoded::nothing()),
             _ => {
                 let (url, window, until) = (&exchange.request.url, exchange.window, exchange.until.as_deref());
-                phase.read(&response, Asked { url, window, until }, now)
+                phase.read(&response, PageContext { url, window, until }, now)
             }
         };
-        evidence.raw = exchange.keep.and_then(|keep| kept::pack(&response, keep, phase.headers.declared()));
+        evidence.raw = exchange.keep.and_then(|keep| stored_response::pack(&response, keep, phase.headers.declared()));
         let kept = match (exchange.keep, &evidence.raw) {
-            (None, _) => Kept::NotAsked,
-            (Some(_), Some(_)) => Kept::Yes,
-            (Some(_), None) => Kept::TooLarge,
+            (None, _) => BodyRetention::NotAsked,
+            (Some(_), Some(_)) => BodyRetention::Yes,
+            (Some(_), None) => BodyRetention::TooLarge,
         };
-        evidence.left = phase.hints.read(&response, now);
+        evidence.quota = phase.hints.read(&response, now);
         evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept, exchange.rate);
         match read {
             Ok(Decoded { facts, records, rejected, candidates, content, warnings }) => {
                 let moved_to = response.redirected.and_then(|redirected| redirected.moved_to);
                 let seen = seen.map(|(seen, _)| seen);
-                Ok(Box::new(Page {
+                Ok(Box::new(FetchedPage {
                     facts,
                     records,
                     rejected,
                     candidates,
                     content,
                     evidence,
-                    seen,
+                    validators: seen,
                     moved_to,
                     capture: None,
                     warnings,
@@ -231,7 +234,7 @@ impl Pager {
             Err(mut refused) => {
                 // What is read from an answer of success tells its reason already.
                 if !(200..300).contains(&response.status) {
-                    refused.fault = blame::explain(refused.fault, &evidence.request_digest, &response.body);
+                    refused.fault = explain::explain(refused.fault, &evidence.request_digest, &response.body);
                 }
                 Err(refuse(refused, evidence))
             }
@@ -239,14 +242,14 @@ impl Pager {
     }
 }
 
-impl Phase {
+impl PagerPhase {
     /// The page in an answer, or what it is instead.
-    fn read(&self, response: &Response, asked: Asked<'_>, now: Ts) -> Result<Decoded, Refused> {
+    fn read(&self, response: &HttpResponse, asked: PageContext<'_>, now: Ts) -> Result<Decoded, RefusedResponse> {
         if let Some(refused) = self.statuses.refusal(response, now) {
             return Err(self.meanings.refine(refused, response));
         }
         let found = response.redirected.as_ref().map_or(asked.url, |redirected| redirected.url.as_str());
-        let asked = Asked { url: found, ..asked };
+        let asked = PageContext { url: found, ..asked };
         let mut decoded = self.decoder.decode(response, &asked).map_err(|mut refused| {
             let hint = response.header("retry-after").filter(|_| refused.throttled);
             refused.retry_after = hint.and_then(|hint| classify::retry_after(hint, now));
@@ -260,9 +263,9 @@ impl Phase {
     }
 }
 
-/// What the answer is recognised by the next time, and whether it is the last one again: the far side says so, or the body
+/// What the answer is recognised by the next time, and whether it is the last one again: the upstream says so, or the body
 /// is the same.
-fn seen(response: &Response, url: &str, known: Option<&Validators>) -> (Validators, bool) {
+fn seen(response: &HttpResponse, url: &str, known: Option<&Validators>) -> (Validators, bool) {
     let header = |name| response.header(name).map(str::to_owned);
     if let (304, Some(known)) = (response.status, known) {
         let etag = header("etag").or_else(|| known.etag.clone());
@@ -292,7 +295,7 @@ fn millis(span: Duration) -> u32 {
     u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
 }
 
-fn refuse(refused: Refused, evidence: Evidence) -> Box<Refusal> {
-    let Refused { fault, throttled, retry_after } = refused;
-    Box::new(Refusal { fault, throttled, retry_after, evidence, offline: false })
+fn refuse(refused: RefusedResponse, evidence: ExchangeEvidence) -> Box<PageFailure> {
+    let RefusedResponse { fault, throttled, retry_after } = refused;
+    Box::new(PageFailure { fault, throttled, retry_after, evidence, offline: false })
 }

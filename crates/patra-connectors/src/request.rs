@@ -8,31 +8,31 @@ use url::Url;
 
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::transport::{Limits, Method, Request};
+use patra_core::port::transport::{HttpMethod, HttpRequest, TransferLimits};
 use patra_core::{Code, Fault, Level, Ts, hash};
-use patra_spec::expr::{Context, Page, RenderError, Rules, Scope};
+use patra_spec::expr::{PageVariables, RenderContext, RenderError, TemplateRules, VariableScope};
 use patra_spec::{ParamLocation, Snapshot, Template};
 
-use crate::pager::Ask;
-use body::Body;
-use param::Param;
+use crate::pager::PageRequest;
+use body::BodyTemplate;
+use param::ParamTemplate;
 
 /// The templates of one endpoint, compiled once.
 #[derive(Debug)]
-pub(crate) struct Renderer {
-    method: Method,
+pub(crate) struct RequestRenderer {
+    method: HttpMethod,
     /// `None`: a param holds the whole URL.
     base: Option<Url>,
     url_param: Option<String>,
     /// The URL as the manifest has it, for the record.
     url_template: String,
     path: Template,
-    query: Vec<Param>,
-    headers: Vec<Param>,
-    body: Body,
+    query: Vec<ParamTemplate>,
+    headers: Vec<ParamTemplate>,
+    body: BodyTemplate,
     proxy: Option<String>,
     compression: bool,
-    limits: Limits,
+    limits: TransferLimits,
     page_base: u64,
     has_credential: bool,
     /// Hosts besides the base URL's that a next URL may lead to; `*` for any.
@@ -41,13 +41,13 @@ pub(crate) struct Renderer {
 
 /// A request and what the ledger keeps of it.
 #[derive(Debug)]
-pub(crate) struct Rendered {
-    pub(crate) request: Request,
+pub(crate) struct RenderedRequest {
+    pub(crate) request: HttpRequest,
     pub(crate) digest: String,
 }
 
-impl Renderer {
-    pub(crate) fn new(spec: &Snapshot) -> Result<Renderer, Fault> {
+impl RequestRenderer {
+    pub(crate) fn new(spec: &Snapshot) -> Result<RequestRenderer, Fault> {
         let base = match &spec.http.url_param {
             Some(_) => None,
             None => Some(Url::parse(&spec.http.base_url).map_err(|error| broken(&format!("base URL: {error}")))?),
@@ -61,23 +61,23 @@ impl Renderer {
         };
         let rules = spec.rules()?;
         // No credential goes into a path: it would be in logs on the way.
-        let bare = Rules { scope: Scope { credential: false, ..rules.scope.clone() }, ..rules.clone() };
-        let default = Limits::default();
-        Ok(Renderer {
+        let bare = TemplateRules { scope: VariableScope { credential: false, ..rules.scope.clone() }, ..rules.clone() };
+        let default = TransferLimits::default();
+        Ok(RequestRenderer {
             method: match spec.http.method {
-                patra_spec::Method::Get => Method::Get,
-                patra_spec::Method::Post => Method::Post,
+                patra_spec::RequestMethod::Get => HttpMethod::Get,
+                patra_spec::RequestMethod::Post => HttpMethod::Post,
             },
             base,
             url_param: spec.http.url_param.clone(),
             url_template,
             path: compiled(&spec.http.path_template, &bare)?,
-            query: Param::all(spec, &rules, ParamLocation::Query, &spec.http.query_template)?,
-            headers: Param::all(spec, &rules, ParamLocation::Header, &spec.http.headers_template)?,
-            body: Body::new(spec, &rules)?,
+            query: ParamTemplate::all(spec, &rules, ParamLocation::Query, &spec.http.query_template)?,
+            headers: ParamTemplate::all(spec, &rules, ParamLocation::Header, &spec.http.headers_template)?,
+            body: BodyTemplate::new(spec, &rules)?,
             proxy: spec.http.proxy.clone(),
             compression: spec.http.compression,
-            limits: Limits {
+            limits: TransferLimits {
                 connect_timeout: spec.connect_timeout(),
                 read_timeout: spec.read_timeout(),
                 total_timeout: spec.timeout().unwrap_or(default.total_timeout),
@@ -90,16 +90,16 @@ impl Renderer {
         })
     }
 
-    pub(crate) fn render(&self, ask: &Ask<'_>) -> Result<Rendered, Fault> {
-        let Ask { position, window, page_size, params, now } = *ask;
-        let context = Context {
+    pub(crate) fn render(&self, ask: &PageRequest<'_>) -> Result<RenderedRequest, Fault> {
+        let PageRequest { position, window, page_size, params, now } = *ask;
+        let context = RenderContext {
             window: Some(window),
             page: self.page(position, page_size),
             params: params.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect(),
             ids: if let Position::Ids { ids, .. } = position { ids.clone() } else { Vec::new() },
             now,
         };
-        // A URL that the far side gave was made from no template.
+        // A URL that the upstream gave was made from no template.
         let (url, template) = match position {
             Position::Url(Some(next)) => (self.next_url(next)?, None),
             _ => (self.own_url(&context, params)?, Some(self.url_template.as_str())),
@@ -116,29 +116,29 @@ impl Renderer {
         }
         let digest = digest(self.method, template, &url, &headers, body.as_deref(), now);
         let (limits, proxy, compression) = (self.limits, self.proxy.clone(), self.compression);
-        let request = Request { headers, body, limits, proxy, compression, ..Request::new(self.method, url) };
-        Ok(Rendered { request, digest })
+        let request = HttpRequest { headers, body, limits, proxy, compression, ..HttpRequest::new(self.method, url) };
+        Ok(RenderedRequest { request, digest })
     }
 
-    fn page(&self, position: &Position, page_size: u32) -> Page {
+    fn page(&self, position: &Position, page_size: u32) -> PageVariables {
         let size = (page_size > 0).then_some(page_size);
         match position {
             Position::Offset(offset) => {
                 let no = offset / u64::from(page_size.max(1));
-                Page { no: no.saturating_add(self.page_base), offset: *offset, size, token: None }
+                PageVariables { no: no.saturating_add(self.page_base), offset: *offset, size, token: None }
             }
             Position::Page(no) => {
                 let offset = no.saturating_sub(self.page_base).saturating_mul(u64::from(page_size));
-                Page { no: *no, offset, size, token: None }
+                PageVariables { no: *no, offset, size, token: None }
             }
-            Position::Token(token) => Page { no: 0, offset: 0, size, token: token.clone() },
+            Position::Token(token) => PageVariables { no: 0, offset: 0, size, token: token.clone() },
             Position::Url(_) | Position::Time | Position::Ids { .. } | Position::Keys { .. } => {
-                Page { no: 0, offset: 0, size, token: None }
+                PageVariables { no: 0, offset: 0, size, token: None }
             }
         }
     }
 
-    fn own_url(&self, context: &Context, params: &Params) -> Result<Url, Fault> {
+    fn own_url(&self, context: &RenderContext, params: &Params) -> Result<Url, Fault> {
         let mut url = match (&self.base, &self.url_param) {
             (Some(base), _) => base.clone(),
             (None, param) => return given_url(params, param.as_deref().unwrap_or_default()),
@@ -162,7 +162,7 @@ impl Renderer {
         Ok(url)
     }
 
-    /// A URL that the far side gave is followed only on its own host or one that the manifest names: it must not carry a
+    /// A URL that the upstream gave is followed only on its own host or one that the manifest names: it must not carry a
     /// credential elsewhere (G-25).
     fn next_url(&self, next: &str) -> Result<Url, Fault> {
         let read = match &self.base {
@@ -227,7 +227,7 @@ fn place(url: &Url) -> String {
     format!("{}://{}{port}", url.scheme(), url.host_str().unwrap_or("nowhere"))
 }
 
-fn compiled(text: &str, rules: &Rules) -> Result<Template, Fault> {
+fn compiled(text: &str, rules: &TemplateRules) -> Result<Template, Fault> {
     Template::compile_with(text, rules).map_err(|flaw| broken(&flaw.message))
 }
 
@@ -241,7 +241,7 @@ fn broken(reason: &str) -> Fault {
 
 /// What the ledger keeps: where the request went and with which parameters; header names, never their values.
 fn digest(
-    method: Method,
+    method: HttpMethod,
     template: Option<&str>,
     url: &Url,
     headers: &[(String, String)],
@@ -253,7 +253,7 @@ fn digest(
     let mut bare = url.clone();
     bare.set_query(None);
     let mut digest = json!({
-        "method": match method { Method::Get => "GET", Method::Post => "POST" },
+        "method": match method { HttpMethod::Get => "GET", HttpMethod::Post => "POST" },
         "urlTemplate": template,
         "url": bare.as_str(),
         "query": query,

@@ -13,51 +13,51 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use patra_core::tweet::{Counts, Draft, Invalid, Tweet};
+use patra_core::tweet::{InvalidTweet, Tweet, TweetCounts, TweetDraft};
 
-pub use normalise::{Normalised, normalise};
+pub use normalise::{NormalisedTweets, normalise};
 pub use parse::parse;
 
 /// Why an answer is no page of tweets (TWEET-47).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PageError {
+pub enum TweetPageError {
     #[error("the answer is no JSON object: {0}")]
     NoObject(String),
-    #[error("the answer has neither `tweets` nor `data`: the far side seems to have changed")]
+    #[error("the answer has neither `tweets` nor `data`: the upstream seems to have changed")]
     NoData,
-    #[error("`{0}` is no list of tweets: the far side seems to have changed")]
+    #[error("`{0}` is no list of tweets: the upstream seems to have changed")]
     NoList(&'static str),
 }
 
 /// A tweet of a page.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct FoundTweet<'a> {
     /// Exactly as it was received.
     pub raw: &'a RawValue,
     /// It stands out of the order by time.
     pub pinned: bool,
     /// Also of one that cannot be used, if it says.
     pub id: Option<String>,
-    pub read: Result<Mapped, Invalid>,
+    pub read: Result<MappedTweet, InvalidTweet>,
 }
 
 /// What is stored among the fields of a tweet's record.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Mapped {
+pub struct MappedTweet {
     #[serde(flatten)]
     pub tweet: Tweet,
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: TweetCounts,
 }
 
 /// The tweets of an answer, in its order. A pinned one that stands in the list as well is there once.
-pub fn read(text: &str) -> Result<Vec<Found<'_>>, PageError> {
+pub fn read(text: &str) -> Result<Vec<FoundTweet<'_>>, TweetPageError> {
     let envelope = envelope::open(text)?;
     let drafts = parse(&envelope.normalised());
     let found = envelope.items.into_iter().zip(drafts).map(|(item, (draft, counts))| {
-        let Draft { tweet_id: id, .. } = &draft;
+        let TweetDraft { tweet_id: id, .. } = &draft;
         let (raw, pinned, id) = (item.raw, item.pinned, id.clone());
-        Found { raw, pinned, id, read: draft.validate().map(|tweet| Mapped { tweet, counts }) }
+        FoundTweet { raw, pinned, id, read: draft.validate().map(|tweet| MappedTweet { tweet, counts }) }
     });
     let mut found: Vec<_> = found.collect();
     let listed: BTreeSet<_> = found.iter().filter(|one| !one.pinned).filter_map(|one| one.id.clone()).collect();

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
-use patra_connectors::feed::{self, Date, Feed, Tag};
+use patra_connectors::feed::{self, Feed, FeedDate, FeedTag};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -82,9 +82,9 @@ fn every_case_is_read_without_a_panic_and_alike_twice() {
         let (first, second) = (read(), read());
         assert_eq!(first, second, "{}", case.file);
         if let Ok(feed) = first {
-            let keys = feed::identity(&feed, feed::Rule::default());
+            let keys = feed::identity(&feed, feed::IdentityRule::default());
             assert_eq!(keys.len(), feed.entries.len(), "{}", case.file);
-            assert_eq!(keys, feed::identity(&feed, feed::Rule::default()), "{}", case.file);
+            assert_eq!(keys, feed::identity(&feed, feed::IdentityRule::default()), "{}", case.file);
         }
     }
 }
@@ -223,10 +223,10 @@ fn folded(text: &str) -> String {
 
 /// A feed under the names of the cases.
 fn shown(feed: &Feed) -> Value {
-    let date = |date: &Option<Date>| {
+    let date = |date: &Option<FeedDate>| {
         date.as_ref().map(|date| json!({ "text": date.text, "iso": date.at.map(patra_core::Ts::to_short_text) }))
     };
-    let tags = |tags: &[Tag]| {
+    let tags = |tags: &[FeedTag]| {
         let tags = tags.iter().map(|tag| json!({ "term": tag.term, "scheme": tag.scheme, "label": tag.label }));
         Some(tags.collect::<Vec<_>>()).filter(|tags| !tags.is_empty())
     };

@@ -6,7 +6,7 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use patra_connectors::feed::{self, Feed};
-use patra_connectors::page::{self, Rules};
+use patra_connectors::page::{self, SelectRules};
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
@@ -103,7 +103,7 @@ fn the_feeds_of_pages_are_found() {
 #[test]
 fn a_listing_is_read_by_selectors() {
     let html = String::from_utf8(fixture!("github_trending/daily_anonymous_3rows_2026-04.html").to_vec()).unwrap();
-    let rules = |item: &str| -> Rules {
+    let rules = |item: &str| -> SelectRules {
         let fields = json!({
             "url": { "selector": "h2.lh-condensed a[href]", "attr": "href", "required": true },
             "stars": { "selector": "a[href$='/stargazers']", "required": true },

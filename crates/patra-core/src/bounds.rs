@@ -1,20 +1,20 @@
-//! What a task reads beside its window: a range of pages, or a segment of ids. Stands in `ing_task.params`.
+//! Further bounds of a task within its window: a range of pages, or a segment of ids. Stored in `ing_task.params`.
 
 use serde::{Deserialize, Serialize};
 
-use crate::tx::{IdRange, Wanted};
+use crate::tx::{IdRange, RefreshCriteria};
 
-/// Pages of a numbered listing, counted from 0 whatever the far side calls its first.
+/// Pages of a numbered listing, counted from 0 whatever number the upstream's first page has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PageRange {
     pub from: u64,
-    /// The last page that is read; `None`: to the end, wherever that is by then.
+    /// The last page to read; `None`: read to the end, which may move.
     pub to: Option<u64>,
 }
 
 impl PageRange {
-    /// Covers `pages` pages in ranges of `size`. Each begins one page before its share, so that a record which moves one page
-    /// towards the beginning between two reads is still met (G-16); the last is open.
+    /// Covers `pages` pages in ranges of `size`. Each begins one page before its share, so that a record which moves
+    /// one page towards the beginning between two reads is still read (G-16); the last is open.
     pub fn cover(pages: u64, size: u64) -> Vec<PageRange> {
         let size = size.max(1);
         let count = pages.div_ceil(size).max(1);
@@ -26,27 +26,28 @@ impl PageRange {
     }
 }
 
-/// A part of the records that an UPDATE wants.
+/// A part of the records that an UPDATE refreshes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Segment {
-    pub wanted: Wanted,
+pub struct IdSegment {
+    #[serde(rename = "wanted")]
+    pub criteria: RefreshCriteria,
     pub range: IdRange,
 }
 
 /// Read from the params of a task.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
-pub struct Bounds {
+pub struct TaskBounds {
     #[serde(default)]
     pub pages: Option<PageRange>,
     #[serde(default)]
-    pub ids: Option<Segment>,
+    pub ids: Option<IdSegment>,
 }
 
-impl Bounds {
-    pub fn of_task(task_params: &str) -> Result<Bounds, serde_json::Error> {
-        // Most tasks have neither: no need to read the rest of them.
+impl TaskBounds {
+    pub fn of_task(task_params: &str) -> Result<TaskBounds, serde_json::Error> {
+        // Most tasks have neither: skip parsing the rest.
         if !task_params.contains("\"pages\":") && !task_params.contains("\"ids\":") {
-            return Ok(Bounds::default());
+            return Ok(TaskBounds::default());
         }
         serde_json::from_str(task_params)
     }
@@ -67,11 +68,11 @@ mod tests {
 
     #[test]
     fn bounds_read_back_from_the_params_of_a_task() {
-        assert_eq!(Bounds::of_task(r#"{"window":{}}"#).unwrap(), Bounds::default());
-        let pages = Bounds::of_task(r#"{"pages":{"from":1,"to":null},"params":{"pages":"x"}}"#).unwrap();
+        assert_eq!(TaskBounds::of_task(r#"{"window":{}}"#).unwrap(), TaskBounds::default());
+        let pages = TaskBounds::of_task(r#"{"pages":{"from":1,"to":null},"params":{"pages":"x"}}"#).unwrap();
         assert_eq!(pages.pages, Some(PageRange { from: 1, to: None }));
         let ids =
             r#"{"ids":{"wanted":{"stale":{"before":"2026-01-01T00:00:00Z"}},"range":{"after":null,"through":"b"}}}"#;
-        assert_eq!(Bounds::of_task(ids).unwrap().ids.unwrap().range.through, "b");
+        assert_eq!(TaskBounds::of_task(ids).unwrap().ids.unwrap().range.through, "b");
     }
 }

@@ -1,4 +1,4 @@
-//! What outside orchestrators work with: named locks, notes to be fetched and notes that were fetched (CRAWL-26..57).
+//! Resources for external orchestrators: named locks, notes to fetch and fetched notes (CRAWL-26..57).
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 use crate::state::{CandidateStatus, ExecutionStatus};
 use crate::time::Ts;
 
-/// A lock without a sign of life for this long is nobody's (CRAWL-165).
+/// A lock without a heartbeat for this long has expired (CRAWL-165).
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// Between two looks for such locks (CRAWL-166).
+/// Time between two searches for expired locks (CRAWL-166).
 pub const RECOVERY_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// Records in one claim, unless asked otherwise (CRAWL-174).
+/// Default number of records in one claim (CRAWL-174).
 pub const BATCH_SIZE: u32 = 10;
-/// A record is tried once, and so many times again (CRAWL-40).
+/// Retries of a record after the first attempt (CRAWL-40).
 pub const MAX_RETRIES: u32 = 3;
 /// Longest name of a workflow, and longest id of a note.
 pub const MAX_NAME: usize = 200;
 /// Longest `exec_meta`, in bytes of JSON.
 pub const MAX_META: usize = 16 << 10;
 
-/// One holder of a named lock, present or past.
+/// One holder of a named lock, current or past.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Execution {
     pub execution_id: String,
@@ -39,14 +39,14 @@ pub fn execution_id(now: Ts, random: &str) -> String {
     format!("exec-{}-{random}", now.micros() / 1_000)
 }
 
-/// Whether a lock or a record is still held that was last renewed then (CRAWL-50).
+/// Whether a lock or a record that was last renewed at `renewed` is still held (CRAWL-50).
 pub fn is_alive(renewed: Ts, now: Ts, timeout: Duration) -> bool {
     now < renewed + timeout
 }
 
-/// A note that is known and was not fetched yet, or is done.
+/// A note that is known: to be fetched, or done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Candidate {
+pub struct CrawlCandidate {
     pub id: i64,
     pub platform: String,
     pub note_id: String,
@@ -57,7 +57,7 @@ pub struct Candidate {
     pub locked_at: Option<Ts>,
     pub retry_count: u32,
     pub source_keyword: Option<String>,
-    /// What the platform demands for the details: a JSON object, or the same sealed.
+    /// Tokens that the platform requires for the details: a JSON object, or the same sealed.
     pub tokens: String,
     pub last_error_code: Option<String>,
     /// A JSON object.
@@ -66,7 +66,7 @@ pub struct Candidate {
     pub updated_at: Ts,
 }
 
-/// What becomes of a record that failed or was forgotten by its holder (CRAWL-37..39).
+/// Status and retries of a record after it failed or its holder died (CRAWL-37..39).
 pub fn after_failure(retry_count: u32) -> (CandidateStatus, u32) {
     if retry_count >= MAX_RETRIES {
         (CandidateStatus::Failed, retry_count)
@@ -75,7 +75,7 @@ pub fn after_failure(retry_count: u32) -> (CandidateStatus, u32) {
     }
 }
 
-/// The key that a note is stored under once (CRAWL-52).
+/// The idempotency key of a note (CRAWL-52).
 pub fn idempotency_key(note_id: &str) -> String {
     format!("{note_id}_v1")
 }
@@ -89,17 +89,18 @@ pub fn trace_id(request_id: &str) -> Option<&str> {
     (request_id.starts_with("wf-") && trace.matches('-').count() == 2).then_some(trace)
 }
 
-/// What is known of one try, from whoever reports it.
+/// One attempt to fetch a note, as reported by the caller.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Tried {
-    /// The caller's own members: a JSON object.
+pub struct CandidateAttempt {
+    /// The caller's own fields: a JSON object.
     pub meta: String,
     pub request_id: Option<String>,
     pub crawled_at: Ts,
 }
 
-impl Tried {
-    /// `exec_meta` once a record was tried (CRAWL-34): what the caller says, over what was there, under what is known here.
+impl CandidateAttempt {
+    /// `exec_meta` after an attempt (CRAWL-34): the caller's fields replace stored ones, and fields known here
+    /// replace both.
     pub fn exec_meta(&self, before: &str, source_keyword: Option<&str>, retry_count: u32) -> String {
         let object = |text: &str| serde_json::from_str::<Map<String, Value>>(text).unwrap_or_default();
         let mut meta = object(before);
@@ -120,10 +121,10 @@ impl Tried {
     }
 }
 
-/// A stored note, with what later steps need of it (CRAWL-52..57).
+/// A stored note, with the fields for later steps (CRAWL-52..57).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Note {
-    /// Of the item.
+pub struct CrawlNote {
+    /// Id of the item.
     pub id: i64,
     pub platform: String,
     pub note_id: String,
@@ -143,7 +144,7 @@ pub struct Note {
     pub exec_meta: String,
 }
 
-/// The common fields of a note, as far as they are texts.
+/// The common fields of a note that are texts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NoteFields {
     pub title: Option<String>,
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_no_texts_are_left_out() {
+    fn note_fields_that_are_not_texts_are_skipped() {
         let read = NoteFields::read(r#"{"title":"A","author":{"name":"x"},"content":null}"#);
         assert_eq!(read, NoteFields { title: Some("A".into()), ..NoteFields::default() });
         assert_eq!(NoteFields::read("[]"), NoteFields::default());
@@ -209,8 +210,8 @@ mod tests {
 
     // covers: CRAWL-34
     #[test]
-    fn what_was_tried_is_kept_with_all_its_members() {
-        let tried = Tried {
+    fn exec_meta_keeps_all_fields_of_an_attempt() {
+        let tried = CandidateAttempt {
             meta: r#"{"latency_ms":1234,"mine":true,"retry_count":99}"#.into(),
             request_id: Some("wf-1-a-write".into()),
             crawled_at: Ts::from_secs(0),
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(meta["workflow_trace_id"], "wf-1-a");
         assert_eq!((&meta["latency_ms"], &meta["mine"], &meta["old"]), (&1234.into(), &true.into(), &1.into()));
         assert_eq!((&meta["source_keyword"], &meta["retry_count"]), (&"k".into(), &2.into()));
-        let bare: Value = serde_json::from_str(&Tried::default().exec_meta("", None, 0)).unwrap();
+        let bare: Value = serde_json::from_str(&CandidateAttempt::default().exec_meta("", None, 0)).unwrap();
         for name in ["request_id", "workflow_trace_id", "crawled_at", "source_keyword", "latency_ms", "retry_count"] {
             assert!(bare.get(name).is_some(), "{name}");
         }

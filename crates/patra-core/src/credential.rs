@@ -1,5 +1,5 @@
-//! Credentials as the program reasons about them: whom one is for, which one is taken, what a token is made of. What is
-//! secret in them stays sealed here; [`crate::seal`] opens it.
+//! Credentials: bindings, the order in which they are tried, and tokens. Secrets stay sealed here; [`crate::seal`]
+//! opens them.
 
 use serde::Deserialize;
 use zeroize::Zeroizing;
@@ -13,12 +13,13 @@ use crate::time::Ts;
 
 /// Longest alias.
 pub const MAX_ALIAS: usize = 64;
-/// Names in one credential, at most.
+/// Maximum names in one credential.
 pub const MAX_NAMES: usize = 32;
-/// Smaller is taken first.
+/// Smaller is tried first.
 pub const DEFAULT_PRIORITY: i32 = 100;
 
-/// What a credential is called and whom it is for. Versions of one binding follow each other (C-59).
+/// Alias of a credential, and the source and endpoint that it is for. Versions of one binding follow each other
+/// (C-59).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Binding {
     pub alias: String,
@@ -29,18 +30,18 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// What the sealed text of a version is bound to.
+    /// The record that the sealed text of a version is bound to.
     pub fn record(&self, version: i64) -> String {
         serde_json::json!(["credential", self.alias, self.provenance_code, self.endpoint_name, version]).to_string()
     }
 
     fn fits(&self, provenance_code: &str, endpoint_name: &str) -> bool {
-        let fits = |bound: &str, asked: &str| bound == WHOLE || bound == asked;
+        let fits = |bound: &str, name: &str| bound == WHOLE || bound == name;
         fits(&self.provenance_code, provenance_code) && fits(&self.endpoint_name, endpoint_name)
     }
 }
 
-/// What the sealed token of a credential is bound to.
+/// The record that the sealed token of a credential is bound to.
 pub fn token_record(credential: CredentialId) -> String {
     format!("token:{credential}")
 }
@@ -53,15 +54,15 @@ pub struct Credential {
     pub version: i64,
     pub auth_type: AuthType,
     pub priority: i32,
-    /// Empty once it is revoked.
+    /// Empty once the credential is revoked.
     pub sealed: String,
     pub status: CredentialStatus,
-    pub state: State,
+    pub state: CredentialRuntime,
 }
 
-/// What changes while a credential is used. A credential that was never used has the default.
+/// State that changes while a credential is used. A credential that was never used has the default.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct State {
+pub struct CredentialRuntime {
     /// Rises with every stored token.
     pub version: i64,
     /// The newest token.
@@ -73,9 +74,9 @@ pub struct State {
     pub updated_at: Option<Ts>,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State {
+impl Default for CredentialRuntime {
+    fn default() -> CredentialRuntime {
+        CredentialRuntime {
             version: 0,
             sealed: None,
             expires_at: None,
@@ -87,45 +88,46 @@ impl Default for State {
     }
 }
 
-/// Who asks for a credential.
+/// Selects the credentials for a request.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct CredentialQuery<'a> {
     pub provenance_code: &'a str,
     pub endpoint_name: &'a str,
-    /// The one that the manifest names.
+    /// The alias that the manifest names.
     pub alias: &'a str,
     pub auth_type: AuthType,
     /// The version that the task was planned with.
     pub pinned: Option<CredentialId>,
 }
 
-/// Those that may be used, in the order in which they are tried (G-15): the alias that the manifest names before others of
-/// the source, one bound to the endpoint before one bound to the source, then by priority, then by id. Of each binding the
-/// newest version counts, and the pinned one comes before it. What the far side has rejected is tried last.
+/// Usable credentials, in the order in which they are tried (G-15): the alias that the manifest names before others
+/// of the source, one bound to the endpoint before one bound to the source, then by priority, then by id. The newest
+/// version of each binding counts, and the pinned one comes before it. Rejected ones are tried last.
 ///
-/// One that is bound to no source serves only where a manifest names it: a key does not wander to other far sides.
-pub fn choose(found: Vec<Credential>, wanted: &Wanted<'_>) -> Vec<Credential> {
+/// A credential that is bound to no source serves only where a manifest names it: a key must not leak to other
+/// upstreams.
+pub fn choose(credentials: Vec<Credential>, query: &CredentialQuery<'_>) -> Vec<Credential> {
     let usable = |one: &Credential| {
         let Binding { alias, provenance_code, .. } = &one.binding;
         one.status == CredentialStatus::Active
-            && one.auth_type == wanted.auth_type
-            && one.binding.fits(wanted.provenance_code, wanted.endpoint_name)
-            && (alias == wanted.alias || provenance_code != WHOLE)
+            && one.auth_type == query.auth_type
+            && one.binding.fits(query.provenance_code, query.endpoint_name)
+            && (alias == query.alias || provenance_code != WHOLE)
     };
-    let mut chosen: Vec<_> = found.into_iter().filter(usable).collect();
+    let mut chosen: Vec<_> = credentials.into_iter().filter(usable).collect();
     let newest = |one: &Credential| !chosen.iter().any(|two| two.binding == one.binding && two.version > one.version);
-    let keep: Vec<_> = chosen.iter().map(|one| wanted.pinned == Some(one.id) || newest(one)).collect();
+    let keep: Vec<_> = chosen.iter().map(|one| query.pinned == Some(one.id) || newest(one)).collect();
     let mut keep = keep.into_iter();
     chosen.retain(|_| keep.next().unwrap_or(false));
     // The pinned one is for the alias that was chosen then; an endpoint that names another has its own.
-    let named = chosen.iter().any(|one| one.binding.alias == wanted.alias);
-    let is_pinned = |one: &Credential| wanted.pinned == Some(one.id) && (one.binding.alias == wanted.alias || !named);
+    let named = chosen.iter().any(|one| one.binding.alias == query.alias);
+    let is_pinned = |one: &Credential| query.pinned == Some(one.id) && (one.binding.alias == query.alias || !named);
     chosen.sort_by_key(|one| {
         let Binding { alias, provenance_code, endpoint_name } = &one.binding;
         (
             one.state.status == TokenStatus::Rejected,
             !is_pinned(one),
-            alias != wanted.alias,
+            alias != query.alias,
             (provenance_code == WHOLE, endpoint_name == WHOLE),
             one.priority,
             one.id,
@@ -134,16 +136,16 @@ pub fn choose(found: Vec<Credential>, wanted: &Wanted<'_>) -> Vec<Credential> {
     chosen
 }
 
-/// What requests are made with, and what the next one of these is got with.
+/// An access token, and the refresh token to get the next one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Token {
+pub struct AccessToken {
     pub access: Secret,
-    /// The newest one: far sides that rotate it accept each only once.
+    /// The newest refresh token: upstreams that rotate it accept each only once.
     #[serde(default)]
     pub refresh: Option<Secret>,
 }
 
-impl Token {
+impl AccessToken {
     /// The text to seal.
     pub fn to_text(&self) -> Secret {
         let mut named = Secrets::from([("access".to_owned(), self.access.clone())]);
@@ -151,7 +153,7 @@ impl Token {
         to_text(&named)
     }
 
-    pub fn from_text(text: &Secret) -> Option<Token> {
+    pub fn from_text(text: &Secret) -> Option<AccessToken> {
         serde_json::from_str(text.expose()).ok()
     }
 }
@@ -182,7 +184,7 @@ pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_ALIAS && name.chars().all(word) && !name.starts_with(|c: char| c.is_numeric())
 }
 
-/// Lower case, as manifests read it: `crossref`, `pubmed-2`.
+/// Lower case, as in manifests: `crossref`, `pubmed-2`.
 pub fn is_alias(alias: &str) -> bool {
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-' | '.');
     !alias.is_empty() && alias.len() <= MAX_ALIAS && alias.chars().all(word)

@@ -1,5 +1,5 @@
-//! Cron patterns of five fields, in UTC: minute, hour, day of the month, month, day of the week. Pure: when a pattern fires
-//! next is arithmetic on the calendar.
+//! Cron patterns of five fields, in UTC: minute, hour, day of the month, month, day of the week. Pure: the next match
+//! is arithmetic on the calendar.
 
 mod timetable;
 
@@ -14,16 +14,16 @@ use crate::time::Ts;
 
 pub use timetable::Timetable;
 
-/// Longest pattern that is read. What anybody writes has a few dozen bytes.
+/// Longest pattern that is parsed. Real patterns have a few dozen bytes.
 pub const MAX_PATTERN: usize = 256;
 
-/// How far ahead the next firing is looked for. The rarest day that comes regularly is the 29th of February.
+/// How far ahead to search for the next match. The rarest day that comes regularly is the 29th of February.
 pub const MAX_YEARS: i16 = 5;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// When something fires. Bit n of a field stands for its value n.
+/// A parsed pattern. Bit n of a field stands for its value n.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cron {
     minutes: u64,
@@ -32,11 +32,11 @@ pub struct Cron {
     months: u64,
     /// 0 is Sunday.
     weekdays: u64,
-    /// A day must fit both day fields. Only when neither of them begins with `*` one is enough (as Vixie cron has it).
+    /// A day must match both day fields. Only when neither of them begins with `*` one is enough (as in Vixie cron).
     both: bool,
 }
 
-struct Field {
+struct CronField {
     name: &'static str,
     first: u32,
     last: u32,
@@ -47,17 +47,17 @@ struct Field {
 const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-const FIELDS: [Field; 5] = [
-    Field { name: "minute", first: 0, last: 59, names: &[] },
-    Field { name: "hour", first: 0, last: 23, names: &[] },
-    Field { name: "day", first: 1, last: 31, names: &[] },
-    Field { name: "month", first: 1, last: 12, names: MONTHS },
+const FIELDS: [CronField; 5] = [
+    CronField { name: "minute", first: 0, last: 59, names: &[] },
+    CronField { name: "hour", first: 0, last: 23, names: &[] },
+    CronField { name: "day", first: 1, last: 31, names: &[] },
+    CronField { name: "month", first: 1, last: 12, names: MONTHS },
     // Sunday is 0 and 7.
-    Field { name: "weekday", first: 0, last: 7, names: WEEKDAYS },
+    CronField { name: "weekday", first: 0, last: 7, names: WEEKDAYS },
 ];
 
 impl Cron {
-    /// Reads a pattern, or says what is wrong with it. A pattern may still never fire: see [`Cron::next_after`].
+    /// Parses a pattern, or returns what is wrong with it. A pattern may still never match: see [`Cron::next_after`].
     pub fn parse(text: &str) -> Result<Cron, String> {
         if text.len() > MAX_PATTERN {
             return Err(format!("a pattern has at most {MAX_PATTERN} bytes"));
@@ -79,8 +79,8 @@ impl Cron {
         })
     }
 
-    /// The first firing later than `after`: a whole minute in UTC. `None` when there is none within [`MAX_YEARS`] years, as
-    /// for the 30th of February, and beyond the end of the calendar.
+    /// The first match later than `after`: a whole minute in UTC. `None` when there is none within [`MAX_YEARS`]
+    /// years, as for the 30th of February, and beyond the end of the calendar.
     pub fn next_after(&self, after: Ts) -> Option<Ts> {
         let instant = |at: Ts| jiff::Timestamp::from_microsecond(at.micros()).ok();
         instant(after)?;
@@ -103,9 +103,9 @@ impl Cron {
         None
     }
 
-    /// The longest time between two firings. Of a pattern that leaves out days it is at least this: a day.
+    /// The longest time between two matches. For a pattern that skips days it is a lower bound: a day.
     pub fn longest_pause(&self) -> Duration {
-        let all = |set: u64, field: &Field| (field.first..=field.last).all(|value| has(set, value));
+        let all = |set: u64, field: &CronField| (field.first..=field.last).all(|value| has(set, value));
         let [_, _, days, months, _] = FIELDS;
         let weekdays = self.weekdays == 0x7F;
         let daily = match self.both {
@@ -117,7 +117,7 @@ impl Cron {
         }
         let fires =
             (0..1_440).filter(|at| has(self.hours, at / 60) && has(self.minutes, at % 60)).collect::<Vec<u32>>();
-        // From the last of a day to the first of the next.
+        // From the last match of a day to the first of the next.
         let over = fires.first().zip(fires.last()).map(|(first, last)| first + 1_440 - last);
         let pauses = fires.windows(2).map(|pair| pair[1] - pair[0]).chain(over);
         MINUTE * pauses.max().unwrap_or(1_440)
@@ -149,7 +149,7 @@ impl FromStr for Cron {
     }
 }
 
-impl Field {
+impl CronField {
     /// `*`, a value, a range, each with a step but the value; or a list of these.
     fn read(&self, text: &str) -> Result<u64, String> {
         text.split(',').try_fold(0, |set, item| Ok(set | self.item(item)?))
@@ -191,14 +191,14 @@ impl Field {
         step.ok_or_else(|| format!("{self}: the step {} is not 1 to {}", quote(text), self.count()))
     }
 
-    /// How many different values there are.
+    /// Number of different values.
     fn count(&self) -> u32 {
         let twice = u32::from(self.names.len() == WEEKDAYS.len());
         self.last - self.first + 1 - twice
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for CronField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
@@ -223,7 +223,7 @@ fn at(date: Date, hour: u32, minute: u32) -> Option<Ts> {
     Some(Ts::from_secs(midnight) + MINUTE * (hour * 60 + minute))
 }
 
-/// What was written, cut to a length that fits a message.
+/// The text, cut to a length that fits a message.
 fn quote(text: &str) -> String {
     format!("`{}`", text.chars().take(20).collect::<String>())
 }

@@ -1,29 +1,29 @@
-//! Progress marks: whose they are, and how far one may move. A value is the end of the contiguous completed prefix, so
-//! it never passes a window that is not complete, whatever finishes first (C-13).
+//! Cursors: their identity, and how far one may move. A value is the end of the contiguous completed prefix, so it
+//! never passes a window that is not complete, whatever finishes first (C-13).
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::{Direction, Operation, UnknownWord};
+use crate::state::{Direction, Operation, UnknownValue};
 use crate::time::Ts;
 use crate::window::Window;
 
-/// The identity of a cursor: `uk_cursor_ns`, with the endpoint beside it (C-22).
+/// The identity of a cursor: `uk_cursor_ns`, and the endpoint (C-22).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct Name {
+pub struct CursorName {
     pub project_key: String,
     pub provenance_code: String,
     pub endpoint_name: String,
     pub operation: Operation,
     /// What the value measures, e.g. `updated_at`.
     pub cursor_key: String,
-    pub scope: Scope,
+    pub scope: CursorScope,
     /// Empty for `GLOBAL`; never null, or the unique key would not hold.
     pub namespace_key: String,
 }
 
 /// `namespace_scope_code`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum Scope {
+pub enum CursorScope {
     #[serde(rename = "GLOBAL")]
     Global,
     #[serde(rename = "EXPR")]
@@ -32,65 +32,67 @@ pub enum Scope {
     Custom,
 }
 
-impl Scope {
+impl CursorScope {
     pub fn as_str(self) -> &'static str {
         match self {
-            Scope::Global => "GLOBAL",
-            Scope::Expr => "EXPR",
-            Scope::Custom => "CUSTOM",
+            CursorScope::Global => "GLOBAL",
+            CursorScope::Expr => "EXPR",
+            CursorScope::Custom => "CUSTOM",
         }
     }
 }
 
-impl std::str::FromStr for Scope {
-    type Err = UnknownWord;
+impl std::str::FromStr for CursorScope {
+    type Err = UnknownValue;
 
-    fn from_str(text: &str) -> Result<Scope, UnknownWord> {
-        let known = [Scope::Global, Scope::Expr, Scope::Custom].into_iter().find(|scope| scope.as_str() == text);
-        known.ok_or_else(|| UnknownWord { kind: "Scope", word: text.to_owned() })
+    fn from_str(text: &str) -> Result<CursorScope, UnknownValue> {
+        let known = [CursorScope::Global, CursorScope::Expr, CursorScope::Custom]
+            .into_iter()
+            .find(|scope| scope.as_str() == text);
+        known.ok_or_else(|| UnknownValue { kind: "Scope", value: text.to_owned() })
     }
 }
 
-/// A value that a cursor can take. Only values of one kind and of one cursor are ever compared.
+/// A value of a cursor. Only values of one kind and of one cursor are ever compared.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Mark {
+pub enum CursorValue {
     /// `TIME`: everything up to this instant, or down to it, is complete.
     At(Ts),
-    /// `ID`: this many segments of the namespace are complete, and `last` is the last id of the last of them. Ids have no
-    /// order that means anything, so the place in the candidate order is what is compared (G-10).
+    /// `ID`: this many segments of the namespace are complete, and `last` is the last id of the last of them. Ids
+    /// have no meaningful order, so the position in the candidate order is compared (G-10).
     Nth { ordinal: i64, last: String },
 }
 
-impl Mark {
-    /// Whether this lies further on than `other`, going in `direction`. Nothing at all lies behind everything.
-    pub fn is_beyond(&self, other: Option<&Mark>, direction: Direction) -> bool {
+impl CursorValue {
+    /// Whether this value is further on than `other`, in `direction`. Every value is beyond no value.
+    pub fn is_beyond(&self, other: Option<&CursorValue>, direction: Direction) -> bool {
         let Some(other) = other else { return true };
         match (self, other, direction) {
-            (Mark::At(new), Mark::At(old), Direction::Forward) => new > old,
-            (Mark::At(new), Mark::At(old), Direction::Backfill) => new < old,
-            (Mark::Nth { ordinal: new, .. }, Mark::Nth { ordinal: old, .. }, _) => new > old,
+            (CursorValue::At(new), CursorValue::At(old), Direction::Forward) => new > old,
+            (CursorValue::At(new), CursorValue::At(old), Direction::Backfill) => new < old,
+            (CursorValue::Nth { ordinal: new, .. }, CursorValue::Nth { ordinal: old, .. }, _) => new > old,
             _ => false,
         }
     }
 
     pub fn instant(&self) -> Option<Ts> {
-        if let Mark::At(at) = self { Some(*at) } else { None }
+        if let CursorValue::At(at) = self { Some(*at) } else { None }
     }
 
-    /// `cursor_value`: for people.
+    /// `cursor_value`, for display.
     pub fn to_text(&self) -> String {
         match self {
-            Mark::At(at) => at.to_string(),
-            Mark::Nth { last, .. } => last.clone(),
+            CursorValue::At(at) => at.to_string(),
+            CursorValue::Nth { last, .. } => last.clone(),
         }
     }
 }
 
-/// Where the contiguous completed part ends that begins at `start` and goes in `direction`.
+/// The end of the contiguous completed part that begins at `start` and goes in `direction`.
 pub fn completed_end(direction: Direction, start: Ts, completed: &[Window]) -> Ts {
     match direction {
         Direction::Forward => completed_prefix(start, completed),
-        // The past is the future in a mirror.
+        // Backwards is forwards with negated times.
         Direction::Backfill => {
             let turn = |at: Ts| Ts::from_micros(at.micros().saturating_neg());
             let mirrored: Vec<_> = completed.iter().map(|w| Window { from: turn(w.to), to: turn(w.from) }).collect();
@@ -154,12 +156,12 @@ mod tests {
     // covers: ING-4.4-06, ING-4.4-07
     #[test]
     fn onward_depends_on_the_direction_and_on_nothing_but_the_normalised_value() {
-        let at = |secs| Mark::At(Ts::from_secs(secs));
+        let at = |secs| CursorValue::At(Ts::from_secs(secs));
         assert!(at(2).is_beyond(Some(&at(1)), Direction::Forward));
         assert!(!at(1).is_beyond(Some(&at(1)), Direction::Forward));
         assert!(at(1).is_beyond(Some(&at(2)), Direction::Backfill));
         assert!(!at(2).is_beyond(Some(&at(2)), Direction::Backfill));
-        let nth = |ordinal, last: &str| Mark::Nth { ordinal, last: last.to_owned() };
+        let nth = |ordinal, last: &str| CursorValue::Nth { ordinal, last: last.to_owned() };
         assert!(nth(10, "9").is_beyond(Some(&nth(9, "z")), Direction::Forward), "ids are not compared");
         assert!(!nth(9, "z").is_beyond(Some(&nth(9, "a")), Direction::Forward));
         assert!(at(0).is_beyond(None, Direction::Backfill));

@@ -1,23 +1,23 @@
-//! One list of error codes and levels for every door (mapping.md, section 3). The engine decides on the level, never on
-//! a message.
+//! Error codes and levels, one list for all interfaces (mapping.md, section 3). The engine decides on the level,
+//! never on a message.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::UnknownWord;
+use crate::state::UnknownValue;
 
-/// How bad, and so what happens next (ING-12.1).
+/// Severity of an error, which decides what happens next (ING-12.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Level {
-    /// Transient: wait and try again.
+    /// Transient: wait and retry.
     L1,
     /// The request or its business meaning is wrong: stop this task.
     L2,
-    /// One record is unusable: quarantine it, go on.
+    /// One record is unusable: quarantine it, continue.
     L3,
-    /// Fatal for the source: stop it until a person has looked.
+    /// Fatal for the source: halt it until a person has looked.
     L4,
 }
 
@@ -32,13 +32,23 @@ impl Level {
             Level::L4 => "L4",
         }
     }
+
+    /// The code with its word, as people read it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Level::L1 => "L1 transient",
+            Level::L2 => "L2 request",
+            Level::L3 => "L3 data",
+            Level::L4 => "L4 fatal",
+        }
+    }
 }
 
 impl FromStr for Level {
-    type Err = UnknownWord;
-    fn from_str(text: &str) -> Result<Level, UnknownWord> {
+    type Err = UnknownValue;
+    fn from_str(text: &str) -> Result<Level, UnknownValue> {
         let found = Level::ALL.iter().copied().find(|level| level.as_str() == text);
-        found.ok_or_else(|| UnknownWord { kind: "level", word: text.to_owned() })
+        found.ok_or_else(|| UnknownValue { kind: "level", value: text.to_owned() })
     }
 }
 
@@ -84,10 +94,10 @@ codes! {
 }
 
 impl FromStr for Code {
-    type Err = UnknownWord;
-    fn from_str(text: &str) -> Result<Code, UnknownWord> {
+    type Err = UnknownValue;
+    fn from_str(text: &str) -> Result<Code, UnknownValue> {
         let found = Code::ALL.iter().copied().find(|code| code.as_str() == text);
-        found.ok_or_else(|| UnknownWord { kind: "error code", word: text.to_owned() })
+        found.ok_or_else(|| UnknownValue { kind: "error code", value: text.to_owned() })
     }
 }
 
@@ -97,7 +107,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// What went wrong while collecting, as it is decided on and stored.
+/// An error during collection: decided on by level, and stored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Fault {
@@ -107,7 +117,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Longest message that is kept; a far side's error text may be a whole page.
+    /// Longest message that is stored; an upstream's error text may be a whole page.
     pub const MAX_MESSAGE: usize = 500;
 
     pub fn new(code: Code, level: Level, message: impl Into<String>) -> Fault {

@@ -1,75 +1,75 @@
-//! The rate gate's arithmetic. Pure: whoever holds the [`State`] of a key asks before every request.
+//! Arithmetic of the rate gate. Pure: every request needs a permit from the [`GateState`] of its key.
 //!
-//! A key's permits lie on a line of time, as *slots* one interval apart. A request leaves on a slot of its own, at its time or
-//! a little later, never before. How much later is what the burst allows: so many requests may come together as there are
-//! unused slots behind them, and no more. Slots can be handed out ahead of time, to anybody, in any order; what is never used,
-//! by a process that died or by one that had nothing to send, is lost and does no harm. That is why nothing has to be cleaned up
-//! after a crash, and why the far side never sees more than burst + rate × time, whoever holds which slot.
+//! A key's permits are *slots* on a time line, one interval apart. A request leaves on a slot of its own, at its time
+//! or a little later, never before. The burst limits how much later: as many requests may leave together as there are
+//! unused slots behind them, and no more. Slots can be granted ahead of time, to any process, in any order. A slot
+//! that is never used, by a process that died or had nothing to send, is lost and does no harm. Therefore a crash
+//! needs no cleanup, and the upstream never sees more than burst + rate × time, whoever holds which slot.
 //!
 //! ```text
 //!   ──┬────┬────┬────┬────┬────┬────┬────┬────►   one slot each 1/rate
-//!     used free used lost now  A    B    A        A and B: handed out ahead, to be used there
-//!          └ still good, within the burst
+//!     used free used lost now  A    B    A        A and B: granted ahead, to be used at their time
+//!          └ still usable, within the burst
 //! ```
 
 mod aimd;
-mod ask;
 mod bucket;
 mod limits;
+mod permit_cache;
 mod provider;
-mod purse;
 mod quota;
+mod request;
 mod slots;
 mod state;
 mod view;
 
-pub use ask::{Answer, Ask, Signal};
 pub use bucket::Bucket;
-pub use limits::{Limits, Quotas, Rate};
-pub use purse::{Permit, Purse, Try};
-pub use quota::Standing;
+pub use limits::{GateLimits, Quotas, Rate};
+pub use permit_cache::{Permit, PermitCache, PermitResult};
+pub use quota::QuotaStatus;
+pub use request::{GateReply, GateRequest, GateSignal};
 pub use slots::Slot;
-pub use state::State;
-pub use view::{Budget, Member, Provider, View};
+pub use state::GateState;
+pub use view::{GateMember, GateView, ProviderQuota, RequestBudget};
 
 use crate::time::Ts;
 
-/// The answer to "may I send?".
+/// Whether a request may be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decision {
+pub enum GateDecision {
     Allow,
     WaitUntil(Ts),
 }
 
-/// Why a key gives nothing now.
+/// Why a key grants no permit now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Why {
-    /// The next slot is further away than the asker would wait.
+pub enum GateRefusal {
+    /// The next slot is later than the caller's deadline.
     OverDeadline,
-    /// The far side asked for silence.
+    /// The upstream asked for a pause (Retry-After).
     Cooldown,
-    /// The far side says that nothing is left until its window ends.
+    /// The upstream's own window is used up until it ends.
     Provider,
-    /// Little of the quota is left, and it is kept for what matters more.
+    /// The quota is almost used up; the rest is reserved for important requests.
     QuotaSoft,
-    /// Nothing of the quota is left.
+    /// The quota is used up.
     QuotaHard,
 }
 
-impl Why {
+impl GateRefusal {
     pub fn as_str(self) -> &'static str {
         match self {
-            Why::OverDeadline => "OVER_DEADLINE",
-            Why::Cooldown => "COOLDOWN",
-            Why::Provider => "PROVIDER",
-            Why::QuotaSoft => "QUOTA_SOFT",
-            Why::QuotaHard => "QUOTA_HARD",
+            GateRefusal::OverDeadline => "OVER_DEADLINE",
+            GateRefusal::Cooldown => "COOLDOWN",
+            GateRefusal::Provider => "PROVIDER",
+            GateRefusal::QuotaSoft => "QUOTA_SOFT",
+            GateRefusal::QuotaHard => "QUOTA_HARD",
         }
     }
 }
 
-/// Times in a stored state: microseconds, because there are many of them.
+/// Times in a stored state are microseconds, because there are many of them.
 mod micros {
     use serde::{Deserialize as _, Deserializer, Serializer};
 

@@ -1,4 +1,5 @@
-//! Content addresses: SHA-256 over canonical JSON, lower-case hex, with a version prefix so that the rule can change (G-20).
+//! Content addresses: SHA-256 over canonical JSON, lower-case hex, with a version prefix so that the rule can change
+//! (G-20).
 
 use std::fmt::Write;
 
@@ -31,28 +32,29 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// HMAC-SHA256 in hex, by which a receiver knows who speaks.
+/// HMAC-SHA256 in hex, for receivers to verify the sender.
 pub fn hmac_sha256_hex(key: &[u8], text: &[u8]) -> String {
-    // A key of any length is taken.
+    // HMAC accepts keys of any length.
     let Ok(mut mac) = <Hmac<Sha256> as hmac::KeyInit>::new_from_slice(key) else { return String::new() };
     mac.update(text);
     hex(&mac.finalize().into_bytes())
 }
 
-/// XXH3: tells two payloads of one record apart, and a page from the one before. Every byte that is collected goes through it; a
-/// cryptographic hash takes a tenth of all time for that, and nobody gains by two contents of his own record that hash alike.
+/// XXH3: distinguishes two payloads of one record, and a page from the one before. Every collected byte goes through
+/// it; a cryptographic hash would take a tenth of all time, and nobody gains from a collision of two contents of his
+/// own record.
 pub fn content_hash(bytes: &[u8]) -> [u8; 16] {
     twox_hash::XxHash3_128::oneshot(bytes).to_be_bytes()
 }
 
-/// 128 bits of BLAKE3, for ids and tokens: what has the hash of another is taken for it, and left out.
+/// 128 bits of BLAKE3, for ids and tokens: an item with the hash of another is taken for it, and skipped.
 pub fn id_hash(bytes: &[u8]) -> [u8; 16] {
     let mut short = [0; 16];
     short.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
     short
 }
 
-/// The name and the BLAKE3 of some bytes in hex, for bodies and what was made of them.
+/// Algorithm name and BLAKE3 of some bytes in hex, for bodies and results.
 pub fn body_hash(bytes: &[u8]) -> String {
     format!("blake3:{}", blake3::hash(bytes).to_hex())
 }
@@ -64,7 +66,7 @@ pub fn canonical(value: &Value) -> String {
     out
 }
 
-/// A text as it stands in canonical JSON, quotes and escapes included.
+/// A text as a canonical JSON string, with quotes and escapes.
 pub fn canonical_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     write_string(text, &mut out);

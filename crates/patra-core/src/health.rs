@@ -1,8 +1,9 @@
-//! How a far side is doing, as one process sees it, and what to do about it (ING-12.2): fewer requests, fewer tasks, smaller
-//! pages, narrower windows, or none at all for a while. Pure; one state per partition.
+//! Health of an upstream, as one process sees it, and the measures against trouble (ING-12.2): fewer requests, fewer
+//! tasks, smaller pages, narrower windows, or no requests for a while. Pure; one state per partition.
 //!
-//! Two loops work side by side. The rate follows refusals (429): down at once, back in small steps while none come. The
-//! circuit follows failures: so many in a row open it, then nobody asks, then one request tries, and its answer decides.
+//! Two loops work independently. The rate follows refusals (429): down at once, back in small steps while none come.
+//! The circuit breaker follows failures: several in a row open it, then no requests are sent, then one probe is sent,
+//! and its outcome decides.
 
 mod pressure;
 
@@ -14,21 +15,21 @@ use crate::tx::{RateStats, SelfHealing};
 
 pub use pressure::Pressure;
 
-/// When to act. Manifests set them under `health`.
+/// When to act. Manifests set these values under `health`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Thresholds {
-    /// Share of refusals for pacing among the answers of `throttle_window`.
+    /// Share of 429 responses within `throttle_window`.
     pub throttle_ratio: f64,
     pub throttle_window: Duration,
-    /// Share of requests that failed, in the same time.
+    /// Share of failed requests, in the same window.
     pub failure_ratio: f64,
-    /// Average time of an answer.
+    /// Average response time.
     pub slow_batch: Duration,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub circuit_after: u32,
-    /// How long nobody asks; up to double, so that processes do not come back in step.
+    /// How long the circuit stays open; up to double, so that processes do not come back in step.
     pub circuit_open: Duration,
-    /// The rate never falls below this share of what is configured.
+    /// The rate never falls below this share of the configured one.
     pub rate_floor: f64,
     pub min_page_size: u32,
     pub large_response_bytes: u64,
@@ -50,12 +51,12 @@ impl Default for Thresholds {
     }
 }
 
-/// What a request came to.
+/// Outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Answer {
-    /// The far side asked for fewer requests.
+pub struct RequestOutcome {
+    /// The upstream asked for fewer requests.
     pub throttled: bool,
-    /// No answer, or one that says the far side is in trouble (5xx).
+    /// No response, or one that says the upstream is in trouble (5xx).
     pub failed: bool,
     pub latency: Duration,
     pub bytes: u64,
@@ -63,21 +64,21 @@ pub struct Answer {
     pub page_size: u32,
 }
 
-/// What to do now.
+/// Measures to apply now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Advice {
-    /// Of the configured rate, in percent.
+    /// Percent of the configured rate.
     pub rate_percent: u32,
-    /// Of the tasks that may run at once.
+    /// Percent of the maximum concurrent tasks.
     pub tasks_percent: u32,
-    /// Of the configured page size.
+    /// Percent of the configured page size.
     pub page_percent: u32,
     pub min_page_size: u32,
-    /// Windows should be narrower than the one at hand.
+    /// Windows should be narrower than the current one.
     pub narrower: bool,
     /// The circuit was open a moment ago.
     pub circuit_open: bool,
-    /// What the gate had to do with the permit.
+    /// How the gate handled the permit.
     pub rate: RateStats,
 }
 
@@ -96,7 +97,7 @@ impl Default for Advice {
 }
 
 impl Advice {
-    /// For the ledger.
+    /// The measures, for the ledger.
     pub fn healing(&self) -> SelfHealing {
         SelfHealing {
             qps_downshift: self.rate_percent < 100,
@@ -111,15 +112,15 @@ impl Advice {
         (smaller as u32).max(self.min_page_size).min(configured).max(1)
     }
 
-    /// `C_max` under this advice: never none at all.
+    /// `C_max` under this advice: at least one.
     pub fn tasks(&self, c_max: u32) -> u32 {
         (u64::from(c_max) * u64::from(self.tasks_percent) / 100).max(1) as u32
     }
 }
 
-/// Something was done about it: for logs and metrics.
+/// A measure that was applied, for logs and metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum HealthAction {
     RateDown { percent: u32 },
     RateUp { percent: u32 },
     TasksDown { percent: u32 },
@@ -130,51 +131,51 @@ pub enum Action {
     CircuitClosed,
 }
 
-/// Answers before a share or an average says anything.
+/// Minimum responses before a share or an average counts.
 const ENOUGH: u32 = 20;
 
-/// The window is counted in so many parts.
+/// Parts of the window.
 const PARTS: usize = 10;
 
 /// Tasks are not lowered below this share, in percent.
 const FEWEST_TASKS: u32 = 25;
 
-/// No factor changes more often than this: what was done must be felt first.
+/// Minimum time between two changes of a factor: the effect must show first.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// A probe whose answer does not come for so long is given up.
+/// A probe without a response is given up after this long.
 const PROBE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The longest that a circuit stays open, jitter apart.
+/// The longest that a circuit stays open, without jitter.
 const MAX_OPEN: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug)]
-pub struct Health {
+pub struct UpstreamHealth {
     thresholds: Thresholds,
-    parts: [Part; PARTS],
+    parts: [HealthBucket; PARTS],
     failures: u32,
     circuit: Circuit,
     rate: Factor,
     tasks: Factor,
     pages: Factor,
-    /// Until when windows should be cut.
+    /// Until when windows should be split.
     narrower_until: Ts,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
-    /// Which part of time this counts.
+struct HealthBucket {
+    /// Number of the part of time that this bucket counts.
     number: i64,
-    answers: u32,
+    responses: u32,
     throttled: u32,
     failed: u32,
     latency_ms: u64,
 }
 
-impl Part {
-    /// So many are more than that share, and there are enough to say so.
+impl HealthBucket {
+    /// Whether the count exceeds this share, with enough responses to say so.
     fn exceeds(&self, count: u32, ratio: f64) -> bool {
-        self.answers >= ENOUGH && f64::from(count) > ratio * f64::from(self.answers)
+        self.responses >= ENOUGH && f64::from(count) > ratio * f64::from(self.responses)
     }
 }
 
@@ -185,14 +186,14 @@ enum Circuit {
         until: Ts,
         times: u32,
     },
-    /// One request is on its way to find out.
+    /// One request is in flight to probe the upstream.
     Probing {
         since: Ts,
         times: u32,
     },
 }
 
-/// A share of what is configured, and when it changed.
+/// A share of the configured value, and when it changed.
 #[derive(Clone, Copy, Debug)]
 struct Factor {
     percent: u32,
@@ -206,7 +207,7 @@ impl Factor {
         self.changed == Ts::MIN || now.since(self.changed) >= SETTLE
     }
 
-    /// Down to seven tenths, never below the floor. True when it changed.
+    /// Lowers the factor to seven tenths, never below the floor. True when it changed.
     fn down(&mut self, now: Ts, floor: u32) -> bool {
         let next = (self.percent * 7 / 10).max(floor);
         if next == self.percent || !self.may_change(now) {
@@ -225,11 +226,11 @@ impl Factor {
     }
 }
 
-impl Health {
-    pub fn new(thresholds: Thresholds) -> Health {
-        Health {
+impl UpstreamHealth {
+    pub fn new(thresholds: Thresholds) -> UpstreamHealth {
+        UpstreamHealth {
             thresholds,
-            parts: [Part::default(); PARTS],
+            parts: [HealthBucket::default(); PARTS],
             failures: 0,
             circuit: Circuit::Closed,
             rate: Factor::FULL,
@@ -239,12 +240,12 @@ impl Health {
         }
     }
 
-    /// Another manifest may set other thresholds.
+    /// Sets new thresholds, from another manifest.
     pub fn set(&mut self, thresholds: Thresholds) {
         self.thresholds = thresholds;
     }
 
-    /// Whether a request may be sent at all; otherwise when to ask again. Behind an open circuit one asker is let through.
+    /// `None` when a request may be sent; otherwise when to retry. Behind an open circuit one probe is let through.
     pub fn permit(&mut self, now: Ts) -> Option<Ts> {
         match self.circuit {
             Circuit::Closed => None,
@@ -269,66 +270,66 @@ impl Health {
         }
     }
 
-    /// Takes note of an answer and says what is done about it.
-    pub fn on(&mut self, now: Ts, answer: &Answer, rng: &mut Rng, actions: &mut Vec<Action>) {
-        self.count(now, answer);
-        self.on_circuit(now, answer.failed, rng, actions);
+    /// Records the outcome of a request and applies measures.
+    pub fn on(&mut self, now: Ts, outcome: &RequestOutcome, rng: &mut Rng, actions: &mut Vec<HealthAction>) {
+        self.count(now, outcome);
+        self.on_circuit(now, outcome.failed, rng, actions);
         let sum = self.sum(now);
         let refused = sum.exceeds(sum.throttled, self.thresholds.throttle_ratio);
         // One failure alone is no share.
         let failing = sum.failed > 1 && sum.exceeds(sum.failed, self.thresholds.failure_ratio);
-        self.on_rate(now, answer.throttled || answer.failed && failing, sum.throttled == 0 && !failing, actions);
-        if answer.throttled && refused {
+        self.on_rate(now, outcome.throttled || outcome.failed && failing, sum.throttled == 0 && !failing, actions);
+        if outcome.throttled && refused {
             self.narrower_until = now + self.thresholds.throttle_window / PARTS as u32;
         }
-        let slow = sum.answers >= ENOUGH
-            && sum.latency_ms / u64::from(sum.answers) > self.thresholds.slow_batch.as_millis() as u64;
+        let slow = sum.responses >= ENOUGH
+            && sum.latency_ms / u64::from(sum.responses) > self.thresholds.slow_batch.as_millis() as u64;
         self.on_pace(now, slow || failing || refused, actions);
-        self.on_size(now, answer, slow, actions);
+        self.on_size(now, outcome, slow, actions);
     }
 
-    fn on_rate(&mut self, now: Ts, down: bool, quiet: bool, actions: &mut Vec<Action>) {
+    fn on_rate(&mut self, now: Ts, down: bool, quiet: bool, actions: &mut Vec<HealthAction>) {
         let floor = (self.thresholds.rate_floor * 100.0).ceil() as u32;
         if down && self.rate.down(now, floor) {
-            actions.push(Action::RateDown { percent: self.rate.percent });
+            actions.push(HealthAction::RateDown { percent: self.rate.percent });
         } else if !down && quiet && self.rate.up(now) {
-            actions.push(Action::RateUp { percent: self.rate.percent });
+            actions.push(HealthAction::RateUp { percent: self.rate.percent });
         }
     }
 
-    fn on_pace(&mut self, now: Ts, strained: bool, actions: &mut Vec<Action>) {
+    fn on_pace(&mut self, now: Ts, strained: bool, actions: &mut Vec<HealthAction>) {
         if strained && self.tasks.down(now, FEWEST_TASKS) {
-            actions.push(Action::TasksDown { percent: self.tasks.percent });
+            actions.push(HealthAction::TasksDown { percent: self.tasks.percent });
         } else if !strained && self.tasks.up(now) {
-            actions.push(Action::TasksUp { percent: self.tasks.percent });
+            actions.push(HealthAction::TasksUp { percent: self.tasks.percent });
         }
     }
 
-    fn on_size(&mut self, now: Ts, answer: &Answer, slow: bool, actions: &mut Vec<Action>) {
-        let large = answer.bytes > self.thresholds.large_response_bytes
-            || answer.page_size > 0 && u64::from(answer.items) > 2 * u64::from(answer.page_size);
+    fn on_size(&mut self, now: Ts, outcome: &RequestOutcome, slow: bool, actions: &mut Vec<HealthAction>) {
+        let large = outcome.bytes > self.thresholds.large_response_bytes
+            || outcome.page_size > 0 && u64::from(outcome.items) > 2 * u64::from(outcome.page_size);
         if large {
             self.narrower_until = now + self.thresholds.throttle_window / PARTS as u32;
         }
         if (slow || large) && self.pages.down(now, 1) {
-            actions.push(Action::PagesDown { percent: self.pages.percent });
+            actions.push(HealthAction::PagesDown { percent: self.pages.percent });
         } else if !slow && !large && self.pages.up(now) {
-            actions.push(Action::PagesUp { percent: self.pages.percent });
+            actions.push(HealthAction::PagesUp { percent: self.pages.percent });
         }
     }
 
-    fn on_circuit(&mut self, now: Ts, failed: bool, rng: &mut Rng, actions: &mut Vec<Action>) {
+    fn on_circuit(&mut self, now: Ts, failed: bool, rng: &mut Rng, actions: &mut Vec<HealthAction>) {
         if !failed {
             self.failures = 0;
             if std::mem::replace(&mut self.circuit, Circuit::Closed) != Circuit::Closed {
-                actions.push(Action::CircuitClosed);
+                actions.push(HealthAction::CircuitClosed);
             }
             return;
         }
         self.failures = self.failures.saturating_add(1);
         let times = match self.circuit {
             Circuit::Closed if self.failures < self.thresholds.circuit_after => return,
-            // What was sent before it opened says nothing new.
+            // A request that was sent before the circuit opened says nothing new.
             Circuit::Open { .. } => return,
             Circuit::Closed => 0,
             Circuit::Probing { times, .. } => times,
@@ -337,27 +338,27 @@ impl Health {
         let jitter = Duration::from_micros(rng.below(crate::time::micros(base).max(1) as u64));
         let until = now + base + jitter;
         self.circuit = Circuit::Open { until, times: times + 1 };
-        actions.push(Action::CircuitOpened { until });
+        actions.push(HealthAction::CircuitOpened { until });
     }
 
-    fn count(&mut self, now: Ts, answer: &Answer) {
+    fn count(&mut self, now: Ts, outcome: &RequestOutcome) {
         let number = self.number(now);
         let part = &mut self.parts[number.rem_euclid(PARTS as i64) as usize];
         if part.number != number {
-            *part = Part { number, ..Part::default() };
+            *part = HealthBucket { number, ..HealthBucket::default() };
         }
-        part.answers += 1;
-        part.throttled += u32::from(answer.throttled);
-        part.failed += u32::from(answer.failed);
-        part.latency_ms += answer.latency.as_millis() as u64;
+        part.responses += 1;
+        part.throttled += u32::from(outcome.throttled);
+        part.failed += u32::from(outcome.failed);
+        part.latency_ms += outcome.latency.as_millis() as u64;
     }
 
-    fn sum(&self, now: Ts) -> Part {
+    fn sum(&self, now: Ts) -> HealthBucket {
         let oldest = self.number(now) - PARTS as i64;
-        let live = self.parts.iter().filter(|part| part.number > oldest && part.answers > 0);
-        live.fold(Part::default(), |sum, part| Part {
+        let live = self.parts.iter().filter(|part| part.number > oldest && part.responses > 0);
+        live.fold(HealthBucket::default(), |sum, part| HealthBucket {
             number: sum.number,
-            answers: sum.answers + part.answers,
+            responses: sum.responses + part.responses,
             throttled: sum.throttled + part.throttled,
             failed: sum.failed + part.failed,
             latency_ms: sum.latency_ms + part.latency_ms,

@@ -1,5 +1,5 @@
-//! Row identities. Integers, so that the simulator's state stays small and comparison is free; distinct types, so that a
-//! run id is never taken for a task id.
+//! Row identities. Integers, so that the simulator's state stays small and comparison is cheap; distinct types, so
+//! that a run id is never mistaken for a task id.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,8 +19,8 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One time that something was asked for: `ing_schedule_instance`.
-    InstanceId,
+    /// A job, one request for work: `ing_schedule_instance`.
+    JobId,
     PlanId,
     SliceId,
     TaskId,
@@ -28,10 +28,10 @@ ids! {
     BatchId,
     CursorId,
     CredentialId,
-    /// A thing that is polled: `source`.
+    /// A polled source: `source`.
     SourceId,
-    /// A pause, a blown fuse: `ing_hold`.
-    HoldId,
+    /// A pause or a halt: `ing_hold`.
+    PauseId,
     /// The lease epoch of a row. It rises with every claim; a write that carries an older one is refused.
     Fence,
 }

@@ -1,4 +1,4 @@
-//! What Patra is, without any I/O: the vocabulary, the decisions, the protocols and the ports.
+//! The core of Patra, without any I/O: types, decisions, protocols and ports.
 //!
 //! Nothing here opens a socket, reads a clock, draws a random number or knows SQL. Time and randomness are arguments,
 //! so the code that runs in production is the code that runs in the simulator.
@@ -37,6 +37,6 @@ pub mod vault;
 pub mod window;
 
 pub use error::{Code, Fault, Level};
-pub use id::{BatchId, CredentialId, CursorId, Fence, HoldId, InstanceId, PlanId, RunId, SliceId, SourceId, TaskId};
+pub use id::{BatchId, CredentialId, CursorId, Fence, JobId, PauseId, PlanId, RunId, SliceId, SourceId, TaskId};
 pub use time::Ts;
 pub use window::Window;

@@ -1,8 +1,8 @@
-//! Masking secrets in text that people will read: log lines, error messages, panics. It is the second line of defence:
-//! secrets are not handed to the logger in the first place.
+//! Masks secrets in text that people will read: log lines, error messages, panics. This is the second line of
+//! defence: secrets are not handed to the logger in the first place.
 //!
 //! It knows names and forms, not values: `web_session=…`, `"cookie_value": "…"`, `Cookie: …`, `Authorization: …`,
-//! `Bearer …`, API keys. Escaped quotes (JSON in JSON) and colours of a terminal are seen through.
+//! `Bearer …`, API keys. Escaped quotes (JSON in JSON) and terminal colours are handled.
 
 mod value;
 
@@ -11,41 +11,41 @@ use std::ops::Range;
 
 use self::value::{delimited, gaps, header, quote_before, quoted, to_quote};
 
-/// What stands where a secret stood.
+/// Replaces a secret.
 pub const REDACTED: &str = "***REDACTED***";
 
-/// What kind of secret a text seems to hold.
+/// Kind of a detected secret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// One of the cookies that platforms know an account by.
+pub enum SecretKind {
+    /// A session cookie of a platform.
     Cookie,
     /// A value under a name that only secrets have.
     Member,
-    /// A header of cookies.
+    /// A Cookie header.
     CookieHeader,
     Authorization,
     Bearer,
-    /// An API key of Patra; its public part is left.
+    /// A Patra API key; its public part is left.
     ApiKey,
 }
 
-/// Where something secret stands in a text.
+/// Position of a secret in a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Span {
-    pub kind: Kind,
-    /// What it was found by, small.
+pub struct SecretSpan {
+    pub kind: SecretKind,
+    /// The name that it was found by, lower case.
     pub name: &'static str,
     pub range: Range<usize>,
 }
 
-/// The text without secrets. What holds none is given back as it is.
+/// The text with secrets masked. A text without secrets is returned as it is.
 pub fn mask(text: &str) -> Cow<'_, str> {
     let mut spans = spans(text).peekable();
     if spans.peek().is_none() {
         return Cow::Borrowed(text);
     }
     let (mut out, mut from) = (String::with_capacity(text.len()), 0);
-    for Span { range, .. } in spans {
+    for SecretSpan { range, .. } in spans {
         out.push_str(&text[from..range.start]);
         out.push_str(REDACTED);
         from = range.end;
@@ -54,23 +54,23 @@ pub fn mask(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Everything in a text that should be masked and is not, in order.
-pub fn spans(text: &str) -> Spans<'_> {
-    Spans { bytes: text.as_bytes(), at: 0, fresh: true }
+/// All unmasked secrets in a text, in order.
+pub fn spans(text: &str) -> SecretSpans<'_> {
+    SecretSpans { bytes: text.as_bytes(), at: 0, fresh: true }
 }
 
 #[derive(Debug)]
-pub struct Spans<'a> {
+pub struct SecretSpans<'a> {
     bytes: &'a [u8],
     at: usize,
     /// Whether a word may begin here.
     fresh: bool,
 }
 
-impl Iterator for Spans<'_> {
-    type Item = Span;
+impl Iterator for SecretSpans<'_> {
+    type Item = SecretSpan;
 
-    fn next(&mut self) -> Option<Span> {
+    fn next(&mut self) -> Option<SecretSpan> {
         while let Some(byte) = self.bytes.get(self.at).copied() {
             let gap = gap(self.bytes, self.at);
             if gap > 0 {
@@ -93,7 +93,7 @@ impl Iterator for Spans<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum SecretForm {
     Pair,
     Member,
     Cookies,
@@ -101,29 +101,29 @@ enum Form {
     Bearer,
 }
 
-/// Names, small. Sorted by nothing: what follows a name decides whether it is the whole of it.
-const NAMES: &[(&str, Form)] = &[
-    ("web_session", Form::Pair),
-    ("webid", Form::Pair),
-    ("a1", Form::Pair),
-    ("gid", Form::Pair),
-    ("cookie_value", Form::Member),
-    ("cookie_encrypted", Form::Member),
-    ("token", Form::Member),
-    ("access_token", Form::Member),
-    ("refresh_token", Form::Member),
-    ("api_key", Form::Member),
-    ("apikey", Form::Member),
-    ("x-api-key", Form::Member),
-    ("password", Form::Member),
-    ("secret", Form::Member),
-    ("client_secret", Form::Member),
-    ("clientsecret", Form::Member),
-    ("cookie", Form::Cookies),
-    ("set-cookie", Form::Cookies),
-    ("authorization", Form::Authorization),
-    ("proxy-authorization", Form::Authorization),
-    ("bearer", Form::Bearer),
+/// Names, lower case. The order does not matter: the characters that follow decide whether the name is complete.
+const NAMES: &[(&str, SecretForm)] = &[
+    ("web_session", SecretForm::Pair),
+    ("webid", SecretForm::Pair),
+    ("a1", SecretForm::Pair),
+    ("gid", SecretForm::Pair),
+    ("cookie_value", SecretForm::Member),
+    ("cookie_encrypted", SecretForm::Member),
+    ("token", SecretForm::Member),
+    ("access_token", SecretForm::Member),
+    ("refresh_token", SecretForm::Member),
+    ("api_key", SecretForm::Member),
+    ("apikey", SecretForm::Member),
+    ("x-api-key", SecretForm::Member),
+    ("password", SecretForm::Member),
+    ("secret", SecretForm::Member),
+    ("client_secret", SecretForm::Member),
+    ("clientsecret", SecretForm::Member),
+    ("cookie", SecretForm::Cookies),
+    ("set-cookie", SecretForm::Cookies),
+    ("authorization", SecretForm::Authorization),
+    ("proxy-authorization", SecretForm::Authorization),
+    ("bearer", SecretForm::Bearer),
 ];
 
 /// Words that follow `bearer` in a sentence.
@@ -140,12 +140,12 @@ const PROSE: &[&str] = &[
     "string",
     "tokens",
 ];
-/// A shorter token is none.
+/// Minimum length of a bearer token.
 const MIN_BEARER: usize = 6;
 
-fn found(bytes: &[u8], start: usize) -> Option<Span> {
+fn found(bytes: &[u8], start: usize) -> Option<SecretSpan> {
     if let Some(range) = api_key(bytes, start) {
-        return Some(Span { kind: Kind::ApiKey, name: "patra", range });
+        return Some(SecretSpan { kind: SecretKind::ApiKey, name: "patra", range });
     }
     let rest = &bytes[start..];
     let (name, form) = NAMES.iter().find(|(name, _)| {
@@ -154,17 +154,17 @@ fn found(bytes: &[u8], start: usize) -> Option<Span> {
     })?;
     let end = start + name.len();
     match form {
-        Form::Bearer => bearer(bytes, end).map(|range| Span { kind: Kind::Bearer, name, range }),
+        SecretForm::Bearer => bearer(bytes, end).map(|range| SecretSpan { kind: SecretKind::Bearer, name, range }),
         form => named(bytes, start, name, *form),
     }
 }
 
-/// A value behind its name: `name=value`, `"name": "value"`, `name: "value"`, `Name: value`, `("name", "value")`.
-fn named(bytes: &[u8], start: usize, name: &'static str, form: Form) -> Option<Span> {
-    let is_header = matches!(form, Form::Cookies | Form::Authorization);
+/// A value after its name: `name=value`, `"name": "value"`, `name: "value"`, `Name: value`, `("name", "value")`.
+fn named(bytes: &[u8], start: usize, name: &'static str, form: SecretForm) -> Option<SecretSpan> {
+    let is_header = matches!(form, SecretForm::Cookies | SecretForm::Authorization);
     let end = start + name.len();
     let mut at = end + ansi(bytes, end);
-    // A quote before the name that does not close behind it begins a longer text.
+    // A quote before the name that does not close after it begins a longer text.
     let in_quotes = quote_before(bytes, start).and_then(|depth| to_quote(bytes, at, depth));
     at = in_quotes.unwrap_or(at);
     at += gaps(bytes, at);
@@ -186,17 +186,17 @@ fn named(bytes: &[u8], start: usize, name: &'static str, form: Form) -> Option<S
         None => return None,
     };
     let kind = match form {
-        Form::Pair => Kind::Cookie,
-        Form::Cookies => Kind::CookieHeader,
-        Form::Authorization => Kind::Authorization,
-        Form::Member | Form::Bearer => Kind::Member,
+        SecretForm::Pair => SecretKind::Cookie,
+        SecretForm::Cookies => SecretKind::CookieHeader,
+        SecretForm::Authorization => SecretKind::Authorization,
+        SecretForm::Member | SecretForm::Bearer => SecretKind::Member,
     };
-    // The name of a cookie is no secret, and sentences speak of cookies; `name=value` is one.
-    (form != Form::Cookies || bytes[range.clone()].contains(&b'=') || bytes[range.clone()].starts_with(b"***"))
-        .then_some(Span { kind, name, range })
+    // The name of a cookie is no secret, and prose mentions cookies; `name=value` is one.
+    (form != SecretForm::Cookies || bytes[range.clone()].contains(&b'=') || bytes[range.clone()].starts_with(b"***"))
+        .then_some(SecretSpan { kind, name, range })
 }
 
-/// Whether a name in quotes is the first of a pair, and not the value before the next name of an object.
+/// Whether a quoted name is the first of a pair, and not the value before the next name of an object.
 fn in_a_list(bytes: &[u8], start: usize) -> bool {
     let before = bytes[..start - 1].iter().rev().find(|byte| **byte != b'\\');
     matches!(before, Some(b'(' | b'['))
@@ -227,7 +227,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Length of what stands between words without being one: a colour of the terminal, or a line break that is written out.
+/// Length of a separator between words: a terminal colour, or an escaped line break.
 fn gap(bytes: &[u8], at: usize) -> usize {
     match bytes[at] {
         b'\\' if matches!(bytes.get(at + 1), Some(b'n' | b'r' | b't')) => 2,
@@ -241,7 +241,8 @@ fn ansi(bytes: &[u8], at: usize) -> usize {
     while bytes[at + length..].starts_with(b"\x1b[") {
         let rest = &bytes[at + length + 2..];
         let inside = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
-        length += 2 + inside + usize::from(rest.len() > inside);
+        // A letter ends the sequence. Anything else is no part of it.
+        length += 2 + inside + usize::from(rest.get(inside).is_some_and(|byte| matches!(byte, b'@'..=b'~')));
     }
     length
 }

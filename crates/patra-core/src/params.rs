@@ -1,4 +1,4 @@
-//! What a trigger, a partition or a task binds: texts by name, read in templates as `params.<name>`.
+//! Params of a job, a partition or a task: texts by name, read in templates as `params.<name>`.
 
 use std::collections::BTreeMap;
 
@@ -21,12 +21,12 @@ pub fn to_text(params: &Params) -> String {
     text
 }
 
-/// Reads what [`to_text`] wrote.
+/// Parses the output of [`to_text`].
 pub fn from_text(text: &str) -> Result<Params, serde_json::Error> {
     serde_json::from_str(text)
 }
 
-/// The params of a task, out of `ing_task.params`. A task of an endpoint without params has none.
+/// The params of a task, from `ing_task.params`. A task of an endpoint without params has none.
 pub fn of_task(task_params: &str) -> Result<Params, serde_json::Error> {
     #[derive(serde::Deserialize)]
     struct Task {
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_params_of_a_task_stand_beside_its_window() {
+    fn task_params_are_read_next_to_its_window() {
         let params = of_task(r#"{"params":{"user":"7"},"window":{"from":"x","to":"y"}}"#).unwrap();
         assert_eq!(params, Params::from([("user".into(), "7".into())]));
         assert_eq!(of_task(r#"{"window":{}}"#).unwrap(), Params::new());

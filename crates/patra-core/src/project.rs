@@ -1,11 +1,11 @@
-//! Projects: whose a job, a source, an item or a URL is. Nobody sees another project's.
+//! Projects: every job, source, item and URL belongs to one. A project cannot see another project's.
 
-/// What belongs to no other project is of this one; it exists from the start.
+/// The project of everything that names no other; it exists from the start.
 pub const DEFAULT: &str = "default";
 /// Longest key.
 pub const MAX_KEY_BYTES: usize = 64;
 
-/// A sentence about what is wrong with a project's key.
+/// Validates a project's key; the error is a sentence.
 pub fn check(key: &str) -> Result<(), String> {
     let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
     if key.is_empty() || key.len() > MAX_KEY_BYTES || !key.bytes().all(word) {
@@ -16,7 +16,7 @@ pub fn check(key: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Which library of the URL pool, and of sources: everybody's or one project's (POOL-03).
+/// Library of the URL pool and of sources: shared, or of one project (POOL-03).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Library {
@@ -42,42 +42,42 @@ impl Library {
 }
 
 impl std::str::FromStr for Library {
-    type Err = crate::state::UnknownWord;
+    type Err = crate::state::UnknownValue;
     fn from_str(text: &str) -> Result<Library, Self::Err> {
         [Library::Shared, Library::Project]
             .into_iter()
             .find(|library| library.as_str() == text)
-            .ok_or_else(|| crate::state::UnknownWord { kind: "scope", word: text.to_owned() })
+            .ok_or_else(|| crate::state::UnknownValue { kind: "scope", value: text.to_owned() })
     }
 }
 
-/// What a reader sees: one library, or both, in which a project's entry covers the shared one with the same key.
+/// What a reader sees: one library, or both, where a project's entry hides the shared one with the same key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sight {
+pub enum LibraryScope {
     Shared,
     Project,
     #[default]
     Effective,
 }
 
-impl Sight {
+impl LibraryScope {
     pub fn as_str(self) -> &'static str {
         match self {
-            Sight::Shared => "shared",
-            Sight::Project => "project",
-            Sight::Effective => "effective",
+            LibraryScope::Shared => "shared",
+            LibraryScope::Project => "project",
+            LibraryScope::Effective => "effective",
         }
     }
 }
 
-impl std::str::FromStr for Sight {
-    type Err = crate::state::UnknownWord;
-    fn from_str(text: &str) -> Result<Sight, Self::Err> {
-        [Sight::Shared, Sight::Project, Sight::Effective]
+impl std::str::FromStr for LibraryScope {
+    type Err = crate::state::UnknownValue;
+    fn from_str(text: &str) -> Result<LibraryScope, Self::Err> {
+        [LibraryScope::Shared, LibraryScope::Project, LibraryScope::Effective]
             .into_iter()
             .find(|sight| sight.as_str() == text)
-            .ok_or_else(|| crate::state::UnknownWord { kind: "scope", word: text.to_owned() })
+            .ok_or_else(|| crate::state::UnknownValue { kind: "scope", value: text.to_owned() })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Records as they leave a page: an identity, a version, and the bytes as received.
+//! Records of a page: an identity, a version, and the bytes as received.
 
 use bytestring::ByteString;
 
@@ -8,7 +8,7 @@ use crate::time::Ts;
 /// Longest identity that is stored. Longer ones are quarantined: an index entry must fit a database page.
 pub const MAX_KEY_BYTES: usize = 1_024;
 
-/// The kind of tweets: what a source of them brings is counted ([`crate::tweet::FetchStats`]).
+/// The kind of tweets: polls of tweet sources are counted ([`crate::tweet::FetchStats`]).
 pub const TWEET: &str = "tweet";
 
 /// One record, ready to be stored.
@@ -16,63 +16,63 @@ pub const TWEET: &str = "tweet";
 pub struct Record {
     /// `provider_item_id`, unique within the stream.
     pub key: String,
-    pub version: Version,
+    pub version: RecordVersion,
     /// Mapped fields as a JSON object, or empty when the endpoint maps none.
     pub fields: String,
-    /// The record exactly as the far side sent it: JSON, a slice of the page's body.
+    /// The record exactly as the upstream sent it: JSON, a slice of the page's body.
     pub payload: ByteString,
     pub content_hash: [u8; 16],
 }
 
-/// What decides whether a record replaces the stored one: newer `updated_at`, then the source's own version (C-35).
+/// Decides whether a record replaces the stored one: newer `updated_at`, then the source's own version (C-35).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Version {
+pub struct RecordVersion {
     pub updated_at: Ts,
     pub source_version: i64,
 }
 
-/// A record that cannot be stored (level L3), kept aside with its reason.
+/// A record that cannot be stored (L3 data), with the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rejected {
-    /// Its place in the page, from 0.
+pub struct RejectedRecord {
+    /// Index in the page, from 0.
     pub index: u32,
     pub key: Option<String>,
     pub code: Code,
     pub reason: String,
-    /// The start of the record as received, at most [`Rejected::MAX_SAMPLE`] bytes.
+    /// The start of the record as received, at most [`RejectedRecord::MAX_SAMPLE`] bytes.
     pub sample: String,
 }
 
-impl Rejected {
+impl RejectedRecord {
     pub const MAX_SAMPLE: usize = 1_024;
 }
 
-/// An id that a page of a two-phase endpoint names; its content is fetched apart (MAP-C-08).
+/// An id on a page of a two-phase endpoint; its details are fetched separately (MAP-C-08).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Candidate {
+pub struct DetailCandidate {
     pub id: String,
-    /// What changes when the content does: the far side's version or update time, or else the window that named the id.
-    /// A detail is fetched once per version (ING-15-06).
+    /// Changes when the content does: the upstream's version or update time, or else the window that named the id.
+    /// Details are fetched once per version (ING-15-06).
     pub version: String,
 }
 
-/// What became of a candidate.
+/// Outcome of a candidate.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Marked {
-    pub candidate: Candidate,
-    /// Why its detail cannot be had; `None` when it was fetched.
+pub struct CandidateMark {
+    pub candidate: DetailCandidate,
+    /// Why its details are not available; `None` when they were fetched.
     pub bad: Option<String>,
 }
 
-/// How long a bad id is left alone after so many failures: an hour, doubling, at most a week.
+/// How long a bad id is skipped after this many failures: an hour, doubling, at most a week.
 pub fn bad_id_pause(tries: u32) -> std::time::Duration {
     const HOUR: u64 = 3_600;
     std::time::Duration::from_secs((HOUR << tries.saturating_sub(1).min(10)).min(7 * 24 * HOUR))
 }
 
-/// Which stream of records a page belongs to; with the key, the identity of an item (MAP-C-10).
+/// The stream that a page's records belong to; with the key, the identity of an item (MAP-C-10).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Stream {
+pub struct RecordStream {
     pub project_key: String,
     pub provenance_code: String,
     pub endpoint_name: String,
@@ -80,8 +80,8 @@ pub struct Stream {
     pub kind: String,
 }
 
-/// Leaves one record per key, the newest, sorted by key: one statement must not meet a key twice, and equal order
-/// rules out deadlocks between single pages. Returns how many were dropped.
+/// Keeps one record per key, the newest, sorted by key: one statement must not write a key twice, and a fixed order
+/// rules out deadlocks between single pages. Returns the number of dropped records.
 pub fn deduplicate(records: &mut Vec<Record>) -> usize {
     let before = records.len();
     // Stable, newest first within a key; the first one of equals stays.
@@ -97,7 +97,7 @@ mod tests {
     fn record(key: &str, at: i64, payload: &'static str) -> Record {
         Record {
             key: key.into(),
-            version: Version { updated_at: Ts::from_secs(at), source_version: 0 },
+            version: RecordVersion { updated_at: Ts::from_secs(at), source_version: 0 },
             fields: String::new(),
             payload: ByteString::from_static(payload),
             content_hash: [0; 16],

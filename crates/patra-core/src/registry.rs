@@ -1,17 +1,17 @@
-//! The registry's form: one row per table and endpoint, each with one section of settings.
+//! Rows of the registry: one per table and endpoint, each with one section of settings.
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $variant:ident = $name:literal),* $(,)?) => {
-        /// The tables that hold settings (ING-3.2). Each has the same shape: whom it is about, and a JSON object.
+        /// The tables that hold settings (ING-3.2). Each row has an endpoint and a JSON object.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Table { $($(#[$doc])* $variant),* }
+        pub enum RegistryTable { $($(#[$doc])* $variant),* }
 
-        impl Table {
-            pub const ALL: &[Table] = &[$(Table::$variant),*];
+        impl RegistryTable {
+            pub const ALL: &[RegistryTable] = &[$(RegistryTable::$variant),*];
 
             /// The name of the SQL table.
             pub fn name(self) -> &'static str {
-                match self { $(Table::$variant => $name),* }
+                match self { $(RegistryTable::$variant => $name),* }
             }
         }
     };
@@ -32,26 +32,26 @@ tables! {
     ExprFieldDict = "reg_expr_field_dict",
 }
 
-/// The endpoint name of a row that is about the provenance as a whole.
+/// The endpoint name of a row that applies to the whole provenance.
 pub const WHOLE: &str = "*";
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Row {
-    pub table: Table,
+pub struct RegistryRow {
+    pub table: RegistryTable,
     /// An endpoint, or [`WHOLE`].
     pub endpoint_name: String,
     /// A JSON object, canonical.
     pub config: String,
 }
 
-impl Table {
+impl RegistryTable {
     /// The table of that name.
-    pub fn named(name: &str) -> Option<Table> {
-        Table::ALL.iter().copied().find(|table| table.name() == name)
+    pub fn named(name: &str) -> Option<RegistryTable> {
+        RegistryTable::ALL.iter().copied().find(|table| table.name() == name)
     }
 }
 
-/// One code space of the dictionary (`sys_dict_type`), with its words in their order.
+/// One code space of the dictionary (`sys_dict_type`), with its items in order.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct DictType {
     pub code: String,
@@ -59,7 +59,7 @@ pub struct DictType {
     pub items: Vec<DictItem>,
 }
 
-/// A word (`sys_dict_item`) and the other spellings that are read as it (`sys_dict_item_alias`).
+/// A dictionary item (`sys_dict_item`) and its aliases (`sys_dict_item_alias`).
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct DictItem {
     pub code: String,

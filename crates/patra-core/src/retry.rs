@@ -1,4 +1,4 @@
-//! When to try again: exponential back-off with jitter (ING-4.11-03, ING-12.3-01).
+//! Retry delays: exponential back-off with jitter (ING-4.11-03, ING-12.3-01).
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::rng::Rng;
 
-/// How often and how patiently one batch is retried.
+/// Attempts and delays of one batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Policy {
+pub struct RetryPolicy {
     pub max_attempts: u32,
     pub min_delay_ms: u64,
     pub max_delay_ms: u64,
@@ -18,13 +18,19 @@ pub struct Policy {
     pub jitter_percent: u32,
 }
 
-impl Default for Policy {
-    fn default() -> Policy {
-        Policy { max_attempts: 5, min_delay_ms: 100, max_delay_ms: 30_000, multiplier_percent: 200, jitter_percent: 20 }
+impl Default for RetryPolicy {
+    fn default() -> RetryPolicy {
+        RetryPolicy {
+            max_attempts: 5,
+            min_delay_ms: 100,
+            max_delay_ms: 30_000,
+            multiplier_percent: 200,
+            jitter_percent: 20,
+        }
     }
 }
 
-impl Policy {
+impl RetryPolicy {
     /// The wait before attempt `attempt + 1`, when `attempt` (from 1) has failed.
     pub fn delay(&self, attempt: u32, rng: &mut Rng) -> Duration {
         let mut millis = u128::from(self.min_delay_ms);
@@ -42,10 +48,10 @@ impl Policy {
 mod tests {
     use super::*;
 
-    // covers: ING-4.11-03, ING-12.3-01
+    // covers: ING-4.11-03, ING-12.3-01, ING-2.3-04
     #[test]
     fn default_backoff_doubles_from_100_ms_to_30_s_with_20_percent_jitter() {
-        let (policy, mut rng) = (Policy::default(), Rng::new(1));
+        let (policy, mut rng) = (RetryPolicy::default(), Rng::new(1));
         for (attempt, middle) in [(1, 100), (2, 200), (3, 400), (4, 800), (9, 25_600), (10, 30_000), (60, 30_000)] {
             for _ in 0..100 {
                 let delay = policy.delay(attempt, &mut rng).as_millis();

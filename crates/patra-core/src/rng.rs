@@ -29,13 +29,13 @@ impl Rng {
         self.below(1000) < permille
     }
 
-    /// About this long: up to a tenth less or more, so that many processes do not act in step.
+    /// About this duration: up to a tenth less or more, so that many processes do not act in step.
     pub fn around(&mut self, span: Duration) -> Duration {
         let micros = span.as_micros() as u64;
         Duration::from_micros(micros - micros / 10 + self.below(micros / 5 + 1))
     }
 
-    /// A generator of its own for a part, so that parts do not disturb each other's sequence.
+    /// An independent generator for a part, so that parts do not disturb each other's sequence.
     pub fn fork(&mut self) -> Rng {
         Rng(self.next_u64())
     }

@@ -1,8 +1,9 @@
-//! Sealing what is secret at rest: AES-256 in GCM-SIV mode, with a key derived from the master key by HKDF-SHA256. The id
-//! of the key and of the record are bound to the text, so that a sealed text opens only in the row it was made for.
+//! Sealing of secrets at rest: AES-256 in GCM-SIV mode, with a key derived from the master key by HKDF-SHA256. The
+//! ids of the key and of the record are bound to the text, so that a sealed text opens only in the row it was made
+//! for.
 //!
-//! The text form is `v1.KEY.NONCE.CIPHERTEXT`: the id of the master key in hex, the rest in base64url. Randomness comes
-//! from outside; a nonce that repeats tells no more than that two secrets are equal.
+//! The text form is `v1.KEY.NONCE.CIPHERTEXT`: the id of the master key in hex, the rest in base64url. Randomness
+//! comes from outside; a repeated nonce reveals only that two secrets are equal.
 
 pub mod fernet;
 mod sign;
@@ -21,7 +22,7 @@ use crate::secret::Secret;
 
 pub const KEY_BYTES: usize = 32;
 pub const NONCE_BYTES: usize = 12;
-/// Largest text that is sealed. Cookies and private keys fit in many times over.
+/// Largest text that is sealed. Cookies and private keys are much smaller.
 pub const MAX_SECRET: usize = 64 << 10;
 
 /// Shortest text that a key is derived from.
@@ -29,7 +30,7 @@ pub const MIN_TEXT: usize = 32;
 
 const VERSION: &str = "v1";
 
-/// Why something could not be sealed or opened. Says nothing of the secret.
+/// Why sealing or opening failed. Shows nothing of the secret.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     #[error("a master key is {KEY_BYTES} bytes, in base64 or hex")]
@@ -50,7 +51,7 @@ pub enum Error {
     NoRandomness(String),
 }
 
-/// 32 bytes that open everything.
+/// The 32 bytes from which all keys are derived.
 #[derive(Clone)]
 pub struct MasterKey {
     bytes: Zeroizing<[u8; KEY_BYTES]>,
@@ -60,15 +61,15 @@ pub struct MasterKey {
 impl MasterKey {
     pub fn new(bytes: [u8; KEY_BYTES]) -> MasterKey {
         let bytes = Zeroizing::new(bytes);
-        // Derived apart from the sealing key, so that the id gives nothing away.
+        // Derived separately from the sealing key, so that the id reveals nothing.
         let mut id = [0; 4];
         expand(&bytes, b"patra key id v1", &mut id);
         let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
         MasterKey { bytes, id }
     }
 
-    /// The key behind a text that people chose, of at least [`MIN_TEXT`] characters; `salt` is that of the installation, so that
-    /// one text gives different keys in different places (CRAWL-143).
+    /// Derives a key from a passphrase of at least [`MIN_TEXT`] characters; `salt` belongs to the installation, so
+    /// that one passphrase gives different keys in different installations (CRAWL-143).
     pub fn derive(text: &str, salt: &str) -> Result<MasterKey, Error> {
         let text = text.trim();
         if text.chars().count() < MIN_TEXT {
@@ -99,7 +100,7 @@ impl MasterKey {
         Secret::new(STANDARD.encode(*self.bytes))
     }
 
-    /// Public: it stands in every sealed text.
+    /// Public: it is part of every sealed text.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -117,7 +118,8 @@ impl fmt::Debug for MasterKey {
     }
 }
 
-/// The master keys of a process: the first seals, each opens what it sealed. So a new one can be put before an old one.
+/// The master keys of a process: the first seals, each opens what it sealed. To rotate, put a new key before the old
+/// one.
 #[derive(Clone, Debug)]
 pub struct Keyring {
     keys: Vec<MasterKey>,
@@ -128,21 +130,21 @@ impl Keyring {
         Keyring { keys: vec![first] }
     }
 
-    /// Keys separated by commas, or by lines.
+    /// Parses keys separated by commas, or by lines.
     pub fn parse(text: &str) -> Result<Keyring, Error> {
         let keys = text.split([',', '\n']).map(str::trim).filter(|part| !part.is_empty()).map(MasterKey::parse);
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() { Err(Error::NoKey) } else { Ok(Keyring { keys }) }
     }
 
-    /// One more that opens, after those that are there.
+    /// Adds a key that opens, after the existing ones.
     pub fn push(&mut self, key: MasterKey) {
         if self.keys.iter().all(|known| known.id != key.id) {
             self.keys.push(key);
         }
     }
 
-    /// Those of another, after those that are there.
+    /// Adds the keys of another ring, after the existing ones.
     pub fn extend(&mut self, others: Keyring) {
         others.keys.into_iter().for_each(|key| self.push(key));
     }
@@ -164,7 +166,7 @@ impl Keyring {
         Ok(format!("{VERSION}.{}.{}.{}", key.id(), URL_SAFE_NO_PAD.encode(nonce), URL_SAFE_NO_PAD.encode(sealed)))
     }
 
-    /// Opens what was sealed for this very record.
+    /// Opens a text that was sealed for exactly this record.
     pub fn open(&self, record: &str, sealed: &str) -> Result<Secret, Error> {
         let parts: Vec<_> = sealed.split('.').collect();
         let [VERSION, id, nonce, text] = parts[..] else { return Err(Error::Damaged) };
@@ -178,7 +180,7 @@ impl Keyring {
     }
 }
 
-/// What a sealed text is bound to. Lengths keep the parts apart.
+/// The data that a sealed text is bound to. Lengths keep the parts apart.
 fn bound(key_id: &str, record: &str) -> Vec<u8> {
     let mut aad = Vec::with_capacity(32 + key_id.len() + record.len());
     for part in ["patra seal", VERSION, key_id, record] {
@@ -189,7 +191,7 @@ fn bound(key_id: &str, record: &str) -> Vec<u8> {
 }
 
 fn expand(master: &[u8; KEY_BYTES], info: &[u8], out: &mut [u8]) {
-    // Fails only for outputs of more than 8160 bytes; ours are of 4 and 32.
+    // Fails only for outputs of more than 8160 bytes; ours have 4 and 32.
     let expanded = Hkdf::<Sha256>::new(None, master).expand(info, out);
     debug_assert!(expanded.is_ok());
 }
@@ -222,7 +224,7 @@ mod tests {
         assert_eq!(ring.open("credential:2", &sealed), Err(Error::Forged), "moved to another row");
         let other = Keyring::new(MasterKey::new([8; KEY_BYTES]));
         assert_eq!(other.open("credential:1", &sealed), Err(Error::UnknownKey(ring.key_id().to_owned())));
-        // Another key under the same id opens nothing either: the id is only a name.
+        // Another key under the same id does not open it either: the id is only a name.
         let renamed = sealed.replace(ring.key_id(), other.key_id());
         assert_eq!(other.open("credential:1", &renamed), Err(Error::Forged));
     }
@@ -257,14 +259,14 @@ mod tests {
     // covers: CRAWL-148
     #[test]
     fn no_text_opens_that_was_moved_changed_or_sealed_with_another_key() {
-        const TRIALS: u32 = 10_000;
+        const ROUNDS: u32 = 10_000;
         let (mut rng, right, wrong) = (crate::rng::Rng::new(11), ring(7), ring(8));
-        for trial in 0..TRIALS {
+        for round in 0..ROUNDS {
             let mut nonce = [0; NONCE_BYTES];
             nonce[..8].copy_from_slice(&rng.next_u64().to_be_bytes());
-            let record = format!("r{trial}");
-            let sealed = right.seal(&record, nonce, &Secret::new(format!("canary {trial}"))).unwrap();
-            assert!(right.open(&format!("r{}", trial + 1), &sealed).is_err(), "moved");
+            let record = format!("r{round}");
+            let sealed = right.seal(&record, nonce, &Secret::new(format!("canary {round}"))).unwrap();
+            assert!(right.open(&format!("r{}", round + 1), &sealed).is_err(), "moved");
             assert!(wrong.open(&record, &sealed.replace(right.key_id(), wrong.key_id())).is_err(), "another key");
             let mut text: Vec<&str> = sealed.split('.').collect();
             let part = 2 + rng.below(2) as usize;
@@ -279,13 +281,13 @@ mod tests {
 
     #[test]
     fn the_form_is_stable() {
-        // A text that an earlier version has written.
+        // A text written by an earlier version.
         let sealed = ring(7).seal("r", [1; NONCE_BYTES], &Secret::new("canary")).unwrap();
         assert_eq!(sealed, "v1.cbffb4a0.AQEBAQEBAQEBAQEB.PsJVaclZZ-2ceEC7IhrK5P5voTjg3Q");
     }
 
     #[test]
-    fn a_new_master_key_stands_before_the_old_one() {
+    fn new_master_key_goes_before_the_old_one() {
         let old = ring(7).seal("r", [1; NONCE_BYTES], &Secret::new("canary")).unwrap();
         let text = format!("{},{}", "08".repeat(KEY_BYTES), MasterKey::new([7; KEY_BYTES]).to_text().expose());
         let both = Keyring::parse(&text).unwrap();

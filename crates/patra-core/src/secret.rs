@@ -1,4 +1,4 @@
-//! A text that must not be seen. It prints, logs and serialises as `***`, and is wiped from memory when it goes.
+//! A secret text. It prints, logs and serialises as `***`, and is wiped from memory when dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zeroize::Zeroizing;
 
-/// What stands where a secret would.
+/// Printed instead of a secret.
 pub const MASK: &str = "***";
 
 #[derive(Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ impl Secret {
         Secret(Zeroizing::new(text.into()))
     }
 
-    /// The text itself. Whoever calls this puts it into a request or a seal, and nowhere else.
+    /// The text itself. Callers put it into a request or seal it, nothing else.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -50,7 +50,7 @@ impl Serialize for Secret {
     }
 }
 
-/// Reading one is allowed: that is how secrets come in.
+/// Deserialising is allowed: that is how secrets come in.
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
         String::deserialize(deserializer).map(Secret::new)

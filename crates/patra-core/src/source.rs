@@ -1,5 +1,5 @@
-//! Sources: things that are polled again and again. When one is due, how it recovers from failures, and when it is left
-//! alone. Pure: the stores keep the state and call this inside their transactions.
+//! Sources that are polled periodically: when one is due, how it recovers from failures, and when it is paused. Pure:
+//! the stores keep the state and call this inside their transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,28 +10,28 @@ use crate::hash;
 use crate::state::{IntervalFrom, PausedReason};
 use crate::time::Ts;
 
-/// Failures in a row that pause a source (COLL-51).
+/// Consecutive failures that pause a source (COLL-51).
 pub const MAX_FAILURES: u32 = 5;
-/// What a type without an interval gets, in minutes (COLL-18).
+/// Interval of a type without one, in minutes (COLL-18).
 pub const DEFAULT_MINUTES: u32 = 240;
-/// Most minutes between two polls: a year.
+/// Longest interval, in minutes: a year.
 pub const MAX_MINUTES: u32 = 366 * 24 * 60;
-/// After the first failure; it doubles with each one more, up to the interval (COLL-52).
+/// Delay after the first failure; it doubles with each further one, up to the interval (COLL-52).
 const FIRST_BACKOFF: Duration = Duration::from_secs(5 * 60);
-/// When a source that errors have paused is tried again; the last one repeats (COLL-122).
+/// When a source that was paused by errors is probed again; the last one repeats (COLL-122).
 const PROBES_AFTER_DAYS: [u64; 3] = [1, 3, 7];
-/// Around an interval (COLL-120).
+/// Jitter of an interval (COLL-120).
 const JITTER_PERCENT: u64 = 10;
-/// Around the delay after a failure.
+/// Jitter of the delay after a failure.
 const BACKOFF_JITTER_PERCENT: u64 = 20;
-/// Longest error text that is kept.
+/// Longest error text that is stored.
 pub const MAX_ERROR_BYTES: usize = 500;
-/// Requests to one host under way at once, over all processes (COLL-120).
+/// Concurrent requests to one host, over all processes (COLL-120).
 pub const PER_HOST: u32 = 2;
-/// Between two polls of one host, as they are planned.
+/// Planned time between two polls of one host.
 pub const HOST_GAP: Duration = Duration::from_secs(1);
 
-/// The types that the requirements name, with their minutes (COLL-05 to COLL-14).
+/// The types in the requirements, with their minutes (COLL-05 to COLL-14).
 pub const TYPES: &[(&str, u32)] = &[
     ("twitter_feed", 30),
     ("twitter_list", 30),
@@ -45,49 +45,49 @@ pub const TYPES: &[(&str, u32)] = &[
     ("custom_api", 120),
 ];
 
-/// The moving half of a source.
+/// The state of a source that polls change.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct State {
-    /// `None`: it is active.
+pub struct SourceState {
+    /// `None` while the source is active.
     pub paused: Option<PausedReason>,
     pub paused_at: Option<Ts>,
-    /// Of the last success.
+    /// Time of the last success.
     pub last_fetched_at: Option<Ts>,
-    /// Successes.
+    /// Number of successes.
     pub fetch_count: i64,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub fetch_error_count: u32,
     pub last_error: Option<String>,
     pub last_error_at: Option<Ts>,
-    /// How often it was tried in vain since errors paused it.
+    /// Failed probes since errors paused the source.
     pub probe_count: u32,
-    /// `None`: never by itself.
+    /// `None`: not scheduled.
     pub next_due_at: Option<Ts>,
 }
 
 /// How a poll ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome<'a> {
+pub enum PollOutcome<'a> {
     Fetched,
     Failed {
         reason: &'a str,
-        /// Not when the network as a whole is down (COLL-55).
+        /// False when the network as a whole is down (COLL-55).
         counted: bool,
-        /// The far side says that it is gone for good (410).
+        /// The upstream says that the source is gone for good (410).
         gone: bool,
     },
 }
 
-impl State {
+impl SourceState {
     /// A source that was never fetched is due at once (COLL-24).
-    pub fn due_now() -> State {
-        State { next_due_at: Some(Ts::from_secs(0)), ..State::default() }
+    pub fn due_now() -> SourceState {
+        SourceState { next_due_at: Some(Ts::from_secs(0)), ..SourceState::default() }
     }
 
-    /// A poll of source `id` has ended. A deleted source, or one that a person paused, stays so.
-    pub fn after(&mut self, id: i64, outcome: &Outcome<'_>, interval: Duration, now: Ts) {
+    /// Applies the end of a poll of source `id`. A deleted source, or one that a person paused, stays so.
+    pub fn after(&mut self, id: i64, outcome: &PollOutcome<'_>, interval: Duration, now: Ts) {
         match outcome {
-            Outcome::Fetched => {
+            PollOutcome::Fetched => {
                 if self.paused != Some(PausedReason::User) {
                     (self.paused, self.paused_at) = (None, None);
                 }
@@ -97,7 +97,7 @@ impl State {
                 (self.last_error, self.last_error_at) = (None, None);
                 self.next_due_at = Some(now + around(id, self.fetch_count, interval, JITTER_PERCENT));
             }
-            Outcome::Failed { reason, counted, gone } => {
+            PollOutcome::Failed { reason, counted, gone } => {
                 self.last_error = Some(crate::text::beginning(reason, MAX_ERROR_BYTES).to_owned());
                 self.last_error_at = Some(now);
                 self.fetch_error_count = self.fetch_error_count.saturating_add(u32::from(*counted));
@@ -131,26 +131,26 @@ impl State {
         }
     }
 
-    /// A person pauses it.
+    /// Pauses the source for a person.
     pub fn pause(&mut self, now: Ts) {
         self.paused = Some(PausedReason::User);
         self.paused_at = Some(now);
         self.next_due_at = None;
     }
 
-    /// A person lets it go on: at once, as if it had never failed (COLL-54).
+    /// Resumes the source for a person: at once, with no failures (COLL-54).
     pub fn resume(&mut self, interval: Duration, now: Ts) {
         (self.paused, self.paused_at) = (None, None);
         (self.fetch_error_count, self.probe_count) = (0, 0);
         self.next_due_at = Some(match self.last_fetched_at {
-            // What is not due yet is not made due by a pause.
+            // A source that was not due yet does not become due by a pause.
             Some(fetched) if self.last_error.is_none() => fetched + interval,
             Some(_) => now,
             None => Ts::from_secs(0),
         });
     }
 
-    /// The interval has become another one. What failed keeps its own time.
+    /// Applies a new interval. A source that failed keeps its own time.
     pub fn reschedule(&mut self, id: i64, interval: Duration) {
         if self.paused.is_none() && self.fetch_error_count == 0 {
             self.next_due_at = Some(match self.last_fetched_at {
@@ -161,8 +161,8 @@ impl State {
     }
 }
 
-/// A span that differs from source to source and from round to round by up to so many percent, and is the same whenever it
-/// is computed again.
+/// Adds deterministic jitter: the result differs by source and round by up to this many percent, and is the same
+/// whenever it is computed again.
 fn around(id: i64, round: i64, span: Duration, percent: u64) -> Duration {
     let seed = hash::id_hash(format!("{id} {round}").as_bytes());
     let drawn = u64::from_le_bytes(seed[..8].try_into().unwrap_or_default()) % 2_001;
@@ -173,11 +173,11 @@ fn around(id: i64, round: i64, span: Duration, percent: u64) -> Duration {
     Duration::from_micros(u64::try_from(moved).unwrap_or(0))
 }
 
-/// What an unchanged body is recognised by, and where it was found.
+/// Validators of an unchanged body, and the URL that they are for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Validators {
-    /// They are for this URL and no other.
+    /// The validators are for this URL and no other.
     pub url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
@@ -185,13 +185,12 @@ pub struct Validators {
     pub last_modified: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_hash: Option<String>,
-    /// The feed that a page led to: the next poll begins there.
+    /// The feed that a page led to: the next poll starts there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed_url: Option<String>,
 }
 
-/// What makes a source this one and no other within a project: type and address, or else type and all of its config but the
-/// interval.
+/// Identity of a source within a project: type and address, or else type and all of its config except the interval.
 pub fn key(r#type: &str, config: &serde_json::Value) -> String {
     if let Some(url) = config.get("url").and_then(serde_json::Value::as_str) {
         return format!("{type} {url}");
@@ -216,7 +215,7 @@ impl Interval {
     }
 }
 
-/// The intervals in force: defaults, then environment, then the configuration table (COLL-20).
+/// The effective intervals: defaults, then environment, then the configuration table (COLL-20).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Intervals {
     types: BTreeMap<String, Interval>,
@@ -230,8 +229,8 @@ impl Default for Intervals {
 }
 
 impl Intervals {
-    /// Takes over `FETCH_INTERVAL_<TYPE>` of an environment, whatever the case of the name. Answers with the values that are
-    /// no number of minutes and change nothing (COLL-16).
+    /// Applies `FETCH_INTERVAL_<TYPE>` of an environment, whatever the case of the name. Returns the values that are
+    /// not a number of minutes, which are ignored (COLL-16).
     pub fn environment(&mut self, variables: impl Iterator<Item = (String, String)>) -> Vec<String> {
         let mut ignored = Vec::new();
         for (name, value) in variables {
@@ -245,7 +244,7 @@ impl Intervals {
         ignored
     }
 
-    /// Takes over `fetch_interval.<type>` of the configuration table; what is no number changes nothing.
+    /// Applies `fetch_interval.<type>` of the configuration table; values that are not numbers are ignored.
     pub fn config<'a>(&mut self, settings: impl Iterator<Item = (&'a str, &'a str)>) {
         for (key, value) in settings {
             if let (Some(of), Some(minutes)) = (key.strip_prefix("fetch_interval."), minutes(value)) {
@@ -273,14 +272,14 @@ pub fn minutes(text: &str) -> Option<u32> {
     text.trim().parse().ok().filter(|minutes| (1..=MAX_MINUTES).contains(minutes))
 }
 
-/// Gives polls of the same host their turns, so that they come apart while other hosts go first.
+/// Spreads polls of the same host over time, so that other hosts go first.
 #[derive(Debug, Default)]
-pub struct Turns {
+pub struct HostSpacing {
     next: BTreeMap<String, Ts>,
 }
 
-impl Turns {
-    /// When a poll of the host that is planned now may begin. Never before `now`.
+impl HostSpacing {
+    /// When a poll of the host that is planned now may start. Never before `now`.
     pub fn take(&mut self, host: &str, now: Ts) -> Ts {
         const SWEEP_AT: usize = 10_000;
         if self.next.len() >= SWEEP_AT {
@@ -292,26 +291,26 @@ impl Turns {
     }
 }
 
-/// Whether the network as a whole is down (COLL-55): several hosts could not be connected to, and none could.
+/// Whether the network as a whole is down (COLL-55): connections to several hosts failed, and none succeeded.
 #[derive(Debug, Default)]
-pub struct Network {
+pub struct NetworkStatus {
     failing: BTreeSet<String>,
 }
 
-impl Network {
+impl NetworkStatus {
     const HOSTS: usize = 3;
 
-    /// Somebody answered.
-    pub fn on_answer(&mut self) {
+    /// Records that a host responded.
+    pub fn on_response(&mut self) {
         self.failing.clear();
     }
 
-    /// A host could not be connected to. Whether that says nothing about the host.
+    /// Records a failed connection to a host. True when the network is down, so that the host is not at fault.
     pub fn on_no_connection(&mut self, host: &str) -> bool {
-        if self.failing.len() < Network::HOSTS {
+        if self.failing.len() < NetworkStatus::HOSTS {
             self.failing.insert(host.to_owned());
         }
-        self.failing.len() >= Network::HOSTS
+        self.failing.len() >= NetworkStatus::HOSTS
     }
 }
 
@@ -322,11 +321,11 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3_600);
     const NOW: Ts = Ts::from_secs(1_000_000);
 
-    fn failed(state: &mut State, now: Ts) {
-        state.after(7, &Outcome::Failed { reason: "HTTP 500", counted: true, gone: false }, 4 * HOUR, now);
+    fn failed(state: &mut SourceState, now: Ts) {
+        state.after(7, &PollOutcome::Failed { reason: "HTTP 500", counted: true, gone: false }, 4 * HOUR, now);
     }
 
-    fn wait(state: &State, since: Ts) -> Duration {
+    fn wait(state: &SourceState, since: Ts) -> Duration {
         state.next_due_at.unwrap().since(since)
     }
 
@@ -334,18 +333,22 @@ mod tests {
         span >= nominal * (100 - percent) / 100 && span <= nominal * (100 + percent) / 100
     }
 
-    // covers: COLL-49, COLL-120
+    // covers: COLL-49
     #[test]
     fn a_success_clears_the_failures_and_comes_again_after_about_an_interval() {
-        let mut state =
-            State { fetch_error_count: 3, last_error: Some("x".into()), fetch_count: 4, ..State::due_now() };
-        state.after(7, &Outcome::Fetched, 4 * HOUR, NOW);
+        let mut state = SourceState {
+            fetch_error_count: 3,
+            last_error: Some("x".into()),
+            fetch_count: 4,
+            ..SourceState::due_now()
+        };
+        state.after(7, &PollOutcome::Fetched, 4 * HOUR, NOW);
         assert_eq!((state.fetch_count, state.fetch_error_count, &state.last_error), (5, 0, &None));
         assert_eq!(state.last_fetched_at, Some(NOW));
         assert!(within(wait(&state, NOW), 4 * HOUR, 10));
         let other = |id| {
-            let mut state = State::due_now();
-            state.after(id, &Outcome::Fetched, 4 * HOUR, NOW);
+            let mut state = SourceState::due_now();
+            state.after(id, &PollOutcome::Fetched, 4 * HOUR, NOW);
             state.next_due_at
         };
         assert_ne!(other(1), other(2));
@@ -355,7 +358,7 @@ mod tests {
     // covers: COLL-50, COLL-51, COLL-52, COLL-122
     #[test]
     fn failures_wait_longer_and_longer_then_pause_then_probe() {
-        let mut state = State { last_fetched_at: Some(Ts::from_secs(5)), ..State::due_now() };
+        let mut state = SourceState { last_fetched_at: Some(Ts::from_secs(5)), ..SourceState::due_now() };
         for minutes in [5, 10, 20, 40] {
             failed(&mut state, NOW);
             assert!(within(wait(&state, NOW), Duration::from_secs(minutes * 60), 20), "{minutes}");
@@ -368,42 +371,42 @@ mod tests {
             assert!(within(wait(&state, NOW), 24 * HOUR * days, 10), "{days}");
             failed(&mut state, NOW);
         }
-        state.after(7, &Outcome::Fetched, 4 * HOUR, NOW);
+        state.after(7, &PollOutcome::Fetched, 4 * HOUR, NOW);
         assert_eq!((state.paused, state.fetch_error_count, state.probe_count), (None, 0, 0));
     }
 
     #[test]
     fn a_wait_is_never_longer_than_the_interval() {
-        let mut state = State { fetch_error_count: 3, ..State::due_now() };
-        state.after(7, &Outcome::Failed { reason: "r", counted: true, gone: false }, Duration::from_secs(600), NOW);
+        let mut state = SourceState { fetch_error_count: 3, ..SourceState::due_now() };
+        state.after(7, &PollOutcome::Failed { reason: "r", counted: true, gone: false }, Duration::from_secs(600), NOW);
         assert!(within(wait(&state, NOW), Duration::from_secs(600), 20));
     }
 
     // covers: COLL-55
     #[test]
-    fn a_dead_network_is_told_but_not_counted() {
-        let mut state = State { fetch_error_count: 4, ..State::due_now() };
-        state.after(7, &Outcome::Failed { reason: "no route", counted: false, gone: false }, 4 * HOUR, NOW);
+    fn network_failure_is_recorded_but_not_counted() {
+        let mut state = SourceState { fetch_error_count: 4, ..SourceState::due_now() };
+        state.after(7, &PollOutcome::Failed { reason: "no route", counted: false, gone: false }, 4 * HOUR, NOW);
         assert_eq!((state.fetch_error_count, state.paused), (4, None));
         assert_eq!(state.last_error.as_deref(), Some("no route"));
     }
 
     // covers: COLL-121
     #[test]
-    fn what_is_gone_is_paused_at_once() {
-        let mut state = State::due_now();
-        state.after(7, &Outcome::Failed { reason: "HTTP 410", counted: true, gone: true }, 4 * HOUR, NOW);
+    fn gone_source_is_paused_at_once() {
+        let mut state = SourceState::due_now();
+        state.after(7, &PollOutcome::Failed { reason: "HTTP 410", counted: true, gone: true }, 4 * HOUR, NOW);
         assert_eq!(state.paused, Some(PausedReason::Gone));
     }
 
-    // covers: COLL-54
     #[test]
     fn a_person_pauses_and_resumes() {
-        let mut state = State { fetch_error_count: 5, paused: Some(PausedReason::Error), ..State::due_now() };
+        let mut state =
+            SourceState { fetch_error_count: 5, paused: Some(PausedReason::Error), ..SourceState::due_now() };
         state.pause(NOW);
         assert_eq!((state.paused, state.next_due_at), (Some(PausedReason::User), None));
-        // A poll that was under way does not make it due again.
-        state.after(7, &Outcome::Fetched, HOUR, NOW);
+        // A poll that was in progress does not make it due again.
+        state.after(7, &PollOutcome::Fetched, HOUR, NOW);
         assert_eq!((state.paused, state.next_due_at), (Some(PausedReason::User), None));
         state.resume(HOUR, NOW);
         assert_eq!((state.paused, state.fetch_error_count), (None, 0));
@@ -459,21 +462,21 @@ mod tests {
     }
 
     #[test]
-    fn polls_of_one_host_come_apart_and_others_do_not_wait() {
-        let mut turns = Turns::default();
+    fn polls_of_one_host_are_spread_and_others_do_not_wait() {
+        let mut turns = HostSpacing::default();
         let at: Vec<_> = ["a", "a", "b", "a"].iter().map(|host| turns.take(host, NOW).since(NOW).as_secs()).collect();
         assert_eq!(at, [0, 1, 0, 2]);
         assert_eq!(turns.take("a", NOW + HOUR), NOW + HOUR);
     }
 
     #[test]
-    fn three_hosts_without_connection_and_no_answer_mean_the_network() {
-        let mut network = Network::default();
+    fn three_unreachable_hosts_mean_the_network_is_down() {
+        let mut network = NetworkStatus::default();
         assert!(!network.on_no_connection("a"));
         assert!(!network.on_no_connection("a"));
         assert!(!network.on_no_connection("b"));
         assert!(network.on_no_connection("c"));
-        network.on_answer();
+        network.on_response();
         assert!(!network.on_no_connection("c"));
     }
 }

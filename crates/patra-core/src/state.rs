@@ -1,5 +1,5 @@
-//! The states of plan, slice, task, run and batch, and the transitions that are legal (ingest.md, index B). The CHECK
-//! constraints of both databases repeat the names; a test holds them together.
+//! The states of plan, slice, task, run and batch, and the legal transitions (ingest.md, index B). The CHECK
+//! constraints of both databases repeat the names; a test compares them.
 
 use std::fmt;
 
@@ -37,23 +37,23 @@ macro_rules! states {
         }
 
         impl std::str::FromStr for $name {
-            type Err = UnknownWord;
-            fn from_str(text: &str) -> Result<$name, UnknownWord> {
-                Self::ALL.iter().copied().find(|state| state.as_str() == text).ok_or_else(|| UnknownWord {
+            type Err = UnknownValue;
+            fn from_str(text: &str) -> Result<$name, UnknownValue> {
+                Self::ALL.iter().copied().find(|state| state.as_str() == text).ok_or_else(|| UnknownValue {
                     kind: stringify!($name),
-                    word: text.to_owned(),
+                    value: text.to_owned(),
                 })
             }
         }
     };
 }
 
-/// A word from a row or a request that is not in the dictionary.
+/// A value from a row or a request that is not in the dictionary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` is no {kind}")]
-pub struct UnknownWord {
+#[error("`{value}` is not a valid {kind}")]
+pub struct UnknownValue {
     pub kind: &'static str,
-    pub word: String,
+    pub value: String,
 }
 
 states! {
@@ -116,12 +116,12 @@ states! {
 }
 
 states! {
-    /// `ing_schedule_instance.status_code`: how far the planning of one trigger has come. What became of the work is read
-    /// from its tasks.
-    TriggerStatus {
+    /// `ing_schedule_instance.status_code`: progress of planning a job. The outcome of the work is read from its
+    /// tasks.
+    JobStatus {
         Requested = "REQUESTED" -> [Planned, Finished, Failed, Cancelled],
         Planned = "PLANNED" -> [],
-        /// Of a chore, which has no plan.
+        /// Of a background job, which has no plan.
         Finished = "FINISHED" -> [],
         Failed = "FAILED" -> [],
         Cancelled = "CANCELLED" -> [],
@@ -138,7 +138,7 @@ states! {
 }
 
 states! {
-    /// What decided an interval, weakest first (COLL-20).
+    /// Origin of an interval, weakest first (COLL-20).
     IntervalFrom {
         Default = "default" -> [],
         Environment = "environment" -> [],
@@ -168,7 +168,7 @@ impl Operation {
 }
 
 impl Operation {
-    /// Which way its cursors move (C-15, C-17).
+    /// The direction of its cursors (C-15, C-17).
     pub fn direction(self) -> Direction {
         match self {
             Operation::Harvest | Operation::Update => Direction::Forward,
@@ -178,7 +178,7 @@ impl Operation {
 }
 
 states! {
-    /// `direction_code`: which way is onward for a cursor. With BACKFILL it is towards the past (C-15).
+    /// `direction_code`: the direction of a cursor. With BACKFILL it is towards the past (C-15).
     Direction {
         Forward = "FORWARD" -> [],
         Backfill = "BACKFILL" -> [],
@@ -186,26 +186,26 @@ states! {
 }
 
 states! {
-    /// Why records that are stored are fetched again (ING-6.3-03).
+    /// Why stored records are fetched again (ING-6.3-03).
     UpdateReason {
-        /// They were not looked at for long.
+        /// They were not checked for long.
         Staleness = "STALENESS" -> [],
-        /// They were mapped by rules that have changed since.
+        /// The mapping rules have changed since.
         ExprChange = "EXPR_CHANGE" -> [],
-        /// Somebody says that they are wrong: the quarantine, or a reader of the records.
+        /// They were reported as wrong, by the quarantine or by a consumer.
         Signals = "SIGNALS" -> [],
     }
 }
 
 states! {
-    /// `ing_hold.kind_code`: why work stands still.
-    HoldKind {
-        /// A person stopped it: nothing is planned and nothing claimed.
+    /// `ing_hold.kind_code`: why work is paused.
+    PauseKind {
+        /// A person paused it: nothing is planned and nothing is claimed.
         Pause = "PAUSE" -> [],
-        /// The fuse: an L4 stopped it, until a person has looked (ING-12.2-07).
+        /// A halt: an L4 error stopped it, until a person has looked (ING-12.2-07).
         Break = "BREAK" -> [],
-        /// An L2 points at the request: nothing more is planned. Ends by itself when a task of the same kind succeeds, another
-        /// manifest is applied or half an hour has passed (C-40).
+        /// An L2 error points at the request: nothing more is planned. Ends by itself when a task of the partition
+        /// succeeds, another manifest is applied or half an hour has passed (C-40).
         Advisory = "ADVISORY" -> [],
     }
 }
@@ -214,7 +214,7 @@ states! {
     /// `item_quarantine.status_code` (C-61).
     QuarantineStatus {
         Open = "OPEN" -> [Signalled, Resolved, Abandoned],
-        /// A signal asks for the record again.
+        /// A signal requests the record again.
         Signalled = "SIGNALLED" -> [Resolved, Abandoned],
         Resolved = "RESOLVED" -> [],
         Abandoned = "ABANDONED" -> [],
@@ -231,7 +231,7 @@ states! {
 }
 
 states! {
-    /// `trigger_type_code`: what asked for the work.
+    /// `trigger_type_code`: what requested the job.
     TriggerType {
         Schedule = "SCHEDULE" -> [],
         Manual = "MANUAL" -> [],
@@ -240,7 +240,7 @@ states! {
 }
 
 states! {
-    /// `reg_prov_credential.type_code`: how a far side is told who asks (ING-4.2-01, MAP-X-20).
+    /// `reg_prov_credential.type_code`: how requests to an upstream are authenticated (ING-4.2-01, MAP-X-20).
     AuthType {
         ApiKey = "API_KEY" -> [],
         Bearer = "BEARER" -> [],
@@ -261,7 +261,7 @@ states! {
 }
 
 states! {
-    /// `ing_credential_state.status_code`: what the far side thought of the credential the last time.
+    /// `ing_credential_state.status_code`: whether the upstream accepted the credential the last time.
     TokenStatus {
         Active = "ACTIVE" -> [Rejected],
         Rejected = "REJECTED" -> [Active],
@@ -269,7 +269,8 @@ states! {
 }
 
 states! {
-    /// `ing_credential_state.cookie_code`: how far an account is worn (CRAWL-05). The program leads out of cooling only.
+    /// `ing_credential_state.cookie_code`: status of a cookie's account (CRAWL-05). The program itself only ends
+    /// cooling.
     CookieStatus {
         Active = "active" -> [Cooling, Invalid],
         Cooling = "cooling" -> [Active, Invalid, Banned],
@@ -279,7 +280,7 @@ states! {
 }
 
 states! {
-    /// `ing_execution.status`: what became of a named lock (CRAWL-46).
+    /// `ing_execution.status`: status of a named lock (CRAWL-46).
     ExecutionStatus {
         Running = "running" -> [Completed, Failed, Timeout],
         Completed = "completed" -> [],
@@ -289,7 +290,7 @@ states! {
 }
 
 states! {
-    /// `crawl_candidate.status` (CRAWL-29). A person may put a failed one back.
+    /// `crawl_candidate.status` (CRAWL-29). A person may requeue a failed one.
     CandidateStatus {
         Pending = "pending" -> [Processing, Collected],
         Processing = "processing" -> [Pending, Collected, Failed],
@@ -336,10 +337,10 @@ mod tests {
         for state in TaskStatus::ALL {
             assert_eq!(state.as_str().parse(), Ok(*state));
         }
-        assert_eq!("DONE".parse::<TaskStatus>().unwrap_err().to_string(), "`DONE` is no TaskStatus");
+        assert_eq!("DONE".parse::<TaskStatus>().unwrap_err().to_string(), "`DONE` is not a valid TaskStatus");
     }
 
-    // covers: ING-8.3-03
+    // covers: ING-8.3-03, ING-4.15-04
     #[test]
     fn harvest_goes_before_update_and_update_before_backfill() {
         assert!(Operation::Harvest.priority() < Operation::Update.priority());

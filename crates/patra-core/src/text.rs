@@ -1,6 +1,6 @@
-//! Texts that must not become too long.
+//! Truncation of texts.
 
-/// The beginning of a text, in at most so many bytes: whole characters only.
+/// The beginning of a text, in at most this many bytes: whole characters only.
 pub fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     &text[..end]

@@ -15,7 +15,7 @@ pub struct Ts(i64);
 impl Ts {
     pub const MIN: Ts = Ts(i64::MIN);
     pub const MAX: Ts = Ts(i64::MAX);
-    /// The end of the year 9999: what a database holds for "at no time".
+    /// The end of the year 9999: stored for "never".
     pub const NEVER: Ts = Ts(253_402_300_799_000_000);
 
     pub const fn from_micros(micros: i64) -> Ts {
@@ -30,7 +30,7 @@ impl Ts {
         self.0
     }
 
-    /// Time since `earlier`; zero when `earlier` lies ahead.
+    /// Time since `earlier`; zero when `earlier` is later.
     pub fn since(self, earlier: Ts) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -51,7 +51,7 @@ impl Ts {
         self.text(3)
     }
 
-    /// The form for people: no fraction when there is none.
+    /// For display: no fraction when it is zero.
     pub fn to_short_text(self) -> String {
         self.text(if self.0.rem_euclid(1_000_000) == 0 { 0 } else { 6 })
     }
@@ -59,7 +59,7 @@ impl Ts {
     fn text(self, digits: u8) -> String {
         match jiff::Timestamp::from_microsecond(self.0) {
             Ok(at) => format!("{at:.*}", usize::from(digits)),
-            // Outside the years that a calendar has: only a corrupt row gets here, and it must stay printable.
+            // Outside the calendar's years: only a corrupt row gets here, and it must stay printable.
             Err(_) => format!("{}us", self.0),
         }
     }
@@ -70,7 +70,7 @@ pub fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// A duration as ISO-8601. Equal lengths have one spelling, so they hash the same.
+/// A duration as ISO-8601. Equal durations have one spelling, so they hash the same.
 pub fn iso_text(span: Duration) -> String {
     let (secs, micros) = (span.as_secs(), span.subsec_micros());
     let (days, hours, minutes, seconds) = (secs / 86_400, secs / 3_600 % 24, secs / 60 % 60, secs % 60);
@@ -102,19 +102,19 @@ impl Sub<Duration> for Ts {
 }
 
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("`{0}` is no time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date{1}")]
+#[error("`{0}` is not a time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date{1}")]
 pub struct ParseError(String, &'static str);
 
 impl FromStr for Ts {
     type Err = ParseError;
 
-    /// Reads RFC 3339 with any offset, or a bare date as its first instant in UTC.
+    /// Parses RFC 3339 with any offset, or a bare date as its first instant in UTC.
     fn from_str(text: &str) -> Result<Ts, ParseError> {
         let text = text.trim();
         if let Ok(at) = text.parse::<jiff::Timestamp>() {
             return Ok(floor(at));
         }
-        // A date and nothing else: a time of day without an offset says nothing in UTC, and must not be dropped.
+        // Only a bare date: a time of day without an offset is ambiguous in UTC, and must not be dropped.
         let bare = text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
         Some(text)
             .filter(|_| bare)
@@ -122,7 +122,7 @@ impl FromStr for Ts {
             .and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok())
             .map(|day| floor(day.timestamp()))
             .ok_or_else(|| {
-                // The last hours of the last year belong to no instant that every time zone can name.
+                // The last hours of the last year cannot be expressed in every time zone.
                 let last = if text.starts_with("9999-12-3") { " up to 9999-12-30T22:00:00Z" } else { "" };
                 ParseError(text.chars().take(60).collect(), last)
             })
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(text.parse::<Ts>().map(Ts::micros).ok(), Some(micros), "{text}");
     }
 
-    // covers: ING-0.1-03, ING-4.4-02
+    // covers: ING-0.1-03, ING-4.4-02, ING-0.4-02
     #[test]
     fn times_are_read_from_common_forms_and_floored_to_microseconds() {
         check("1970-01-01T00:00:00Z", 0);

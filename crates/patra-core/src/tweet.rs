@@ -1,5 +1,5 @@
-//! Tweets: what a stored one is, how raw ones are cleaned, whose they are, and how many to ask for. Pure; which far side sends
-//! them in which form is the connector's business.
+//! Tweets: the stored form, cleaning of raw ones, user names, and how many to request. Pure; the upstreams' formats
+//! belong to the connectors.
 
 mod clean;
 mod id;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::time::Ts;
 
-pub use clean::{Draft, Invalid, clean, instant, is_probably_cut};
+pub use clean::{InvalidTweet, TweetDraft, clean, instant, is_probably_cut};
 pub use id::compare as compare_ids;
 pub use name::{MAX_NAME, NameError, username, usernames, usernames_of};
 pub use stats::{
@@ -22,7 +22,7 @@ pub const MAX_TEXT_LENGTH: usize = 25_000;
 /// Longest id or name, in characters (TWEET-120).
 pub const MAX_COLUMN: usize = 255;
 
-/// What every stored tweet has among its fields: the columns, and how often it was shared, liked and so on.
+/// Fields of every stored tweet: the columns, and the counts of shares, likes and so on.
 pub const COLUMNS: &[&str] = &[
     "tweet_id",
     "text",
@@ -47,7 +47,7 @@ pub const COLUMNS: &[&str] = &[
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Tweet {
     pub tweet_id: String,
-    /// Cleaned; what was sent stays with the record.
+    /// Cleaned; the record keeps the original.
     pub text: String,
     #[serde(serialize_with = "short")]
     pub created_at: Ts,
@@ -61,9 +61,9 @@ pub struct Tweet {
     pub referenced_tweet_author_username: Option<String>,
 }
 
-/// How often a tweet was shared, liked and so on. What the far side does not tell is not zero (TWEET-169).
+/// Counts of shares, likes and so on. A count that the upstream does not send is unknown, not zero (TWEET-169).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Counts {
+pub struct TweetCounts {
     pub retweet_count: Option<u64>,
     pub reply_count: Option<u64>,
     pub like_count: Option<u64>,
@@ -72,7 +72,7 @@ pub struct Counts {
     pub view_count: Option<u64>,
 }
 
-/// A picture or film (TWEET-132).
+/// A picture or video (TWEET-132).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Media {
     pub media_key: String,
@@ -85,7 +85,7 @@ pub struct Media {
     pub height: Option<u32>,
 }
 
-/// Another tweet that one is about. It is mostly not stored here, so nothing points at a row.
+/// Another tweet that a tweet refers to. It is mostly not stored here, so nothing points at a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reference {
     pub id: String,

@@ -3,7 +3,7 @@
 //! and the contract suite of `patra-testkit` checks it in each.
 
 mod alert;
-mod chore;
+mod background_job;
 mod control;
 mod cookie;
 mod crawl;
@@ -25,11 +25,17 @@ mod source;
 mod task;
 
 pub use alert::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, WatchAlert};
-pub use chore::{AskChore, CHORES, ChoreKept, ChoreTaken, KeepChore, TakeChore};
-pub use control::{ADVICE_LASTS, Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, Which};
+pub use background_job::{
+    BACKGROUND_JOBS, BackgroundJobUpdated, ClaimBackgroundJob, ClaimedBackgroundJob, RequestBackgroundJob,
+    UpdateBackgroundJob,
+};
+pub use control::{
+    ADVISORY_TTL, CancelSubject, CancelWork, PauseSelector, PauseSubject, PauseWork, ResumeWork, WorkCancelled,
+    WorkPaused, WorkResumed,
+};
 pub use cookie::{
-    CookieJudged, CookiePicked, CookieReactivated, CookieSaved, JudgeCookie, PickCookie, ReactivateCookie, Reseal,
-    Resealed, SaveCookie, Sealed,
+    CookieOutcomeRecorded, CookiePicked, CookieReactivated, CookieSaved, PickCookie, ReactivateCookie,
+    RecordCookieOutcome, Reseal, Resealed, SaveCookie, SealedText,
 };
 pub use crawl::{
     AcquireExecution, AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued,
@@ -40,85 +46,89 @@ pub use credential::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, Versions,
 };
-pub use cursor::{Advance, AdvanceCursor, Cause, CursorMoved, RecordAdvance};
-pub use fan::{Child, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, Parent, ReadParents};
-pub use gate::AskGate;
-pub use key::{CreateKey, KeyCreated, KeyRevoked, RevokeKey, Scope};
+pub use cursor::{AdvanceCause, AdvanceCursor, AdvanceRecorded, CursorMoved, RecordAdvance};
+pub use fan::{
+    ChildJob, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, ParentRecord, ReadParents,
+};
+pub use gate::RequestPermits;
+pub use key::{CreateKey, KeyCreated, KeyRevoked, KeyScope, RevokeKey};
 pub use outbox::{
-    EVENT_RECORDS, EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, MAX_TELLS, NewEvent,
-    RECORDS_STORED, RETOLD_AT_ONCE, Retell, Retold, SettleEvent, Settled, Stored, TWEETS_COLLECTED, TakeEvents, Told,
-    tell_again,
+    ClaimEvents, Delivery, EVENT_RECORDS, EVENTS_KEPT, EventSettled, EventUpdate, EventsClaimed, EventsRetried,
+    MAX_DELIVERY_ATTEMPTS, NewEvent, OutboxEvent, PURGE_BATCH, RECORDS_STORED, RETRY_BATCH, RetryEvents, SettleEvent,
+    StoredRecord, TWEETS_COLLECTED, retry_delay,
 };
 pub use plan::{
-    Coverage, Fire, FireDue, Fired, FiredDue, HISTORY, History, Inventory, NewPlan, NewSlice, OpenPlan, PlanSaved,
-    PlanTarget, ReadCoverage, Rest, SavePlan, Segment, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
-    TriggerTaken, job_type,
+    ClaimJob, ClaimedJob, Coverage, FireDue, FiredDue, HISTORY, History, JobRequested, JobSettled, JobSettlement,
+    NewPlan, NewSlice, OpenPlan, PartitionKey, PlanSaved, PlanTarget, ReadCoverage, RemainingPlan, RequestJob,
+    SavePlan, SegmentPosition, SettleJob, job_type,
 };
 pub use pool::{
     AddUrls, Capture, CaptureConfigured, Captured, ConfigureCapture, DocumentPut, FoundUrl, MAX_CAPTURED,
     MAX_JOB_TYPES, MAX_URLS, PutDocument, UrlSource, UrlsAdded,
 };
 pub use project::{CreateProject, ProjectCreated};
-pub use redrive::{Redrive, Redriven, TaskView, What};
+pub use redrive::{RedriveTarget, RedriveWork, Redriven, TaskView};
 pub use refresh::{
-    Abandon, Abandoned, Checked, IdRange, MAX_SEGMENTS, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, ReadSegments, Segments,
-    Signal, Signalled, Wanted,
+    AbandonRecord, CheckedRecord, IdRange, MAX_SEGMENTS, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, ReadSegments,
+    RecordAbandoned, RecordsSignalled, RefreshCriteria, Segments, SignalRecords,
 };
 pub use registry::{
-    Applied, ApplyProvenance, DictionarySynced, EndpointRow, RemoveProvenance, Removed, Schedule, SyncDictionary, When,
+    ApplyProvenance, DictionarySynced, EndpointRow, EndpointSchedule, ProvenanceApplied, ProvenanceRemoved, Recurrence,
+    RemoveProvenance, SyncDictionary,
 };
-pub use retention::{Archive, Archived, ExportRecorded, RecordExport};
+pub use retention::{ArchiveLedger, ExportRecorded, LedgerArchived, RecordExport};
 pub use run::{
-    BatchCommitted, BatchStats, CommitBatch, EndRun, Failure, HttpStats, RateStats, Raw, Resume, RunEnd, RunEnded,
-    RunStarted, RunStats, SelfHealing, StartRun,
+    BatchCommitted, BatchFailure, BatchStats, CommitBatch, EndRun, HttpStats, RateStats, RawResponse, ResumePoint,
+    RunEnd, RunEnded, RunStarted, RunStats, SelfHealing, StartRun,
 };
 pub use source::{
-    Beat, Beaten, Busy, ChangeSource, ClaimPolls, Clean, Cleaned, Configure, Configured, HurryPoll, MAX_SOURCES,
-    NewConfig, NewPoll, NewScrape, NewSource, Poll, PollEnd, PollHurried, Polled, SaveSources, SavedSource,
-    SourceChanged, SourcesSaved, SyncTypes, TypeRow, TypesSynced, UnfitPoll,
+    ChangeSource, ClaimPolls, ExpiredPurged, Heartbeat, HeartbeatRecorded, HurryPoll, MAX_SOURCES, NewPoll, NewSource,
+    NewSourceConfig, PollEnd, PollHurried, PollsQueued, PurgeExpired, QueuePolls, SaveSetting, SaveSources,
+    SavedSource, ScrapeConflict, ScrapeJob, SettingSaved, SourceChanged, SourceTypeRow, SourcesSaved, SyncTypes,
+    TypesSynced, UnfitPoll,
 };
-pub use task::{Claim, Claimed, Lease, LeaseRef, Lineage, Renew, Renewed, Sweep, Swept};
+pub use task::{ClaimTasks, ClaimedTasks, Lease, LeaseRef, Renew, Renewed, Sweep, Swept, TaskLineage};
 
 use std::slice;
 use std::sync::Arc;
 
-/// Why a transaction has no answer.
+/// Why a transaction has no result.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TxError {
-    /// Not applied. Somebody else is writing; ask again soon.
+    /// Not applied. Another writer holds the database; retry soon.
     #[error("the database is busy")]
     Busy,
     /// Not applied. The database cannot be reached or does not accept writes now.
     #[error("the database is not available: {0}")]
     Unavailable(String),
-    /// Applied or not: the answer was lost. Every operation may be repeated after this.
+    /// Applied or not: the reply was lost. Every operation may be repeated after this.
     #[error("the outcome of a transaction is unknown: {0}")]
     Unknown(String),
-    /// Not applied. The caller's lease is gone: it must stop.
+    /// Not applied. The caller's lease is gone: the caller must stop.
     #[error("the lease was lost")]
     Fenced,
-    /// Not applied. What the caller saw has changed: read again.
+    /// Not applied. The rows that the caller read have changed: read again.
     #[error("the state changed meanwhile")]
     Conflict,
-    /// Not applied, and never will be: a broken constraint or a corrupt row. A bug or a damaged database.
+    /// Not applied, and it never will be: a broken constraint or a corrupt row. A bug or a damaged database.
     #[error("the database refused a transaction: {0}")]
     Refused(String),
 }
 
 impl TxError {
-    /// Whether the same operation can be repeated with hope.
+    /// Whether repeating the same operation may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, TxError::Busy | TxError::Unavailable(_) | TxError::Unknown(_))
     }
 }
 
-/// An operation and the kind of answer it gets.
-pub trait Operation: Into<Tx> {
+/// An operation and the type of its result.
+pub trait TxOperation: Into<Tx> {
     type Done;
 
-    /// Takes the answer out of the envelope. A store that answers with another kind has a bug; that is reported, not
-    /// panicked on.
-    fn answer(done: Done) -> Result<Self::Done, TxError>;
+    /// Takes the result out of [`Done`]. A store that returns another variant has a bug; that is an error, not a
+    /// panic.
+    fn from_done(done: Done) -> Result<Self::Done, TxError>;
 }
 
 macro_rules! operations {
@@ -127,7 +137,7 @@ macro_rules! operations {
         #[derive(Clone, Debug)]
         pub enum Tx { $($(#[$doc])* $name($payload)),* }
 
-        /// The answer to one transaction.
+        /// The result of one transaction.
         #[derive(Clone, Debug, PartialEq)]
         pub enum Done { $($name($done)),* }
 
@@ -143,13 +153,13 @@ macro_rules! operations {
                 fn from(operation: $payload) -> Tx { Tx::$name(operation) }
             }
 
-            impl Operation for $payload {
+            impl TxOperation for $payload {
                 type Done = $done;
-                fn answer(done: Done) -> Result<$done, TxError> {
+                fn from_done(done: Done) -> Result<$done, TxError> {
                     match done {
                         Done::$name(done) => Ok(done),
                         other => Err(TxError::Refused(format!(
-                            "the store answered {} with {other:?}", stringify!($name)
+                            "the store returned {other:?} for {}", stringify!($name)
                         ))),
                     }
                 }
@@ -159,7 +169,7 @@ macro_rules! operations {
 }
 
 impl Tx {
-    /// The pages that it commits.
+    /// The pages that this transaction commits.
     pub fn pages(&self) -> &[Arc<CommitBatch>] {
         match self {
             Tx::CommitBatch(page) => slice::from_ref(page),
@@ -170,7 +180,7 @@ impl Tx {
 }
 
 impl Done {
-    /// What became of the pages that it committed.
+    /// Results of the pages that the transaction committed.
     pub fn committed(&self) -> &[BatchCommitted] {
         match self {
             Done::CommitBatch(page) => slice::from_ref(page),
@@ -181,83 +191,83 @@ impl Done {
 }
 
 operations! {
-    /// Puts a manifest into the registry.
-    ApplyProvenance(ApplyProvenance) => Applied,
-    /// Takes a provenance out of the registry.
-    RemoveProvenance(RemoveProvenance) => Removed,
-    /// Makes the dictionary say what the program knows.
+    /// Stores a manifest in the registry.
+    ApplyProvenance(ApplyProvenance) => ProvenanceApplied,
+    /// Removes a provenance from the registry.
+    RemoveProvenance(RemoveProvenance) => ProvenanceRemoved,
+    /// Replaces the dictionary with the program's own.
     SyncDictionary(SyncDictionary) => DictionarySynced,
-    /// Records that something was asked for.
-    Fire(Fire) => Fired,
-    /// Fires every schedule that is due.
+    /// Records a request for work: a job.
+    RequestJob(RequestJob) => JobRequested,
+    /// Requests a job for every schedule that is due.
     FireDue(FireDue) => FiredDue,
-    /// Leases the next trigger that waits for planning.
-    TakeTrigger(TakeTrigger) => Option<Box<TriggerTaken>>,
-    /// Ends or defers a trigger without a plan.
-    SettleTrigger(SettleTrigger) => TriggerSettled,
-    /// Makes the next children of a trigger that stands for many partitions.
+    /// Leases the next job that waits for planning.
+    ClaimJob(ClaimJob) => Option<Box<ClaimedJob>>,
+    /// Ends or defers a job without a plan.
+    SettleJob(SettleJob) => JobSettled,
+    /// Creates the next child jobs of a job that covers many partitions.
     FanOut(Arc<FanOut>) => FannedOut,
-    /// Records of an endpoint that name partitions of another.
-    ReadParents(ReadParents) => Vec<Parent>,
-    /// What of a namespace is done or under way.
+    /// Reads records of an endpoint that name partitions of another endpoint.
+    ReadParents(ReadParents) => Vec<ParentRecord>,
+    /// Reads which windows of a namespace are done or in progress.
     ReadCoverage(ReadCoverage) => Coverage,
-    /// Cuts the records that an UPDATE wants into ranges.
+    /// Cuts the records that an UPDATE refreshes into ranges.
     ReadSegments(ReadSegments) => Segments,
-    /// Writes plan, slices and tasks.
+    /// Writes a plan with its slices and tasks.
     SavePlan(Arc<SavePlan>) => PlanSaved,
     /// Leases queued tasks.
-    Claim(Claim) => Claimed,
+    ClaimTasks(ClaimTasks) => ClaimedTasks,
     /// Extends leases.
     Renew(Renew) => Renewed,
-    /// Opens a run, or says why not.
+    /// Opens a run, unless its plan or slice was cancelled.
     StartRun(StartRun) => RunStarted,
-    /// Ledger row, records and quarantine of one page.
+    /// Commits one page: ledger row, records and quarantine.
     CommitBatch(Arc<CommitBatch>) => BatchCommitted,
-    /// The same of several pages of one run, in their order: all of them or none.
+    /// Commits several pages of one run, in order: all of them or none.
     CommitBatches(Arc<[Arc<CommitBatch>]>) => Vec<BatchCommitted>,
     /// Closes a run and decides the task's next state.
     EndRun(Arc<EndRun>) => RunEnded,
     /// Appends the cursor event for the completed prefix.
-    RecordAdvance(RecordAdvance) => Advance,
+    RecordAdvance(RecordAdvance) => AdvanceRecorded,
     /// Moves the cursor value, after its event.
     AdvanceCursor(AdvanceCursor) => CursorMoved,
     /// Adds sources.
     SaveSources(Arc<SaveSources>) => SourcesSaved,
     /// Changes or deletes a source.
     ChangeSource(ChangeSource) => SourceChanged,
-    /// Makes the table of source types say what the collector knows.
+    /// Replaces the table of source types with the collector's own.
     SyncTypes(SyncTypes) => TypesSynced,
     /// Queues polls of sources.
-    Poll(Arc<Poll>) => Polled,
+    QueuePolls(Arc<QueuePolls>) => PollsQueued,
     /// Makes a queued poll visible at once.
     HurryPoll(HurryPoll) => PollHurried,
     /// Leases queued polls.
-    ClaimPolls(ClaimPolls) => Claimed,
-    /// Says that a collector lives.
-    Beat(Beat) => Beaten,
-    /// Empties old items and forgets old polls.
-    Clean(Clean) => Cleaned,
+    ClaimPolls(ClaimPolls) => ClaimedTasks,
+    /// Records that a collector is alive.
+    Heartbeat(Heartbeat) => HeartbeatRecorded,
+    /// Empties old items and deletes old polls.
+    PurgeExpired(PurgeExpired) => ExpiredPurged,
     /// Sets or removes a setting.
-    Configure(Configure) => Configured,
-    /// Asks the rate gate.
-    AskGate(Arc<AskGate>) => crate::gate::Answer,
-    /// Takes back the leases of the dead.
+    SaveSetting(SaveSetting) => SettingSaved,
+    /// Requests permits from the rate gate.
+    RequestPermits(Arc<RequestPermits>) => crate::gate::GateReply,
+    /// Requeues tasks whose lease has expired.
     Sweep(Sweep) => Swept,
-    /// Stops work.
-    Hold(Hold) => Holding,
-    /// Lets work go on.
-    Release(Release) => Released,
-    /// Ends work for good.
-    Cancel(Cancel) => Cancelled,
-    /// Runs again what has ended.
-    Redrive(Redrive) => Redriven,
-    /// Says of records that they must be fetched again.
-    Signal(Signal) => Signalled,
-    /// Gives a quarantined record up.
-    Abandon(Abandon) => Abandoned,
-    /// Moves old rows out of the ledger.
-    Archive(Archive) => Archived,
-    /// Notes that a black box was exported.
+    /// Pauses work.
+    PauseWork(PauseWork) => WorkPaused,
+    /// Resumes work.
+    ResumeWork(ResumeWork) => WorkResumed,
+    /// Cancels work.
+    CancelWork(CancelWork) => WorkCancelled,
+    /// Runs a batch or task again after it has ended.
+    RedriveWork(RedriveWork) => Redriven,
+    /// Marks records to be fetched again.
+    SignalRecords(SignalRecords) => RecordsSignalled,
+    /// Abandons a quarantined record.
+    AbandonRecord(AbandonRecord) => RecordAbandoned,
+    /// Moves old rows from the ledger to the archive.
+    ArchiveLedger(ArchiveLedger) => LedgerArchived,
+    /// Records that a diagnostic bundle was exported.
     RecordExport(RecordExport) => ExportRecorded,
     /// Adds an API key, by hash.
     CreateKey(CreateKey) => KeyCreated,
@@ -265,66 +275,66 @@ operations! {
     RevokeKey(RevokeKey) => KeyRevoked,
     /// Adds a version of a credential.
     SaveCredential(SaveCredential) => CredentialSaved,
-    /// Makes versions of a credential useless.
+    /// Revokes versions of a credential.
     RevokeCredential(RevokeCredential) => CredentialsRevoked,
-    /// Asks for the right to get a new token.
+    /// Leases the right to fetch a new token.
     LeaseRefresh(LeaseRefresh) => RefreshLeased,
-    /// Stores the token that was got under a lease.
+    /// Stores the token that was fetched under a lease.
     StoreToken(StoreToken) => TokenStored,
-    /// Ends a lease under which no token came.
+    /// Ends a token lease after the fetch failed.
     FailRefresh(FailRefresh) => RefreshFailed,
-    /// What the far side thinks of a credential.
+    /// Records whether the upstream accepts a credential.
     MarkCredential(MarkCredential) => CredentialMarked,
     /// Adds a cookie, or replaces its value.
     SaveCookie(SaveCookie) => CookieSaved,
     /// Takes a cookie from the pool for one request.
     PickCookie(PickCookie) => CookiePicked,
-    /// What a request has shown of its cookie.
-    JudgeCookie(JudgeCookie) => CookieJudged,
-    /// A person trusts a cookie again.
+    /// Records how a request with a cookie ended.
+    RecordCookieOutcome(RecordCookieOutcome) => CookieOutcomeRecorded,
+    /// Reactivates a cookie.
     ReactivateCookie(ReactivateCookie) => CookieReactivated,
-    /// Seals what is sealed with another key.
+    /// Seals a secret again, with another key.
     Reseal(Reseal) => Resealed,
-    /// Asks for a named lock.
+    /// Requests a named lock.
     AcquireExecution(AcquireExecution) => ExecutionAcquired,
-    /// The sign of life of a lock's holder.
+    /// Renews a named lock.
     KeepExecution(KeepExecution) => ExecutionKept,
-    /// Gives a named lock back.
+    /// Releases a named lock.
     EndExecution(EndExecution) => ExecutionKept,
     /// Adds notes to be fetched.
     AddCandidates(Arc<AddCandidates>) => CandidatesAdded,
     /// Locks notes to be fetched.
     ClaimCandidates(ClaimCandidates) => CandidatesClaimed,
-    /// A note could not be fetched.
+    /// Records that a note could not be fetched.
     FailCandidate(FailCandidate) => CandidateFailed,
-    /// Gives failed notes another chance.
+    /// Requeues failed notes.
     RequeueCandidates(RequeueCandidates) => CandidatesRequeued,
     /// Stores a note once.
     WriteNote(Arc<WriteNote>) => NoteWritten,
-    /// Takes back the locks of the dead.
+    /// Releases locks whose holder is dead.
     Recover(Recover) => Recovered,
     /// Counts crawl requests.
     CountCrawls(CountCrawls) => CrawlsCounted,
-    /// Says whether the condition of an alert holds.
+    /// Records whether the condition of an alert is met.
     WatchAlert(WatchAlert) => AlertWatched,
-    /// Makes a project.
+    /// Creates a project.
     CreateProject(CreateProject) => ProjectCreated,
     /// Adds URLs to the pool.
     AddUrls(Arc<AddUrls>) => UrlsAdded,
-    /// Says which job types are captured.
+    /// Sets which job types are captured.
     ConfigureCapture(ConfigureCapture) => CaptureConfigured,
     /// Stores a document.
     PutDocument(Arc<PutDocument>) => DocumentPut,
-    /// Puts a chore into the ledger.
-    AskChore(AskChore) => Fired,
-    /// Leases a chore.
-    TakeChore(TakeChore) => Option<Box<ChoreTaken>>,
-    /// Leases events for the world outside.
-    TakeEvents(TakeEvents) => EventsTaken,
-    /// What became of telling an event.
+    /// Requests a background job.
+    RequestBackgroundJob(RequestBackgroundJob) => JobRequested,
+    /// Leases a background job.
+    ClaimBackgroundJob(ClaimBackgroundJob) => Option<Box<ClaimedBackgroundJob>>,
+    /// Leases events for delivery.
+    ClaimEvents(ClaimEvents) => EventsClaimed,
+    /// Records the outcome of a delivery.
     SettleEvent(SettleEvent) => EventSettled,
-    /// Lets events be told again that were given up.
-    Retell(Retell) => Retold,
-    /// Keeps or ends a chore.
-    KeepChore(KeepChore) => ChoreKept,
+    /// Makes failed events deliverable again.
+    RetryEvents(RetryEvents) => EventsRetried,
+    /// Renews the lease of a background job, or ends the job.
+    UpdateBackgroundJob(UpdateBackgroundJob) => BackgroundJobUpdated,
 }

@@ -1,8 +1,8 @@
-//! The keys and the randomness of a process, together: what seals and opens credentials and tokens.
+//! Vault: the keys and the randomness of a process, which seal and open credentials and tokens.
 
 use std::sync::{Arc, OnceLock};
 
-use crate::credential::{self, Binding, Credential, Token};
+use crate::credential::{self, AccessToken, Binding, Credential};
 use crate::id::CredentialId;
 use crate::port::Entropy;
 use crate::seal::{Error, Keyring, NONCE_BYTES};
@@ -34,13 +34,13 @@ impl Vault {
         credential::from_text(&text).ok_or(Error::Damaged)
     }
 
-    pub fn seal_token(&self, credential: CredentialId, token: &Token) -> Result<String, Error> {
+    pub fn seal_token(&self, credential: CredentialId, token: &AccessToken) -> Result<String, Error> {
         self.sealed(&credential::token_record(credential), &token.to_text())
     }
 
-    pub fn open_token(&self, credential: CredentialId, sealed: &str) -> Result<Token, Error> {
+    pub fn open_token(&self, credential: CredentialId, sealed: &str) -> Result<AccessToken, Error> {
         let text = self.keyring.open(&credential::token_record(credential), sealed)?;
-        Token::from_text(&text).ok_or(Error::Damaged)
+        AccessToken::from_text(&text).ok_or(Error::Damaged)
     }
 
     /// Seals a text for the row that `record` names.
@@ -52,7 +52,7 @@ impl Vault {
         self.keyring.open(record, sealed)
     }
 
-    /// Signs a text that leaves the house; [`Vault::verify`] tells whether it was changed.
+    /// Signs an exported text; [`Vault::verify`] detects changes.
     pub fn sign(&self, text: &[u8]) -> Result<String, Error> {
         self.keyring.sign(text)
     }
@@ -68,7 +68,8 @@ impl Vault {
     }
 }
 
-/// A vault that may come later: the parts of a process share the place, and the first credential may bring the key.
+/// A vault that may be created later: the parts of a process share the cell, and the first credential may create the
+/// key.
 #[derive(Clone, Debug, Default)]
 pub struct VaultCell(Arc<OnceLock<Arc<Vault>>>);
 
@@ -76,7 +77,7 @@ impl VaultCell {
     pub fn new(vault: Option<Arc<Vault>>) -> VaultCell {
         let cell = OnceLock::new();
         if let Some(vault) = vault {
-            // A cell that was made just now is empty.
+            // The cell is new, so it is empty.
             let _ = cell.set(vault);
         }
         VaultCell(Arc::new(cell))
@@ -86,7 +87,7 @@ impl VaultCell {
         self.0.get()
     }
 
-    /// The vault, made when there is none yet.
+    /// The vault; created when there is none yet.
     pub fn get_or_make<E>(&self, make: impl FnOnce() -> Result<Arc<Vault>, E>) -> Result<Arc<Vault>, E> {
         if let Some(vault) = self.get() {
             return Ok(Arc::clone(vault));
@@ -99,7 +100,7 @@ impl VaultCell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::credential::State;
+    use crate::credential::CredentialRuntime;
     use crate::seal::MasterKey;
     use crate::state::{AuthType, CredentialStatus};
 
@@ -126,7 +127,7 @@ mod tests {
             priority: 0,
             sealed: vault.seal(&binding, 2, &secrets).unwrap(),
             status: CredentialStatus::Active,
-            state: State::default(),
+            state: CredentialRuntime::default(),
             binding,
         };
         assert_eq!(vault.open(&credential), Ok(secrets));
@@ -140,7 +141,7 @@ mod tests {
         ] {
             assert_eq!(vault.open(&moved), Err(Error::Forged));
         }
-        let token = Token { access: Secret::new("canary"), refresh: None };
+        let token = AccessToken { access: Secret::new("canary"), refresh: None };
         let sealed = vault.seal_token(CredentialId(4), &token).unwrap();
         assert_eq!(vault.open_token(CredentialId(4), &sealed), Ok(token));
         assert_eq!(vault.open_token(CredentialId(5), &sealed), Err(Error::Forged));

@@ -1,4 +1,4 @@
-//! Half-open time windows `[from, to)`, and how a plan's window is cut into slices that neither overlap nor leave holes.
+//! Half-open time windows `[from, to)`, and cutting a plan's window into slices without overlap or gaps.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ impl Window {
         self.to.since(self.from)
     }
 
-    /// This window in up to `parts` parts, in order, without hole or overlap. Borders fall on whole multiples of `step`, and
-    /// no part is narrower than it. One part when it cannot be cut.
+    /// This window in up to `parts` parts, in order, without gap or overlap. Boundaries fall on multiples of `step`,
+    /// and no part is narrower than it. One part when it cannot be cut.
     pub fn split(&self, parts: u32, step: Duration) -> Vec<Window> {
         let step = step.max(Duration::from_micros(1));
         let width = micros(self.width()) / i64::from(parts.max(1));
@@ -41,7 +41,8 @@ impl Window {
                 from = border;
             }
         }
-        // An unaligned window just over two steps wide may have no equal border with room on both sides, but another one.
+        // An unaligned window just over two steps wide may have no equal boundary with room on both sides, but
+        // another one.
         if cuts.is_empty() && parts > 1 {
             let border = (self.from + step + step).floor_to(step);
             if border > self.from && border < self.to {
@@ -66,7 +67,7 @@ impl Window {
     }
 }
 
-/// Where interior slice borders fall (ING-4.4-11).
+/// Alignment of interior slice boundaries (ING-4.4-11).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Align {
     #[serde(rename = "min")]
@@ -95,8 +96,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// The slices of `window`, in order: outer bounds exact, interior borders aligned (C-42), none wider than
-    /// `max_width`. Lazy: a plan takes only as many as the inventory allows.
+    /// The slices of `window`, in order: outer bounds exact, interior boundaries aligned (C-42), none wider than
+    /// `max_width`. Lazy: a plan takes only as many as the queue has room for.
     pub fn slices(self, window: Window) -> impl Iterator<Item = Window> {
         let step = micros(self.max_width).max(1);
         let mut at = window.from;
@@ -112,7 +113,7 @@ impl Cut {
     fn next_border(self, from: Ts, step: i64) -> Ts {
         let full = Ts::from_micros(from.micros().saturating_add(step));
         let aligned = self.align.map_or(full, |align| full.floor_to(align.unit()));
-        // A step smaller than the alignment unit never reaches the next aligned border: keep the step.
+        // A step smaller than the alignment unit never reaches the next aligned boundary: keep the step.
         if aligned > from { aligned } else { full }
     }
 }
@@ -127,7 +128,7 @@ mod tests {
         Window { from: Ts::from_micros(from), to: Ts::from_micros(to) }
     }
 
-    // covers: ING-4.1-06, ING-4.4-01, ING-4.4-21, ING-6.1-07, ING-10.4-01, ING-11.5-01
+    // covers: ING-4.1-06, ING-4.4-01, ING-4.4-21, ING-6.1-07, ING-10.4-01, ING-11.5-01, ING-0.4-02
     #[test]
     fn the_end_belongs_to_the_next_window() {
         assert!(w(0, 10).contains(Ts::from_micros(0)));
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(w(0, 10).minus(&[w(10, 20), w(-9, 0)]), [w(0, 10)]);
     }
 
-    // covers: ING-4.4-11, ING-8.2-01
+    // covers: ING-4.4-11, ING-8.2-01, ING-4.4-22
     #[test]
     fn interior_borders_are_aligned_and_outer_bounds_exact() {
         let cut = Cut { max_width: Duration::from_secs(2 * 3_600), align: Some(Align::Hour) };
@@ -190,7 +191,7 @@ mod tests {
                 prop_assert_eq!(pair[0].to.floor_to(step), pair[0].to);
             }
             prop_assert!(split.iter().all(|part| part.from < part.to));
-            // Whatever holds an aligned border inside can be cut.
+            // A window with an aligned boundary inside can be cut.
             let inside = (window.from.floor_to(step) + step + step) < window.to;
             prop_assert!(parts < 2 || !inside || split.len() > 1, "{:?} by {:?}", window, step);
         }

@@ -1,23 +1,25 @@
 //! The boards: what is queued and why it waits, what was done, what went wrong, how far behind (ING-14.7). Put together from
 //! sums that the store keeps; the command line, the API and the console show the same.
 
-mod ask;
 mod queue;
+mod window;
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use patra_core::port::board::{About, Advanced, Counts, CursorAsk, Rates, Step, TopError, Watermark};
-use patra_core::port::{Boards, Clock, Crawls, Queries};
+use patra_core::port::board::{
+    CursorFilter, CursorStep, SeriesStep, TopError, Watermark, WorkCounts, WorkFilter, WorkRates,
+};
+use patra_core::port::{BoardQueries, Clock, CrawlQueries, Queries};
 use patra_core::state::Operation;
-use patra_core::tx::{Inventory, TxError};
+use patra_core::tx::{PartitionKey, TxError};
 use patra_core::{Ts, Window, alert};
 
 use crate::operations;
 
-pub use ask::{BadWindow, DEFAULT_WINDOW, LONGEST_WINDOW, step_minutes, window};
 pub use queue::{QueueLine, RECENT, queue};
+pub use window::{BadWindow, DEFAULT_WINDOW, LONGEST_WINDOW, step_minutes, window};
 
 /// Namespaces of one timeline, at most; each shows as many steps as [`patra_core::port::board::MAX_ROWS`] allows, or fewer.
 pub const MAX_NAMESPACES: u32 = 50;
@@ -31,19 +33,19 @@ pub struct Throughput {
     pub from: Ts,
     pub to: Ts,
     pub step_minutes: u32,
-    pub counts: Counts,
-    pub rates: Rates,
-    pub steps: Vec<Step>,
+    pub counts: WorkCounts,
+    pub rates: WorkRates,
+    pub steps: Vec<SeriesStep>,
 }
 
 pub async fn throughput(
-    boards: &dyn Boards,
-    about: About,
+    boards: &dyn BoardQueries,
+    about: WorkFilter,
     window: Window,
     minutes: u32,
 ) -> Result<Throughput, TxError> {
     let steps = boards.series(about, window, minutes).await?;
-    let mut counts = Counts::default();
+    let mut counts = WorkCounts::default();
     steps.iter().for_each(|step| counts.add(&step.counts));
     let rates = counts.rates(window.to.since(window.from));
     Ok(Throughput { from: window.from, to: window.to, step_minutes: minutes, counts, rates, steps })
@@ -51,7 +53,7 @@ pub async fn throughput(
 
 /// One namespace beside the others.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Namespace {
+pub struct CursorLag {
     #[serde(flatten)]
     pub watermark: Watermark,
     /// How far a HARVEST lies behind the present.
@@ -60,28 +62,28 @@ pub struct Namespace {
     pub late: u64,
     /// Of all records of the source, endpoint and operation that were stored in the window.
     pub late_ratio: Option<f64>,
-    pub steps: Vec<Advanced>,
+    pub steps: Vec<CursorStep>,
 }
 
 pub async fn timeline(
-    boards: &dyn Boards,
+    boards: &dyn BoardQueries,
     clock: &dyn Clock,
-    mut ask: CursorAsk,
+    mut ask: CursorFilter,
     window: Window,
-) -> Result<Vec<Namespace>, TxError> {
+) -> Result<Vec<CursorLag>, TxError> {
     ask.limit = ask.limit.clamp(1, MAX_NAMESPACES);
-    let counts = boards.counts(ask.about.clone(), window).await?;
-    let late_ratio = |of: &Inventory| {
+    let counts = boards.counts(ask.work.clone(), window).await?;
+    let late_ratio = |of: &PartitionKey| {
         let counts = counts.iter().find(|(counted, _)| counted == of);
         counts.and_then(|(_, counts)| counts.rates(Duration::ZERO).late_ratio)
     };
     let (now, mut namespaces) = (clock.now(), Vec::new());
     for watermark in boards.watermarks(ask).await? {
         let steps = boards.advances(watermark.cursor, window, STEPS_SHOWN).await?;
-        namespaces.push(Namespace {
+        namespaces.push(CursorLag {
             lag_seconds: watermark.lag(now).map(|lag| lag.as_secs()),
             late: steps.iter().map(|step| step.late).sum(),
-            late_ratio: late_ratio(&watermark.of),
+            late_ratio: late_ratio(&watermark.partition),
             watermark,
             steps,
         });
@@ -93,13 +95,13 @@ pub async fn timeline(
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BudgetLine {
     #[serde(flatten)]
-    pub of: Inventory,
+    pub of: PartitionKey,
     /// Permits a second over the window.
     pub actual_qps: f64,
     /// Of the gate that is the source's or the endpoint's own.
     pub gate: Option<GateBudget>,
     pub slowdowns: Slowdowns,
-    pub self_healing: Healing,
+    pub self_healing: SelfHealingCounts,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -127,7 +129,7 @@ pub struct Slowdowns {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Healing {
+pub struct SelfHealingCounts {
     pub qps_downshift: u64,
     pub page_size_shrink: u64,
     pub concurrency_down: u64,
@@ -137,17 +139,17 @@ pub struct Healing {
 
 /// The gates are everybody's: whoever is bound to a project is shown its own requests and no gate.
 pub async fn budget(
-    boards: &dyn Boards,
+    boards: &dyn BoardQueries,
     queries: &dyn Queries,
     clock: &dyn Clock,
-    about: About,
+    about: WorkFilter,
     window: Window,
 ) -> Result<Vec<BudgetLine>, TxError> {
     let gates = match about.project_key {
         Some(_) => Vec::new(),
         None => operations::gates(queries, clock).await?,
     };
-    let line = |(of, counts): (Inventory, Counts)| BudgetLine {
+    let line = |(of, counts): (PartitionKey, WorkCounts)| BudgetLine {
         actual_qps: counts.rates(window.to.since(window.from)).qps,
         gate: queue::gate_of(&gates, &of).map(|gate| GateBudget {
             rate_key: gate.rate_key.clone(),
@@ -164,7 +166,7 @@ pub async fn budget(
             quota_hard: counts.quota_hard,
             wait_ms: counts.wait_ms,
         },
-        self_healing: Healing {
+        self_healing: SelfHealingCounts {
             qps_downshift: counts.qps_downshift,
             page_size_shrink: counts.page_size_shrink,
             concurrency_down: counts.concurrency_down,
@@ -188,13 +190,13 @@ pub struct Overview {
     /// The most frequent errors of the last hour.
     pub errors: Vec<TopError>,
     /// The namespaces of HARVEST that lie furthest back.
-    pub lagging: Vec<Lagging>,
+    pub lagging: Vec<LaggingCursor>,
     /// Alerts that fire; those are everybody's, and not shown to whoever is bound to a project.
-    pub alerts: Vec<alert::View>,
+    pub alerts: Vec<alert::AlertView>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Lagging {
+pub struct LaggingCursor {
     #[serde(flatten)]
     pub watermark: Watermark,
     pub lag_seconds: u64,
@@ -202,22 +204,22 @@ pub struct Lagging {
 
 /// What an overview is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
-    pub boards: &'a dyn Boards,
+pub struct OverviewPorts<'a> {
+    pub boards: &'a dyn BoardQueries,
     pub queries: &'a dyn Queries,
-    pub crawls: &'a dyn Crawls,
+    pub crawls: &'a dyn CrawlQueries,
     pub clock: &'a dyn Clock,
 }
 
-pub async fn overview(sight: Sight<'_>, project_key: Option<String>) -> Result<Overview, TxError> {
-    let Sight { boards, queries, crawls, clock } = sight;
-    let (now, about) = (clock.now(), About { project_key, ..About::default() });
-    let last_hour = ask::ending_at(now, DEFAULT_WINDOW);
-    let harvest = About { operation: Some(Operation::Harvest), ..about.clone() };
-    let cursors = boards.watermarks(CursorAsk { about: harvest, namespace: None, limit: FIRST }).await?;
+pub async fn overview(sight: OverviewPorts<'_>, project_key: Option<String>) -> Result<Overview, TxError> {
+    let OverviewPorts { boards, queries, crawls, clock } = sight;
+    let (now, about) = (clock.now(), WorkFilter { project_key, ..WorkFilter::default() });
+    let last_hour = window::ending_at(now, DEFAULT_WINDOW);
+    let harvest = WorkFilter { operation: Some(Operation::Harvest), ..about.clone() };
+    let cursors = boards.watermarks(CursorFilter { work: harvest, namespace: None, limit: FIRST }).await?;
     let lagging = cursors.into_iter().filter_map(|watermark| {
         let lag_seconds = watermark.lag(now)?.as_secs();
-        Some(Lagging { watermark, lag_seconds })
+        Some(LaggingCursor { watermark, lag_seconds })
     });
     let alerts = if about.project_key.is_none() { crawls.alerts().await? } else { Vec::new() };
     Ok(Overview {

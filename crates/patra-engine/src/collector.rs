@@ -7,19 +7,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::source::{Due, SourceFilter};
+use patra_core::port::source::{DueSources, SourceFilter};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::Intervals;
 use patra_core::state::TriggerType;
-use patra_core::tx::{Beat, Clean, Cleaned, Configure, MAX_SOURCES, SyncTypes, TxError, TypeRow};
+use patra_core::tx::{
+    ExpiredPurged, Heartbeat, MAX_SOURCES, PurgeExpired, SaveSetting, SourceTypeRow, SyncTypes, TxError,
+};
 use patra_core::{SourceId, Ts};
 
 use crate::shared::{Shared, sleep_until};
 use crate::{crash, events, scrape, sources};
 
-use queue::Queue;
-pub use queue::{Asked, check_source, poll_now};
-pub(crate) use queue::{Unfit, poll_job};
+use queue::PollQueue;
+pub use queue::{PollRequested, check_source, poll_now};
+pub(crate) use queue::{UnfitSource, poll_job};
 
 /// How a collector goes about it.
 #[derive(Clone, Debug)]
@@ -66,12 +68,12 @@ pub const SCRAPER_ENABLED: &str = "scraper.enabled";
 const CLEAN_AT_ONCE: u32 = 500;
 
 pub(crate) async fn serve(shared: Arc<Shared>) {
-    let mut collector = Collector::new(Arc::clone(&shared));
+    let mut collector = CollectorService::new(Arc::clone(&shared));
     collector.announce();
     let clock = &shared.ports.clock;
     let mut next_clean = clock.steady() + CLEAN_EVERY / 60;
     loop {
-        let next_due = match collector.tick().await {
+        let next_due = match collector.tick_and_beat().await {
             // At once again would be too soon: what is queued now is due once more only when somebody says so.
             Ok(due) => due.next.map(|next| clock.steady() + next.since(due.now).max(SHORTEST_SLEEP)),
             Err(error) => {
@@ -96,17 +98,17 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
 
 /// Queues the polls of what is due.
 #[derive(Debug)]
-struct Collector {
+struct CollectorService {
     shared: Arc<Shared>,
-    queue: Queue,
+    queue: PollQueue,
     /// What the store was last told of the types.
-    told: Vec<TypeRow>,
+    told: Vec<SourceTypeRow>,
 }
 
-impl Collector {
-    fn new(shared: Arc<Shared>) -> Collector {
-        let queue = Queue::new(Arc::clone(&shared.ports.store));
-        Collector { shared, queue, told: Vec::new() }
+impl CollectorService {
+    fn new(shared: Arc<Shared>) -> CollectorService {
+        let queue = PollQueue::new(Arc::clone(&shared.ports.store));
+        CollectorService { shared, queue, told: Vec::new() }
     }
 
     fn announce(&self) {
@@ -120,9 +122,9 @@ impl Collector {
         );
     }
 
-    fn beat(&self, leaving: bool) -> Beat {
+    fn beat(&self, leaving: bool) -> Heartbeat {
         let options = &self.shared.options;
-        Beat {
+        Heartbeat {
             owner: options.owner.clone(),
             tick: options.collector.tick,
             concurrency: options.collector.concurrency,
@@ -130,8 +132,16 @@ impl Collector {
         }
     }
 
-    /// Queues what is due, and tells what that was.
-    async fn tick(&mut self) -> Result<Due, TxError> {
+    /// One round of a running collector.
+    async fn tick_and_beat(&mut self) -> Result<DueSources, TxError> {
+        let due = self.tick().await?;
+        crash::point("after-tick");
+        self.shared.ports.store.run(self.beat(false)).await?;
+        Ok(due)
+    }
+
+    /// Queues what is due, and returns it.
+    async fn tick(&mut self) -> Result<DueSources, TxError> {
         self.sync_types().await?;
         let store = Arc::clone(&self.shared.ports.store);
         let by_clock = self.scrape().await?;
@@ -152,8 +162,6 @@ impl Collector {
             self.queue.add(&sources, TriggerType::Schedule, due.now).await?;
             self.shared.poll_nudge.notify_one();
         }
-        crash::point("after-tick");
-        store.run(self.beat(false)).await?;
         Ok(due)
     }
 
@@ -186,26 +194,26 @@ impl Collector {
         match self.is_to_clean().await {
             Ok(true) => {}
             Ok(false) => return,
-            Err(error) => return events::store_failed("collector", "Clean", &error),
+            Err(error) => return events::store_failed("collector", "PurgeExpired", &error),
         }
         let options = &self.shared.options.collector;
-        let mut sum = Cleaned::default();
+        let mut sum = ExpiredPurged::default();
         loop {
-            let clean = Clean {
+            let clean = PurgeExpired {
                 keep: options.keep_items,
                 keep_ledger: options.keep_ledger,
                 keep_jobs: options.keep_jobs,
                 limit: CLEAN_AT_ONCE,
             };
             match self.shared.ports.store.run(clean).await {
-                Ok(Cleaned { items: 0, polls: 0, jobs: 0 }) => break,
+                Ok(ExpiredPurged { items: 0, polls: 0, jobs: 0 }) => break,
                 Ok(some) => {
                     sum.items += some.items;
                     sum.polls += some.polls;
                     sum.jobs += some.jobs;
                 }
                 Err(error) => {
-                    events::store_failed("collector", "Clean", &error);
+                    events::store_failed("collector", "PurgeExpired", &error);
                     break;
                 }
             }
@@ -213,7 +221,7 @@ impl Collector {
                 break;
             }
         }
-        if sum != Cleaned::default() {
+        if sum != ExpiredPurged::default() {
             tracing::info!(
                 items = sum.items,
                 polls = sum.polls,
@@ -224,7 +232,7 @@ impl Collector {
     }
 }
 
-impl Collector {
+impl CollectorService {
     async fn is_to_clean(&self) -> Result<bool, TxError> {
         let (store, now) = (&self.shared.ports.store, self.shared.ports.clock.now());
         let settings = store.settings().await?;
@@ -234,19 +242,20 @@ impl Collector {
         if last.is_some_and(|at| now.since(at) < CLEAN_EVERY) {
             return Ok(false);
         }
-        store.run(Configure { key: CLEANED_AT.to_owned(), value: Some(now.to_string()) }).await?;
+        store.run(SaveSetting { key: CLEANED_AT.to_owned(), value: Some(now.to_string()) }).await?;
         Ok(true)
     }
 }
 
-/// Tells what is known of the types and queues all that is due, once. What was due.
+/// Stores the source types and queues everything that is due, once, for a process that is no running collector. Returns the
+/// sources that were due.
 pub(crate) async fn poll_due(shared: &Arc<Shared>) -> Result<Vec<SourceId>, TxError> {
-    Ok(Collector::new(Arc::clone(shared)).tick().await?.sources)
+    Ok(CollectorService::new(Arc::clone(shared)).tick().await?.sources)
 }
 
 /// Cleans away what is old, if that is due.
 pub(crate) async fn clean(shared: &Arc<Shared>) {
-    Collector::new(Arc::clone(shared)).clean().await;
+    CollectorService::new(Arc::clone(shared)).clean().await;
 }
 
 /// Makes the types known where no collector has run yet, so that sources that are added are due.
@@ -259,13 +268,13 @@ pub async fn introduce_types(store: &dyn Store, intervals: &Intervals) -> Result
 }
 
 /// What is known of the types: the intervals in force, and who can be fetched.
-async fn types(store: &dyn Store, intervals: &Intervals) -> Result<Vec<TypeRow>, TxError> {
+async fn types(store: &dyn Store, intervals: &Intervals) -> Result<Vec<SourceTypeRow>, TxError> {
     let settings = store.settings().await?;
     let mut intervals = intervals.clone();
     intervals.config(settings.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     let no_tweets = scrape::switched_off(store, &settings).await?;
     let by_clock = scrape::schedule::instead_of_interval(&settings);
-    let row = |(name, interval): (&str, _)| TypeRow {
+    let row = |(name, interval): (&str, _)| SourceTypeRow {
         r#type: name.to_owned(),
         interval,
         unsupported: sources::unsupported(name)

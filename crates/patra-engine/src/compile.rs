@@ -10,19 +10,21 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use patra_core::paging::Kind;
+use patra_core::paging::PagingKind;
 use patra_core::params::{self, Params};
 use patra_core::port::{Queries, Store};
-use patra_core::protocol::planner::{Compiled, Draft, NotCompiled, Quota, Refresh, Span, trigger_component};
+use patra_core::protocol::planner::{
+    CompileError, CompiledJob, PlanDraft, PlanQuota, PlanSpan, RefreshSpec, job_component,
+};
 use patra_core::state::Operation;
-use patra_core::tx::TriggerTaken;
+use patra_core::tx::ClaimedJob;
 use patra_core::{CredentialId, cursor, hash};
 use patra_spec::{Manifest, Overrides, Snapshot};
 
 use crate::credentials::credential_for;
 use crate::registry;
 use crate::shape::{depth, narrowest, shape, stream};
-use crate::sources::{self, Target};
+use crate::sources::{self, PollTarget};
 
 pub(crate) use fan::check_params;
 
@@ -32,11 +34,11 @@ const MAX_ENTRIES: usize = 100;
 /// Compiles triggers, and remembers what it compiled. An entry is known by all that went into it, so it never goes stale.
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
-    known: HashMap<Key, Arc<Frozen>>,
+    known: HashMap<CompileKey, Arc<FrozenSpec>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Key {
+struct CompileKey {
     document_hash: String,
     endpoint_name: String,
     operation: Operation,
@@ -46,7 +48,7 @@ struct Key {
 
 /// A spec with what a plan says about it.
 #[derive(Debug)]
-pub(crate) struct Frozen {
+pub(crate) struct FrozenSpec {
     /// The project that its manifest is for; `None`: for all.
     project: Option<String>,
     pub(crate) snapshot: Snapshot,
@@ -55,9 +57,9 @@ pub(crate) struct Frozen {
     warnings: Vec<String>,
 }
 
-impl Frozen {
+impl FrozenSpec {
     /// What is for one project is not there for the others.
-    pub(crate) fn check_project(&self, code: &str, asking: &str) -> Result<(), NotCompiled> {
+    pub(crate) fn check_project(&self, code: &str, asking: &str) -> Result<(), CompileError> {
         match registry::is_for(self.project.as_deref(), Some(asking)) {
             true => Ok(()),
             false => Err(missing(code)),
@@ -65,23 +67,23 @@ impl Frozen {
     }
 }
 
-fn missing(code: &str) -> NotCompiled {
+fn missing(code: &str) -> CompileError {
     format!("no manifest is applied for `{code}`").into()
 }
 
 /// Where a manifest comes from.
-enum Registered<'a> {
-    Rows(Vec<patra_core::registry::Row>),
+enum ManifestOrigin<'a> {
+    Rows(Vec<patra_core::registry::RegistryRow>),
     Manifest(&'a Manifest),
     Changed(Box<Manifest>),
 }
 
-impl<'a> Registered<'a> {
-    fn manifest(self, code: &str) -> Result<Cow<'a, Manifest>, NotCompiled> {
+impl<'a> ManifestOrigin<'a> {
+    fn manifest(self, code: &str) -> Result<Cow<'a, Manifest>, CompileError> {
         match self {
-            Registered::Manifest(manifest) => Ok(Cow::Borrowed(manifest)),
-            Registered::Changed(manifest) => Ok(Cow::Owned(*manifest)),
-            Registered::Rows(rows) => {
+            ManifestOrigin::Manifest(manifest) => Ok(Cow::Borrowed(manifest)),
+            ManifestOrigin::Changed(manifest) => Ok(Cow::Owned(*manifest)),
+            ManifestOrigin::Rows(rows) => {
                 let read = patra_spec::registry::manifest(code, &rows);
                 Ok(Cow::Owned(read.map_err(|problems| problems.to_string())?))
             }
@@ -90,7 +92,7 @@ impl<'a> Registered<'a> {
 }
 
 /// How an endpoint is wanted.
-struct Asked<'a> {
+struct EndpointOptions<'a> {
     operation: Operation,
     overrides: &'a str,
     /// Instead of the endpoint's own `items_path`: see [`Target`].
@@ -100,7 +102,11 @@ struct Asked<'a> {
 impl Compiler {
     /// Compiles the registry for a new trigger; a trigger whose plan is open goes on with that plan's own snapshot (C-10).
     /// The error is a sentence for the person who asked.
-    pub(crate) async fn compile(&mut self, store: &dyn Store, trigger: &TriggerTaken) -> Result<Compiled, NotCompiled> {
+    pub(crate) async fn compile(
+        &mut self,
+        store: &dyn Store,
+        trigger: &ClaimedJob,
+    ) -> Result<CompiledJob, CompileError> {
         let frozen = match &trigger.plan {
             Some(plan) => stored(store, &plan.snapshot_hash).await?,
             None => self.frozen(store, trigger).await?,
@@ -115,23 +121,27 @@ impl Compiler {
         // Stored records are of all partitions: an UPDATE goes through them as they are.
         let fans = trigger.plan.is_none() && trigger.operation != Operation::Update;
         if fans && snapshot.partitions.iter().any(|dimension| open(&dimension.param)) {
-            return fan::next(store, trigger, snapshot, &given).await.map(Compiled::Fan);
+            return fan::next(store, trigger, snapshot, &given).await.map(CompiledJob::Fan);
         }
         let params = snapshot.resolve_params(&given).map_err(|fault| fault.message)?;
         let credential =
             credential_for(store, &trigger.provenance_code, &trigger.endpoint_name, &snapshot.auth).await?;
-        draft(trigger, &frozen, params, credential).map(Compiled::Plan)
+        draft(trigger, &frozen, params, credential).map(CompiledJob::Plan)
     }
 
     /// The endpoint that a source polls.
-    pub(crate) async fn endpoint(&mut self, store: &dyn Store, target: &Target) -> Result<Arc<Frozen>, NotCompiled> {
+    pub(crate) async fn endpoint(
+        &mut self,
+        store: &dyn Store,
+        target: &PollTarget,
+    ) -> Result<Arc<FrozenSpec>, CompileError> {
         let registered = self.of_target(store, target).await?;
-        let asked = Asked { operation: Operation::Harvest, overrides: "{}", entries: target.entries };
+        let asked = EndpointOptions { operation: Operation::Harvest, overrides: "{}", entries: target.entries };
         self.of(registered, &target.provenance_code, &target.endpoint_name, asked)
     }
 
     /// An endpoint that is asked by itself, by nobody's plan.
-    pub(crate) async fn question(&self, store: &dyn Store, target: &Target) -> Result<Snapshot, NotCompiled> {
+    pub(crate) async fn question(&self, store: &dyn Store, target: &PollTarget) -> Result<Snapshot, CompileError> {
         let (_, registered) = self.of_target(store, target).await?;
         let manifest = registered.manifest(&target.provenance_code)?;
         let (endpoint, none) = (&target.endpoint_name, Overrides::default());
@@ -142,26 +152,26 @@ impl Compiler {
     async fn of_target<'a>(
         &self,
         store: &dyn Store,
-        target: &'a Target,
-    ) -> Result<(String, Registered<'a>), NotCompiled> {
+        target: &'a PollTarget,
+    ) -> Result<(String, ManifestOrigin<'a>), CompileError> {
         let registered = match &target.manifest {
-            Some(own) => (own.version(), Registered::Manifest(own)),
+            Some(own) => (own.version(), ManifestOrigin::Manifest(own)),
             None => self.registered(store, &target.provenance_code).await?,
         };
-        let is_built_in = matches!(registered, (_, Registered::Manifest(_)));
+        let is_built_in = matches!(registered, (_, ManifestOrigin::Manifest(_)));
         match target.provenance_code == sources::TWITTER && is_built_in {
             true => Ok(match tweets_from(store).await? {
-                Some(manifest) => (manifest.version(), Registered::Changed(Box::new(manifest))),
+                Some(manifest) => (manifest.version(), ManifestOrigin::Changed(Box::new(manifest))),
                 None => registered,
             }),
             false => Ok(registered),
         }
     }
 
-    async fn frozen(&mut self, queries: &dyn Queries, trigger: &TriggerTaken) -> Result<Arc<Frozen>, NotCompiled> {
+    async fn frozen(&mut self, queries: &dyn Queries, trigger: &ClaimedJob) -> Result<Arc<FrozenSpec>, CompileError> {
         let code = &trigger.provenance_code;
         let registered = self.registered(queries, code).await?;
-        let asked = Asked { operation: trigger.operation, overrides: &trigger.overrides, entries: None };
+        let asked = EndpointOptions { operation: trigger.operation, overrides: &trigger.overrides, entries: None };
         let frozen = self.of(registered, code, &trigger.endpoint_name, asked)?;
         frozen.check_project(code, &trigger.project_key)?;
         Ok(frozen)
@@ -172,13 +182,13 @@ impl Compiler {
         &self,
         queries: &dyn Queries,
         code: &str,
-    ) -> Result<(String, Registered<'static>), NotCompiled> {
+    ) -> Result<(String, ManifestOrigin<'static>), CompileError> {
         match queries.registry(code).await? {
-            Some(stored) => Ok((stored.document_hash, Registered::Rows(stored.rows))),
+            Some(stored) => Ok((stored.document_hash, ManifestOrigin::Rows(stored.rows))),
             None => match sources::built_in(code) {
                 Some(manifest) => {
                     let manifest = manifest?;
-                    Ok((manifest.version(), Registered::Manifest(manifest)))
+                    Ok((manifest.version(), ManifestOrigin::Manifest(manifest)))
                 }
                 None => Err(missing(code)),
             },
@@ -187,12 +197,12 @@ impl Compiler {
 
     fn of(
         &mut self,
-        (version, registered): (String, Registered<'_>),
+        (version, registered): (String, ManifestOrigin<'_>),
         code: &str,
         endpoint: &str,
-        Asked { operation, overrides: asked, entries }: Asked<'_>,
-    ) -> Result<Arc<Frozen>, NotCompiled> {
-        let key = Key {
+        EndpointOptions { operation, overrides: asked, entries }: EndpointOptions<'_>,
+    ) -> Result<Arc<FrozenSpec>, CompileError> {
+        let key = CompileKey {
             document_hash: format!("{code}:{version}"),
             endpoint_name: endpoint.to_owned(),
             operation,
@@ -221,7 +231,7 @@ impl Compiler {
         });
         let body = compiled.snapshot.body();
         let project = manifest.project.clone();
-        let frozen = Frozen { project, snapshot: compiled.snapshot, body, labels, warnings: compiled.warnings };
+        let frozen = FrozenSpec { project, snapshot: compiled.snapshot, body, labels, warnings: compiled.warnings };
         let frozen = Arc::new(frozen);
         if self.known.len() >= MAX_ENTRIES {
             self.known.clear();
@@ -231,21 +241,21 @@ impl Compiler {
     }
 }
 
-fn overrides(text: &str) -> Result<Overrides, NotCompiled> {
+fn overrides(text: &str) -> Result<Overrides, CompileError> {
     let json = serde_json::from_str(text).map_err(|error| format!("the overrides are damaged: {error}"))?;
     Overrides::from_json(&json).map_err(|problems| problems.to_string().into())
 }
 
-async fn stored(queries: &dyn Queries, hash: &str) -> Result<Arc<Frozen>, NotCompiled> {
+async fn stored(queries: &dyn Queries, hash: &str) -> Result<Arc<FrozenSpec>, CompileError> {
     let body = queries.snapshot(hash).await?;
     let body = body.ok_or_else(|| format!("there is no snapshot {hash}"))?;
     let snapshot = Snapshot::from_body(&body).map_err(|error| format!("snapshot {hash} is unreadable: {error}"))?;
     // The plan has said all about it when it was made.
-    Ok(Arc::new(Frozen { project: None, snapshot, body, labels: Value::Null, warnings: Vec::new() }))
+    Ok(Arc::new(FrozenSpec { project: None, snapshot, body, labels: Value::Null, warnings: Vec::new() }))
 }
 
 /// The manifest of tweets, where settings say something of it.
-async fn tweets_from(store: &dyn Store) -> Result<Option<Manifest>, NotCompiled> {
+async fn tweets_from(store: &dyn Store) -> Result<Option<Manifest>, CompileError> {
     let settings = store.settings().await?;
     let of = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     match (of(sources::TWITTER_BASE_URL), of(sources::TWITTER_RATE)) {
@@ -255,18 +265,18 @@ async fn tweets_from(store: &dyn Store) -> Result<Option<Manifest>, NotCompiled>
 }
 
 fn draft(
-    trigger: &TriggerTaken,
-    frozen: &Frozen,
+    trigger: &ClaimedJob,
+    frozen: &FrozenSpec,
     params: Params,
     credential: Option<CredentialId>,
-) -> Result<Box<Draft>, NotCompiled> {
+) -> Result<Box<PlanDraft>, CompileError> {
     let snapshot = &frozen.snapshot;
     let namespace_key = namespace_key(trigger, snapshot, &params);
-    let mut shape = shape(snapshot, &trigger.project_key, params, trigger_component(trigger));
+    let mut shape = shape(snapshot, &trigger.project_key, params, job_component(trigger));
     shape.priority = trigger.operation.priority().saturating_add(trigger.priority);
-    Ok(Box::new(Draft {
+    Ok(Box::new(PlanDraft {
         snapshot_body: frozen.body.clone(),
-        cursor: cursor::Name {
+        cursor: cursor::CursorName {
             project_key: trigger.project_key.clone(),
             provenance_code: trigger.provenance_code.clone(),
             endpoint_name: trigger.endpoint_name.clone(),
@@ -276,14 +286,14 @@ fn draft(
                 Operation::Harvest | Operation::Backfill => shape.watermark_key.clone(),
             },
             scope: match trigger.operation {
-                Operation::Harvest => cursor::Scope::Expr,
+                Operation::Harvest => cursor::CursorScope::Expr,
                 // Whatever they do, the harvest's watermark does not hear of it (C-16).
-                Operation::Backfill | Operation::Update => cursor::Scope::Custom,
+                Operation::Backfill | Operation::Update => cursor::CursorScope::Custom,
             },
             namespace_key,
         },
         span: span(trigger, snapshot)?,
-        shape,
+        context: shape,
         c_max: snapshot.limits.concurrency,
         inventory: Some(snapshot.limits.inventory),
         quota: quota(snapshot),
@@ -297,14 +307,14 @@ fn draft(
 }
 
 /// What the plan is cut along.
-fn span(trigger: &TriggerTaken, snapshot: &Snapshot) -> Result<Span, NotCompiled> {
+fn span(trigger: &ClaimedJob, snapshot: &Snapshot) -> Result<PlanSpan, CompileError> {
     if trigger.operation == Operation::Update {
         let reason = trigger.reason.ok_or("an UPDATE must say why: STALENESS, EXPR_CHANGE or SIGNALS")?;
         let update =
             snapshot.update.as_ref().ok_or("the endpoint declares no detail endpoint to fetch records from")?;
-        return Ok(Span::Ids {
+        return Ok(PlanSpan::Ids {
             stream: stream(snapshot, &trigger.project_key),
-            refresh: Refresh {
+            refresh: RefreshSpec {
                 reason,
                 stale_after: update.stale_after.0,
                 generation: snapshot.mapping_generation(),
@@ -312,7 +322,7 @@ fn span(trigger: &TriggerTaken, snapshot: &Snapshot) -> Result<Span, NotCompiled
             },
         });
     }
-    Ok(Span::Time {
+    Ok(PlanSpan::Time {
         cut: snapshot.cut(),
         initial: snapshot.initial().ok_or("the endpoint declares no window.initial, so there is no place to begin")?,
         narrowest: narrowest(snapshot),
@@ -320,10 +330,10 @@ fn span(trigger: &TriggerTaken, snapshot: &Snapshot) -> Result<Span, NotCompiled
     })
 }
 
-/// What the far side cannot do, and so is done in another way (ING-12.4-02).
+/// What the upstream cannot do, and so is done in another way (ING-12.4-02).
 fn degradations(snapshot: &Snapshot) -> Vec<&'static str> {
     let mut degradations = Vec::new();
-    let numbered = matches!(snapshot.paging().kind, Kind::Offset | Kind::Page { .. });
+    let numbered = matches!(snapshot.paging().kind, PagingKind::Offset | PagingKind::Page { .. });
     let response = &snapshot.response;
     if response.total_path.is_none() {
         degradations.push("noCount");
@@ -339,9 +349,9 @@ fn degradations(snapshot: &Snapshot) -> Vec<&'static str> {
 
 /// Whose progress it is. A HARVEST: the endpoint and what selects its records, params included (G-03). A BACKFILL or UPDATE:
 /// the activity, or the trigger itself, which makes one plan (C-63). Projects do not share progress.
-fn namespace_key(trigger: &TriggerTaken, snapshot: &Snapshot, params: &Params) -> String {
+fn namespace_key(trigger: &ClaimedJob, snapshot: &Snapshot, params: &Params) -> String {
     let mut key = match trigger.operation {
-        Operation::Harvest => format!("{}:{}", trigger.endpoint_name, snapshot.meaning_hash()),
+        Operation::Harvest => format!("{}:{}", trigger.endpoint_name, snapshot.selection_hash()),
         Operation::Backfill | Operation::Update => {
             let activity = match &trigger.activity {
                 Some(activity) => hash::digest(&["activity", activity]),
@@ -357,10 +367,10 @@ fn namespace_key(trigger: &TriggerTaken, snapshot: &Snapshot, params: &Params) -
 }
 
 /// Where a quota is declared, plans are made for what it has left.
-fn quota(snapshot: &Snapshot) -> Option<Quota> {
+fn quota(snapshot: &Snapshot) -> Option<PlanQuota> {
     let limits = snapshot.gate_limits();
     let declared = limits.quotas.hourly.is_some() || limits.quotas.daily.is_some();
-    declared.then(|| Quota { key: snapshot.gate_key(), limits })
+    declared.then(|| PlanQuota { key: snapshot.gate_key(), limits })
 }
 
 #[cfg(test)]

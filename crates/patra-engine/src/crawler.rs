@@ -1,9 +1,9 @@
 //! The crawler: one question to a platform, answered at once. It renders, signs and paces like everything that leaves, takes
 //! its cookies from the pool, and is given no way to write what it finds: that is the orchestrator's.
 
+mod failure;
 pub mod flow;
 mod platform;
-mod trouble;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -12,21 +12,21 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use serde_json::{Map, Value};
 
-use patra_connectors::Ask;
-use patra_core::cookie::Counts;
-use patra_core::paging::{Next, Position, Rule};
+use patra_connectors::PageRequest;
+use patra_core::cookie::CookieCounts;
+use patra_core::paging::{NextPage, PagingRule, Position};
 use patra_core::params::Params;
-use patra_core::port::{Clock, Crawls, Queries, Store};
-use patra_core::protocol::run::Page;
+use patra_core::port::{Clock, CrawlQueries, Queries, Store};
+use patra_core::protocol::run::FetchedPage;
 use patra_core::{Code, Ts, Window};
 
-use crate::credentials::{Credentials, Errand, Pass, Pool, noting};
-use crate::gate::{Feedback, Gate};
+use crate::credentials::{CookieChoice, Credentials, GatePass, OutgoingRequest, noting};
+use crate::gate::{GateFeedback, RateGate};
 use crate::shared::lock;
 
+pub use failure::CrawlFailure;
 pub(crate) use platform::Platform;
-use platform::{Platforms, Side};
-pub use trouble::Trouble;
+use platform::{PlatformEndpoint, Platforms};
 
 /// Notes in one batch, at most (CRAWL-74).
 pub const MAX_BATCH: usize = 20;
@@ -57,7 +57,7 @@ impl Default for CrawlTimes {
 
 /// Which cookie, and on whose behalf.
 #[derive(Clone, Debug, Default)]
-pub struct Behalf {
+pub struct CrawlContext {
     pub request_id: String,
     /// The project that asks; `None`: whoever runs the house.
     pub project_key: Option<String>,
@@ -67,7 +67,7 @@ pub struct Behalf {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Search {
+pub struct SearchRequest {
     pub platform: String,
     pub keyword: String,
     /// From 1 on.
@@ -89,7 +89,7 @@ pub struct FoundNote {
 }
 
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct SearchResult {
     pub page_size: u32,
     pub has_more: bool,
     pub search_id: Option<String>,
@@ -98,14 +98,14 @@ pub struct Found {
 
 /// A note whose details are wanted.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct NoteRequest {
     pub note_id: String,
     pub tokens: BTreeMap<String, String>,
 }
 
 /// What came of a question, and the last cookie that it went out with.
 #[derive(Debug)]
-pub struct Crawled<T> {
+pub struct CrawlReply<T> {
     pub result: T,
     pub cookie_used: Option<String>,
 }
@@ -113,16 +113,16 @@ pub struct Crawled<T> {
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Crawler {
-    inner: Arc<Inner>,
+    inner: Arc<CrawlerInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct CrawlerInner {
     credentials: Credentials,
-    gate: Arc<Gate>,
+    gate: Arc<RateGate>,
     clock: Arc<dyn Clock>,
     queries: Arc<dyn Queries>,
-    crawls: Arc<dyn Crawls>,
+    crawls: Arc<dyn CrawlQueries>,
     platforms: Platforms,
     times: CrawlTimes,
     /// Requests that worked and that did not, by platform, not yet counted in the store.
@@ -133,17 +133,17 @@ impl Crawler {
     pub(crate) fn new(
         store: &Arc<dyn Store>,
         credentials: Credentials,
-        gate: Arc<Gate>,
+        gate: Arc<RateGate>,
         clock: Arc<dyn Clock>,
         times: CrawlTimes,
     ) -> Crawler {
         Crawler {
-            inner: Arc::new(Inner {
+            inner: Arc::new(CrawlerInner {
                 credentials,
                 gate,
                 clock,
                 queries: Arc::clone(store) as Arc<dyn Queries>,
-                crawls: Arc::clone(store) as Arc<dyn Crawls>,
+                crawls: Arc::clone(store) as Arc<dyn CrawlQueries>,
                 platforms: Platforms::default(),
                 times,
                 tally: Mutex::default(),
@@ -152,22 +152,26 @@ impl Crawler {
     }
 
     /// Whether a platform is one that can be crawled.
-    pub async fn platform(&self, code: &str) -> Result<(), Trouble> {
+    pub async fn platform(&self, code: &str) -> Result<(), CrawlFailure> {
         self.find(code, None).await.map(|_| ())
     }
 
-    /// Members of the tokens of a platform that must not be stored in the clear.
-    pub async fn has_secret_tokens(&self, code: &str, project: Option<&str>) -> Result<bool, Trouble> {
+    /// Members of the tokens of a platform that must not be stored in plaintext.
+    pub async fn has_secret_tokens(&self, code: &str, project: Option<&str>) -> Result<bool, CrawlFailure> {
         let platform = self.find(code, project).await?;
         Ok(platform.detail.spec.params.values().any(|param| param.secret))
     }
 
-    pub async fn search(&self, search: Search, behalf: &Behalf) -> Crawled<Result<Found, Trouble>> {
+    pub async fn search(
+        &self,
+        search: SearchRequest,
+        behalf: &CrawlContext,
+    ) -> CrawlReply<Result<SearchResult, CrawlFailure>> {
         let work = async {
             let platform = self.find(&search.platform, behalf.project_key.as_deref()).await?;
             let side = &platform.search;
             let rule = side.spec.paging();
-            let wrong = |message: String| Trouble::new(Code::InvalidInput, message);
+            let wrong = |message: String| CrawlFailure::new(Code::InvalidInput, message);
             let length = search.keyword.trim().chars().count();
             if !(1..=MAX_KEYWORD).contains(&length) || search.keyword.chars().any(char::is_control) {
                 return Err(wrong(format!(
@@ -179,16 +183,16 @@ impl Crawler {
             if let Some(largest) = largest.filter(|largest| page_size > *largest) {
                 return Err(wrong(format!("page_size is at most {largest} for {}", search.platform)));
             }
-            let paged = Rule { page_size, ..rule };
+            let paged = PagingRule { page_size, ..rule };
             let position = paged.nth(search.page.saturating_sub(1));
             if search.page > 1 && position == paged.first() {
                 return Err(wrong(format!("{} cannot be asked for a page by its number", search.platform)));
             }
             let (params, search_id) = search_params(side, &search, &behalf.request_id)?;
             let read = self.ask(side, &position, page_size, &params, behalf).await?;
-            let has_more = matches!(paged.next(&position, &read.facts, true), Next::At(_) | Next::Perhaps(_));
+            let has_more = matches!(paged.next(&position, &read.facts, true), NextPage::At(_) | NextPage::Perhaps(_));
             let notes = read.records.iter().map(|record| platform.found(record)).collect();
-            Ok(Found { page_size, has_more, search_id, notes })
+            Ok(SearchResult { page_size, has_more, search_id, notes })
         };
         let crawled = self.within(self.inner.times.search, work).await;
         self.count(&search.platform, crawled.result.as_ref().err());
@@ -196,7 +200,12 @@ impl Crawler {
     }
 
     /// The details of one note.
-    pub async fn detail(&self, code: &str, wish: &Wish, behalf: &Behalf) -> Crawled<Result<Value, Trouble>> {
+    pub async fn detail(
+        &self,
+        code: &str,
+        wish: &NoteRequest,
+        behalf: &CrawlContext,
+    ) -> CrawlReply<Result<Value, CrawlFailure>> {
         let work = async {
             let platform = self.find(code, behalf.project_key.as_deref()).await?;
             self.note(&platform, wish, behalf).await
@@ -210,14 +219,14 @@ impl Crawler {
     pub async fn details(
         &self,
         code: &str,
-        wishes: Vec<Wish>,
-        behalf: &Behalf,
-    ) -> Result<Crawled<Vec<(String, Result<Value, Trouble>)>>, Trouble> {
+        wishes: Vec<NoteRequest>,
+        behalf: &CrawlContext,
+    ) -> Result<CrawlReply<Vec<(String, Result<Value, CrawlFailure>)>>, CrawlFailure> {
         let platform = self.find(code, behalf.project_key.as_deref()).await?;
         let end = tokio::time::Instant::now() + self.inner.times.batch;
         let last = Mutex::new(None);
         let sticky = Mutex::new(behalf.clone());
-        let one = |wish: Wish| {
+        let one = |wish: NoteRequest| {
             let (platform, last, sticky) = (&platform, &last, &sticky);
             async move {
                 let work = async {
@@ -240,8 +249,8 @@ impl Crawler {
                         false => crawled,
                     }
                 };
-                let crawled = tokio::time::timeout_at(end, work).await.unwrap_or_else(|_| Crawled {
-                    result: Err(Trouble::late(self.inner.times.batch)),
+                let crawled = tokio::time::timeout_at(end, work).await.unwrap_or_else(|_| CrawlReply {
+                    result: Err(CrawlFailure::late(self.inner.times.batch)),
                     cookie_used: None,
                 });
                 self.count(&platform.code, crawled.result.as_ref().err());
@@ -261,16 +270,16 @@ impl Crawler {
         }
         results.extend(futures_util::stream::iter(distinct).buffered(AT_ONCE).collect::<Vec<_>>().await);
         let cookie_used = lock(&last).take();
-        Ok(Crawled { result: results, cookie_used })
+        Ok(CrawlReply { result: results, cookie_used })
     }
 
     /// Shows a cookie to the platform: the endpoint `check` of its manifest says whether it is good (CRAWL-107).
-    pub async fn validate(&self, code: &str, behalf: &Behalf) -> Crawled<Result<(), Trouble>> {
+    pub async fn validate(&self, code: &str, behalf: &CrawlContext) -> CrawlReply<Result<(), CrawlFailure>> {
         let work = async {
             let platform = self.find(code, behalf.project_key.as_deref()).await?;
             let Some(side) = &platform.check else {
                 let message = format!("the manifest of {code} has no endpoint `check` to show a cookie to");
-                return Err(Trouble::new(Code::InvalidInput, message));
+                return Err(CrawlFailure::new(Code::InvalidInput, message));
             };
             let rule = side.spec.paging();
             self.ask(side, &rule.first(), rule.page_size, &Params::new(), behalf).await.map(|_| ())
@@ -283,15 +292,20 @@ impl Crawler {
         lock(&self.inner.tally).drain().collect()
     }
 
-    async fn find(&self, code: &str, project: Option<&str>) -> Result<Arc<Platform>, Trouble> {
+    async fn find(&self, code: &str, project: Option<&str>) -> Result<Arc<Platform>, CrawlFailure> {
         self.inner.platforms.get(&*self.inner.queries, code, project, self.inner.clock.steady()).await
     }
 
-    async fn note(&self, platform: &Platform, wish: &Wish, behalf: &Behalf) -> Result<Value, Trouble> {
+    async fn note(
+        &self,
+        platform: &Platform,
+        wish: &NoteRequest,
+        behalf: &CrawlContext,
+    ) -> Result<Value, CrawlFailure> {
         let side = &platform.detail;
         let known = |(name, _): &(&String, &String)| side.spec.params.contains_key(name.as_str());
         let given: Params = wish.tokens.iter().filter(known).map(|(n, v)| (n.clone(), v.clone())).collect();
-        let params = side.spec.resolve_params(&given).map_err(Trouble::from)?;
+        let params = side.spec.resolve_params(&given).map_err(CrawlFailure::from)?;
         let position = Position::Ids { at: Box::new(Position::Time), ids: vec![wish.note_id.clone()] };
         let page = self.ask(side, &position, 1, &params, behalf).await?;
         platform.note(&page, &wish.note_id)
@@ -300,26 +314,26 @@ impl Crawler {
     /// One exchange.
     async fn ask(
         &self,
-        side: &Side,
+        side: &PlatformEndpoint,
         position: &Position,
         page_size: u32,
         params: &Params,
-        behalf: &Behalf,
-    ) -> Result<Box<Page>, Trouble> {
+        behalf: &CrawlContext,
+    ) -> Result<Box<FetchedPage>, CrawlFailure> {
         let inner = &self.inner;
         let now = inner.clock.now();
         let window = Window { from: Ts::from_secs(0), to: now };
-        let ask = Ask { position, window, page_size, params, now };
-        let mut exchange = side.pager.request(&ask).map_err(|refusal| Trouble::from(refusal.fault))?;
+        let ask = PageRequest { position, window, page_size, params, now };
+        let mut exchange = side.pager.request(&ask).map_err(|refusal| CrawlFailure::from(refusal.fault))?;
         let correlation = ("X-Ingest-Correlation-Id".to_owned(), behalf.request_id.clone());
         exchange.request.headers.extend((!correlation.1.is_empty()).then_some(correlation));
-        let errand = Errand {
+        let errand = OutgoingRequest {
             authoriser: Arc::clone(side.pager.authoriser(&exchange)),
             pinned: None,
             request: exchange.request.clone(),
-            permits: Arc::new(Pass::new(Arc::clone(&inner.gate), side.lane.clone(), true, None)),
+            permits: Arc::new(GatePass::new(Arc::clone(&inner.gate), side.lane.clone(), true, None)),
             // Retries are the orchestrator's, so that they are not multiplied (CRAWL-83).
-            pool: Pool { name: behalf.cookie_name.clone(), exclude: behalf.exclude_cookies.clone(), tries: 1 },
+            pool: CookieChoice { name: behalf.cookie_name.clone(), exclude: behalf.exclude_cookies.clone(), tries: 1 },
         };
         let left = inner.clock.steady();
         let sent = match inner.credentials.send(&errand).await {
@@ -331,16 +345,16 @@ impl Crawler {
         inner.credentials.seen(sent.cookie, &result).await;
         result.map_err(|refusal| {
             if refusal.throttled || refusal.lowers_rate() {
-                let feedback = Feedback { refused: true, retry_after: refusal.retry_after, remaining: None };
+                let feedback = GateFeedback { refused: true, retry_after: refusal.retry_after, remaining: None };
                 inner.gate.feedback(&side.lane, left, &feedback);
             }
-            Trouble::upstream(refusal.fault)
+            CrawlFailure::upstream(refusal.fault)
         })
     }
 
     /// No request left, or no cookie was good enough for one: with what a person wants to know of the pool.
-    async fn refused(&self, side: &Side, fault: patra_core::Fault, behalf: &Behalf) -> Trouble {
-        let (platform, mut trouble) = (&side.spec.provenance_code, Trouble::from(fault));
+    async fn refused(&self, side: &PlatformEndpoint, fault: patra_core::Fault, behalf: &CrawlContext) -> CrawlFailure {
+        let (platform, mut trouble) = (&side.spec.provenance_code, CrawlFailure::from(fault));
         let empty = trouble.code == Code::NotConfigured && behalf.cookie_name.is_none() && side.wants_cookie();
         if !empty && !matches!(trouble.code, Code::CookieExhausted | Code::CookieInvalid) {
             return trouble;
@@ -351,18 +365,18 @@ impl Crawler {
         }
         if empty {
             let message = format!("no usable cookie for platform {platform}: none is stored");
-            trouble = Trouble::new(Code::CookieExhausted, message);
+            trouble = CrawlFailure::new(Code::CookieExhausted, message);
         }
         match (trouble.code, &behalf.cookie_name) {
             (Code::CookieInvalid, Some(name)) => {
                 let found = cookies.iter().find(|cookie| cookie.cookie_name == *name);
-                let status = found.map(|cookie| cookie.wear.rested(now).status);
+                let status = found.map(|cookie| cookie.usage.after_cooling(now).status);
                 trouble.detail("cookie_name", name.clone().into()).detail("status", serde_json::json!(status))
             }
             (Code::CookieInvalid, None) => trouble,
             _ => {
-                let mut counts = Counts::default();
-                let rested: Vec<_> = cookies.iter().map(|cookie| cookie.wear.rested(now)).collect();
+                let mut counts = CookieCounts::default();
+                let rested: Vec<_> = cookies.iter().map(|cookie| cookie.usage.after_cooling(now)).collect();
                 rested.iter().for_each(|wear| counts.add(wear.status));
                 let next = rested.iter().filter_map(|wear| wear.cooling_until).min();
                 trouble
@@ -380,13 +394,13 @@ impl Crawler {
     async fn within<T>(
         &self,
         limit: Duration,
-        work: impl Future<Output = Result<T, Trouble>>,
-    ) -> Crawled<Result<T, Trouble>> {
+        work: impl Future<Output = Result<T, CrawlFailure>>,
+    ) -> CrawlReply<Result<T, CrawlFailure>> {
         let (result, cookie_used) = noting(tokio::time::timeout(limit, work)).await;
-        Crawled { result: result.unwrap_or_else(|_| Err(Trouble::late(limit))), cookie_used }
+        CrawlReply { result: result.unwrap_or_else(|_| Err(CrawlFailure::late(limit))), cookie_used }
     }
 
-    fn count(&self, platform: &str, trouble: Option<&Trouble>) {
+    fn count(&self, platform: &str, trouble: Option<&CrawlFailure>) {
         let mut tally = lock(&self.inner.tally);
         // What the caller did wrong says nothing about the platform.
         match trouble.map(|trouble| trouble.code) {
@@ -397,7 +411,11 @@ impl Crawler {
     }
 }
 
-fn search_params(side: &Side, search: &Search, request_id: &str) -> Result<(Params, Option<String>), Trouble> {
+fn search_params(
+    side: &PlatformEndpoint,
+    search: &SearchRequest,
+    request_id: &str,
+) -> Result<(Params, Option<String>), CrawlFailure> {
     let declared = &side.spec.params;
     let mut given: Params = search.params.clone().into_iter().collect();
     given.insert("keyword".to_owned(), search.keyword.clone());
@@ -407,5 +425,5 @@ fn search_params(side: &Side, search: &Search, request_id: &str) -> Result<(Para
         search.search_id.clone().unwrap_or_else(fresh)
     });
     given.extend(search_id.clone().map(|id| ("search_id".to_owned(), id)));
-    Ok((side.spec.resolve_params(&given).map_err(Trouble::from)?, search_id))
+    Ok((side.spec.resolve_params(&given).map_err(CrawlFailure::from)?, search_id))
 }

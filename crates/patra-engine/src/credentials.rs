@@ -18,12 +18,12 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 
 use patra_connectors::Pager;
-use patra_connectors::auth::{Authoriser, Opened, Redactor};
-use patra_core::credential::{Credential, State, Token};
-use patra_core::gate::{Bucket, Decision};
-use patra_core::port::transport::{self, Request, Response};
-use patra_core::port::{Boxed, Clock, CommandsExt as _, Signer, Transport};
-use patra_core::protocol::token::{Need, Refused};
+use patra_connectors::auth::{Authoriser, OpenedCredential, Redactor};
+use patra_core::credential::{AccessToken, Credential, CredentialRuntime};
+use patra_core::gate::{Bucket, GateDecision};
+use patra_core::port::transport::{self, HttpRequest, HttpResponse};
+use patra_core::port::{BoxFuture, Clock, CommandsExt as _, Signer, Transport};
+use patra_core::protocol::token::{TokenNeed, TokenRefused};
 use patra_core::secret::Secrets;
 use patra_core::state::{AuthType, TokenStatus};
 use patra_core::tx::MarkCredential;
@@ -32,13 +32,13 @@ use patra_core::{Code, CredentialId, Fault, Level};
 use patra_spec::Snapshot;
 
 use crate::events;
-use crate::probe::Pace;
 use crate::shared::{Ports, lock};
+use crate::try_pages::TryPace;
 
 pub(crate) use pool::noting;
-pub use pool::{CookieRules, Pool, Used};
+pub use pool::{CookieChoice, CookieRules, UsedCookie};
 pub use resolve::credential_for;
-pub(crate) use shared::Pass;
+pub(crate) use shared::GatePass;
 pub use sign::hook_key;
 
 /// Credentials that are tried for one request, at most.
@@ -59,44 +59,44 @@ pub struct CredentialOptions {
 }
 
 /// Asks the gate for the requests of an exchange, each right before it leaves.
-pub trait Permits: fmt::Debug + Send + Sync {
-    fn acquire(&self) -> Boxed<'_, Decision>;
+pub trait PermitSource: fmt::Debug + Send + Sync {
+    fn acquire(&self) -> BoxFuture<'_, GateDecision>;
 }
 
 /// One request that wants to leave.
 #[derive(Clone, Debug)]
-pub struct Errand {
+pub struct OutgoingRequest {
     pub authoriser: Arc<Authoriser>,
     /// The credential that the task was planned with.
     pub pinned: Option<CredentialId>,
-    pub request: Request,
-    pub permits: Arc<dyn Permits>,
-    pub pool: Pool,
+    pub request: HttpRequest,
+    pub permits: Arc<dyn PermitSource>,
+    pub pool: CookieChoice,
 }
 
 /// What came of it, without secrets.
 #[derive(Debug)]
-pub struct Sent {
-    pub answer: Result<Response, transport::Error>,
+pub struct SentRequest {
+    pub answer: Result<HttpResponse, transport::Error>,
     pub credential: Option<CredentialId>,
     /// What is to be told to [`Credentials::seen`].
-    pub cookie: Option<Used>,
+    pub cookie: Option<UsedCookie>,
 }
 
 /// Handle to the credentials of a process. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    inner: Arc<Inner>,
+    inner: Arc<CredentialsInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct CredentialsInner {
     ports: Ports,
     options: CredentialOptions,
     owner: String,
-    cache: resolve::Cache,
+    cache: resolve::CredentialCache,
     /// The newest state of each credential that this process has seen.
-    newest: Mutex<HashMap<CredentialId, State>>,
+    newest: Mutex<HashMap<CredentialId, CredentialRuntime>>,
     /// One at a time gets a token within the process; between processes the store decides.
     turns: Mutex<HashMap<CredentialId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Mutex<HashMap<String, Bucket>>,
@@ -105,16 +105,16 @@ struct Inner {
 }
 
 /// Why a credential was not enough.
-enum Trouble {
-    /// The far side does not take it: another may do.
+enum CredentialFailure {
+    /// The upstream does not take it: another may do.
     Rejected(Fault),
     /// No other credential would help, or none is to be tried.
-    Failed(Refused),
+    Failed(TokenRefused),
 }
 
-impl From<Fault> for Trouble {
-    fn from(fault: Fault) -> Trouble {
-        Trouble::Failed(fault.into())
+impl From<Fault> for CredentialFailure {
+    fn from(fault: Fault) -> CredentialFailure {
+        CredentialFailure::Failed(fault.into())
     }
 }
 
@@ -122,8 +122,8 @@ impl Credentials {
     /// `owner` names this process, as in leases.
     pub fn new(ports: Ports, options: CredentialOptions, owner: impl Into<String>) -> Credentials {
         Credentials {
-            inner: Arc::new(Inner {
-                cache: resolve::Cache::default(),
+            inner: Arc::new(CredentialsInner {
+                cache: resolve::CredentialCache::default(),
                 newest: Mutex::default(),
                 turns: Mutex::default(),
                 hooks: Mutex::default(),
@@ -141,12 +141,12 @@ impl Credentials {
         &self.inner.ports.transport
     }
 
-    /// Sends a request as whoever it should come from. Tries other credentials of the source when the far side rejects one
+    /// Sends a request as whoever it should come from. Tries other credentials of the source when the upstream rejects one
     /// (MAP-X-07); the refusal says what a person has to do.
-    pub async fn send(&self, errand: &Errand) -> Result<Sent, Refused> {
+    pub async fn send(&self, errand: &OutgoingRequest) -> Result<SentRequest, TokenRefused> {
         let Some(kind) = errand.authoriser.kind() else {
             let answer = self.transmit(errand, errand.request.clone()).await?;
-            return Ok(Sent { answer, credential: None, cookie: None });
+            return Ok(SentRequest { answer, credential: None, cookie: None });
         };
         if kind == AuthType::Cookie {
             return self.send_from_pool(errand).await;
@@ -158,9 +158,9 @@ impl Credentials {
         let mut rejected = None;
         for credential in candidates.iter().take(MAX_TRIED) {
             match self.send_with(errand, credential).await {
-                Ok(answer) => return Ok(Sent { answer, credential: Some(credential.id), cookie: None }),
-                Err(Trouble::Failed(refused)) => return Err(refused),
-                Err(Trouble::Rejected(fault)) => rejected = rejected.or(Some(fault)),
+                Ok(answer) => return Ok(SentRequest { answer, credential: Some(credential.id), cookie: None }),
+                Err(CredentialFailure::Failed(refused)) => return Err(refused),
+                Err(CredentialFailure::Rejected(fault)) => rejected = rejected.or(Some(fault)),
             }
         }
         let fault = rejected.map_or_else(|| self.inner.missing(errand), |fault| exhausted(&fault, errand, &candidates));
@@ -168,24 +168,24 @@ impl Credentials {
     }
 
     /// Gets a token for a credential, or opens one that needs none; says when the token ends (`patra credential check`).
-    pub async fn check(&self, spec: &Snapshot, credential: &Credential) -> Result<State, Refused> {
+    pub async fn check(&self, spec: &Snapshot, credential: &Credential) -> Result<CredentialRuntime, TokenRefused> {
         let (pager, clock) = (Pager::new(spec)?, Arc::clone(&self.inner.ports.clock));
-        let errand = &Errand {
+        let errand = &OutgoingRequest {
             authoriser: Arc::clone(pager.first_authoriser()),
             pinned: None,
-            request: Request::new(transport::Method::Get, spec.http.base_url.clone()),
-            permits: Arc::new(Pace::new(spec.rate(), clock)),
-            pool: Pool::default(),
+            request: HttpRequest::new(transport::HttpMethod::Get, spec.http.base_url.clone()),
+            permits: Arc::new(TryPace::new(spec.rate(), clock)),
+            pool: CookieChoice::default(),
         };
         let secrets = Arc::new(self.inner.open(credential)?);
         if !errand.authoriser.needs_token() {
             // Shows whether all is there that a request needs.
-            let opened = Opened { alias: &credential.binding.alias, secrets: &secrets, token: None };
+            let opened = OpenedCredential { alias: &credential.binding.alias, secrets: &secrets, token: None };
             errand.authoriser.authorise(&errand.request, &opened)?;
             return Ok(credential.state.clone());
         }
         let than = credential.state.version;
-        Ok(self.inner.token(errand, credential, &secrets, Need::Other { than }).await?.0)
+        Ok(self.inner.token(errand, credential, &secrets, TokenNeed::Other { than }).await?.0)
     }
 
     /// Waits for what must not be cut off: a token that came and is not stored yet.
@@ -197,19 +197,21 @@ impl Credentials {
     /// One credential, with one forced refresh where there is a token to refresh (C-38).
     async fn send_with(
         &self,
-        errand: &Errand,
+        errand: &OutgoingRequest,
         credential: &Credential,
-    ) -> Result<Result<Response, transport::Error>, Trouble> {
+    ) -> Result<Result<HttpResponse, transport::Error>, CredentialFailure> {
         let secrets = Arc::new(self.inner.open(credential)?);
-        let (mut need, mut rounds) = (Need::Good, 0);
+        let (mut need, mut rounds) = (TokenNeed::Good, 0);
         loop {
             rounds += 1;
             let (state, token) = match errand.authoriser.needs_token() {
                 false => (self.inner.newest(credential), None),
                 true => match self.inner.token(errand, credential, &secrets, need).await {
                     Ok((state, token)) => (state, Some(token)),
-                    Err(refused) if refused.fault.level == Level::L4 => return Err(Trouble::Rejected(refused.fault)),
-                    Err(refused) => return Err(Trouble::Failed(refused)),
+                    Err(refused) if refused.fault.level == Level::L4 => {
+                        return Err(CredentialFailure::Rejected(refused.fault));
+                    }
+                    Err(refused) => return Err(CredentialFailure::Failed(refused)),
                 },
             };
             let answer = self.exchange(errand, credential, &secrets, token.as_ref()).await?;
@@ -221,52 +223,57 @@ impl Credentials {
                 return Ok(answer);
             };
             // A token that others have replaced since is no rejection of ours.
-            let again = need == Need::Good || (rounds < MAX_ROUNDS && self.inner.overtaken(credential, &state).await);
+            let again =
+                need == TokenNeed::Good || (rounds < MAX_ROUNDS && self.inner.overtaken(credential, &state).await);
             if token.is_some() && again {
-                need = Need::Other { than: state.version };
+                need = TokenNeed::Other { than: state.version };
                 continue;
             }
-            let message = format!("the far side answered {status} to the credential `{}`", credential.binding.alias);
+            let message = format!("the upstream answered {status} to the credential `{}`", credential.binding.alias);
             self.mark(credential, &state, Some(&message)).await;
-            return Err(Trouble::Rejected(Fault::new(Code::UpstreamAuthFailed, Level::L4, message)));
+            return Err(CredentialFailure::Rejected(Fault::new(Code::UpstreamAuthFailed, Level::L4, message)));
         }
     }
 
     async fn exchange(
         &self,
-        errand: &Errand,
+        errand: &OutgoingRequest,
         credential: &Credential,
         secrets: &Secrets,
-        token: Option<&Token>,
-    ) -> Result<Result<Response, transport::Error>, Trouble> {
-        let opened = Opened { alias: &credential.binding.alias, secrets, token };
+        token: Option<&AccessToken>,
+    ) -> Result<Result<HttpResponse, transport::Error>, CredentialFailure> {
+        let opened = OpenedCredential { alias: &credential.binding.alias, secrets, token };
         let mut request = errand.authoriser.authorise(&errand.request, &opened)?;
         self.inner.sign(errand, &mut request).await?;
-        let answer = self.transmit(errand, request).await.map_err(Trouble::Failed)?;
+        let answer = self.transmit(errand, request).await.map_err(CredentialFailure::Failed)?;
         let redactor = Redactor::new(secrets, token);
         Ok(answer.map(|response| redactor.response(response)))
     }
 
     /// There is no credential: only a source that says so may be asked without one (ING-4.2-02).
-    async fn without(&self, errand: &Errand) -> Result<Sent, Refused> {
+    async fn without(&self, errand: &OutgoingRequest) -> Result<SentRequest, TokenRefused> {
         if errand.authoriser.auth().required {
             return Err(self.inner.missing(errand).into());
         }
         let mut request = errand.authoriser.anonymous(&errand.request);
         self.inner.sign(errand, &mut request).await?;
-        Ok(Sent { answer: self.transmit(errand, request).await?, credential: None, cookie: None })
+        Ok(SentRequest { answer: self.transmit(errand, request).await?, credential: None, cookie: None })
     }
 
-    async fn transmit(&self, errand: &Errand, request: Request) -> Result<Result<Response, transport::Error>, Refused> {
+    async fn transmit(
+        &self,
+        errand: &OutgoingRequest,
+        request: HttpRequest,
+    ) -> Result<Result<HttpResponse, transport::Error>, TokenRefused> {
         admit(&*errand.permits, &*self.inner.ports.clock).await?;
         Ok(self.inner.ports.transport.send(request).await)
     }
 
-    /// Remembers what the far side thinks. When the store is away it is not worth stopping for.
-    async fn mark(&self, credential: &Credential, state: &State, rejected: Option<&str>) {
+    /// Remembers what the upstream thinks. When the store is away it is not worth stopping for.
+    async fn mark(&self, credential: &Credential, state: &CredentialRuntime, rejected: Option<&str>) {
         events::credential_judged(credential, rejected);
         let rejected = rejected.map(str::to_owned);
-        let mark = MarkCredential { credential: credential.id, seen: state.version, rejected };
+        let mark = MarkCredential { credential: credential.id, seen_version: state.version, rejected };
         if let Err(error) = self.inner.ports.store.run(mark).await {
             events::store_failed("credentials", "MarkCredential", &error);
         }
@@ -276,21 +283,21 @@ impl Credentials {
 }
 
 /// The gate: the last thing before a request leaves. A wait that is too long for somebody who holds a worker is refused.
-pub(crate) async fn admit(permits: &dyn Permits, clock: &dyn Clock) -> Result<(), Refused> {
+pub(crate) async fn admit(permits: &dyn PermitSource, clock: &dyn Clock) -> Result<(), TokenRefused> {
     loop {
-        let Decision::WaitUntil(until) = permits.acquire().await else { return Ok(()) };
+        let GateDecision::WaitUntil(until) = permits.acquire().await else { return Ok(()) };
         let wait = until.since(clock.steady());
         if wait > LONGEST_WAIT {
             let message = format!("the rate lets no request leave for {} s: see `patra get gates`", wait.as_secs());
-            // Not a wish of the far side.
-            return Err(Refused { fault: Fault::transient(Code::RateLimited, message), retry_after: None });
+            // Not a wish of the upstream.
+            return Err(TokenRefused { fault: Fault::transient(Code::RateLimited, message), retry_after: None });
         }
         tokio::time::sleep(wait.max(Duration::from_millis(1))).await;
     }
 }
 
 /// Every credential was rejected: says so once, with what to do.
-fn exhausted(fault: &Fault, errand: &Errand, candidates: &[Credential]) -> Fault {
+fn exhausted(fault: &Fault, errand: &OutgoingRequest, candidates: &[Credential]) -> Fault {
     let alias = candidates.first().map_or("", |credential| credential.binding.alias.as_str());
     let tried = match candidates.len() {
         1 => String::new(),

@@ -12,19 +12,19 @@ use patra_core::rng::Rng;
 use patra_core::tx::{Sweep, TxError};
 use patra_core::vault::VaultCell;
 
+use crate::coalescer::AdvanceCoalescers;
 use crate::crawler::Crawler;
 use crate::credentials::Credentials;
-use crate::events::Listener;
-use crate::executor::Work;
-use crate::gate::Gate;
-use crate::health::Wards;
-use crate::line::Lines;
+use crate::events::RunListener;
+use crate::executor::ClaimKind;
+use crate::gate::RateGate;
+use crate::health::HealthRegistry;
 use crate::metrics::Metrics;
-use crate::pool::Rules;
-use crate::prepared::Prepared;
-use crate::replay::{Live, ReadOnly};
-use crate::shared::{Options, Ports, Role, Shared};
-use crate::{archivist, collector, executor, keeper, lookout, outbox, planner, pool, sweeper};
+use crate::pool::CaptureRules;
+use crate::prepared::PreparedSpecs;
+use crate::replay::{LiveReplay, ReadOnlyStore};
+use crate::shared::{EngineRole, Options, Ports, Shared};
+use crate::{collector, executor, maintenance, outbox, planner, pool, retention, sweeper, work_poller};
 
 /// A running engine. Dropping it aborts the parts; [`Engine::stop`] lets them finish.
 #[derive(Debug)]
@@ -35,21 +35,25 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub async fn start(ports: Ports, options: Options, listener: Arc<dyn Listener>) -> Result<Engine, TxError> {
+    pub async fn start(ports: Ports, options: Options, listener: Arc<dyn RunListener>) -> Result<Engine, TxError> {
         if options.alone {
             take_back(&ports, &options).await?;
         }
         let mut rng = Rng::new(options.seed);
-        let gate =
-            Gate::new(Arc::clone(&ports.store), Arc::clone(&ports.clock), options.owner.clone(), rng.fork().next_u64());
+        let gate = RateGate::new(
+            Arc::clone(&ports.store),
+            Arc::clone(&ports.clock),
+            options.owner.clone(),
+            rng.fork().next_u64(),
+        );
         let shared = Arc::new(Shared {
             metrics: Arc::new(Metrics::new(Arc::clone(&gate))),
             gate,
             batches: AtomicU64::new(0),
-            wards: Wards::new(options.seed, options.slow_commit),
-            lines: Lines::default(),
+            wards: HealthRegistry::new(options.seed, options.slow_commit),
+            lines: AdvanceCoalescers::default(),
             credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
-            prepared: Prepared::default(),
+            prepared: PreparedSpecs::default(),
             listener,
             drain: CancellationToken::new(),
             abort: CancellationToken::new(),
@@ -61,42 +65,42 @@ impl Engine {
             chore_nudge: tokio::sync::Notify::new(),
             sweeper_nudge: tokio::sync::Notify::new(),
             lookout_nudge: tokio::sync::Notify::new(),
-            capture: Rules::default(),
+            capture: CaptureRules::default(),
             quiet: std::sync::Mutex::default(),
             network: std::sync::Mutex::default(),
             ports,
             options,
         });
         let mut parts = JoinSet::new();
-        if shared.options.roles.iter().any(|role| *role != Role::Keeper) {
-            parts.spawn(lookout::serve(Arc::clone(&shared), rng.fork()));
+        if shared.options.roles.iter().any(|role| *role != EngineRole::Keeper) {
+            parts.spawn(work_poller::serve(Arc::clone(&shared), rng.fork()));
         }
-        if shared.options.roles.contains(&Role::Planner) {
+        if shared.options.roles.contains(&EngineRole::Planner) {
             parts.spawn(planner::serve(Arc::clone(&shared), rng.fork()));
         }
-        if shared.options.roles.contains(&Role::Executor) {
-            parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), Work::Tasks));
-            parts.spawn(archivist::serve(Arc::clone(&shared), rng.fork()));
+        if shared.options.roles.contains(&EngineRole::Executor) {
+            parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), ClaimKind::Tasks));
+            parts.spawn(retention::serve(Arc::clone(&shared), rng.fork()));
             parts.spawn(pool::serve(Arc::clone(&shared)));
         }
-        if shared.options.roles.contains(&Role::Collector) {
+        if shared.options.roles.contains(&EngineRole::Collector) {
             parts.spawn(collector::serve(Arc::clone(&shared)));
         }
-        if shared.options.roles.iter().any(|role| matches!(role, Role::Collector | Role::Polls)) {
-            parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), Work::Polls));
+        if shared.options.roles.iter().any(|role| matches!(role, EngineRole::Collector | EngineRole::Polls)) {
+            parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), ClaimKind::Polls));
         }
-        if shared.options.roles.iter().any(|role| !matches!(role, Role::Planner | Role::Keeper)) {
+        if shared.options.roles.iter().any(|role| !matches!(role, EngineRole::Planner | EngineRole::Keeper)) {
             parts.spawn(listen(Arc::clone(&shared)));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
         }
-        if shared.options.roles.contains(&Role::Keeper) {
+        if shared.options.roles.contains(&EngineRole::Keeper) {
             for (event_type, webhook) in &shared.options.webhooks {
                 parts.spawn(outbox::serve(Arc::clone(&shared), event_type.clone(), Arc::clone(webhook)));
             }
         }
         let crawler = crawler(&shared);
-        if shared.options.roles.contains(&Role::Keeper) {
-            parts.spawn(keeper::serve(Arc::clone(&shared), crawler.clone()));
+        if shared.options.roles.contains(&EngineRole::Keeper) {
+            parts.spawn(maintenance::serve(Arc::clone(&shared), crawler.clone()));
         }
         Ok(Engine { shared, parts, crawler })
     }
@@ -112,11 +116,11 @@ impl Engine {
     }
 
     /// The way out for live replays: through the gate of this engine, and unable to write.
-    pub fn live(&self) -> Live {
+    pub fn live(&self) -> LiveReplay {
         let Ports { store, transport, clock } = &self.shared.ports;
         let Options { credentials, owner, .. } = &self.shared.options;
-        let (store, owner) = (ReadOnly::of(store), owner.clone());
-        let live = Live::new(store, Arc::clone(transport), Arc::clone(clock), credentials.clone(), owner);
+        let (store, owner) = (ReadOnlyStore::of(store), owner.clone());
+        let live = LiveReplay::new(store, Arc::clone(transport), Arc::clone(clock), credentials.clone(), owner);
         live.through(Arc::clone(&self.shared.gate))
     }
 
@@ -181,7 +185,7 @@ async fn listen(shared: Arc<Shared>) {
 /// Takes back every lease: their holders ran in an earlier process on this database.
 async fn take_back(ports: &Ports, options: &Options) -> Result<(), TxError> {
     loop {
-        let sweep = Sweep { limit: 1_000, max_attempts: options.run.max_attempts, everyone: true };
+        let sweep = Sweep { limit: 1_000, max_attempts: options.run.max_attempts, all_owners: true };
         let swept = ports.store.run(sweep).await?;
         if swept.requeued.len() + swept.failed.len() < 1_000 {
             return Ok(());
@@ -192,7 +196,7 @@ async fn take_back(ports: &Ports, options: &Options) -> Result<(), TxError> {
 fn crawler(shared: &Arc<Shared>) -> Crawler {
     let (Ports { store, transport, clock }, options) = (&shared.ports, &shared.options);
     let ports = Ports {
-        store: Arc::new(ReadOnly::renewing(store)),
+        store: Arc::new(ReadOnlyStore::renewing(store)),
         transport: Arc::clone(transport),
         clock: Arc::clone(clock),
     };

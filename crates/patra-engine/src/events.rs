@@ -6,11 +6,11 @@ use std::fmt;
 use std::time::Duration;
 
 use patra_core::credential::Credential;
-use patra_core::gate::Why;
-use patra_core::health::Action;
-use patra_core::protocol::run::{Ended, Outcome, Page, Refusal};
+use patra_core::gate::GateRefusal;
+use patra_core::health::HealthAction;
+use patra_core::protocol::run::{FetchedPage, PageFailure, RunOutcome, RunSummary};
 use patra_core::state::{CookieStatus, TaskStatus};
-use patra_core::tx::{Archived, BatchStats, Inventory, Lease, TriggerTaken, TxError};
+use patra_core::tx::{BatchStats, ClaimedJob, Lease, LedgerArchived, PartitionKey, TxError};
 use patra_core::{Fault, Level, Ts};
 
 use crate::metrics::Metrics;
@@ -18,14 +18,14 @@ use crate::scrape;
 use crate::shared::Shared;
 
 /// Something that wants to know what happens, such as a progress display. Called from the engine's tasks: return soon.
-pub trait Listener: fmt::Debug + Send + Sync {
+pub trait RunListener: fmt::Debug + Send + Sync {
     fn on(&self, event: &RunEvent<'_>) {
         let _ = event;
     }
 }
 
 /// Nobody listens.
-impl Listener for () {}
+impl RunListener for () {}
 
 #[derive(Debug)]
 pub enum RunEvent<'a> {
@@ -39,16 +39,16 @@ pub enum RunEvent<'a> {
     /// The gate has let a request through after so long, or not.
     Admitted {
         lease: &'a Lease,
-        admitted: Result<Duration, Why>,
+        admitted: Result<Duration, GateRefusal>,
     },
     /// A request is made again.
     Retried {
         lease: &'a Lease,
     },
-    /// The far side has answered, or has not.
+    /// The upstream has answered, or has not.
     Answered {
         lease: &'a Lease,
-        answer: Result<&'a Page, &'a Refusal>,
+        answer: Result<&'a FetchedPage, &'a PageFailure>,
     },
     Throttled {
         lease: &'a Lease,
@@ -61,7 +61,7 @@ pub enum RunEvent<'a> {
     },
     Ended {
         lease: &'a Lease,
-        ended: &'a Ended,
+        ended: &'a RunSummary,
         duration: Duration,
         /// No answer has told of its fault before.
         is_news: bool,
@@ -77,7 +77,7 @@ impl RunEvent<'_> {
                 source = %lease.provenance_code,
                 endpoint = %lease.endpoint_name,
                 wait_ms = wait.as_millis() as u64,
-                "the far side asked for a pause"
+                "the upstream asked for a pause"
             ),
             RunEvent::Answered { lease, answer: Err(refusal) } if !refusal.throttled => log_refusal(lease, refusal),
             RunEvent::StoreFailed { lease, error } => tracing::warn!(
@@ -120,7 +120,7 @@ fn log_batch(lease: &Lease, stats: &BatchStats, is_sampled: bool) {
 }
 
 /// What passes is told in passing; what does not is told with what the answer can be recognised by (ING-14.5-02).
-fn log_refusal(lease: &Lease, refusal: &Refusal) {
+fn log_refusal(lease: &Lease, refusal: &PageFailure) {
     let fault = &refusal.fault;
     let answer = serde_json::from_str::<serde_json::Value>(&refusal.evidence.response_digest).unwrap_or_default();
     macro_rules! line {
@@ -166,7 +166,7 @@ pub(crate) fn task_claimed(lease: &Lease, slot: usize) {
 }
 
 /// One line for each collection (COLL-41).
-fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
+fn log_poll(lease: &Lease, ended: &RunSummary, duration: Duration) {
     #[derive(serde::Deserialize, Default)]
     struct Named {
         #[serde(default)]
@@ -181,7 +181,7 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
     let (id, stats) = (lease.source.map_or(0, |id| id.0), &ended.stats);
     let duration_ms = duration.as_millis() as u64;
     match &ended.outcome {
-        Outcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => tracing::info!(
+        RunOutcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => tracing::info!(
             source.id = id,
             task_id = lease.task.0,
             name,
@@ -193,10 +193,10 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
             duration_ms,
             "collected"
         ),
-        Outcome::Closed(TaskStatus::Queued, Some(error)) => {
+        RunOutcome::Closed(TaskStatus::Queued, Some(error)) => {
             tracing::info!(source.id = id, name, r#type, reason = error.message, duration_ms, "put off");
         }
-        Outcome::Closed(_, Some(error)) => tracing::warn!(
+        RunOutcome::Closed(_, Some(error)) => tracing::warn!(
             source.id = id,
             task_id = lease.task.0,
             name,
@@ -216,7 +216,7 @@ fn log_poll(lease: &Lease, ended: &Ended, duration: Duration) {
 }
 
 /// One line for each scrape that has ended, with its report (TWEET-68).
-pub(crate) fn scraped(status: &scrape::Status, report: &serde_json::Value) {
+pub(crate) fn scraped(status: &scrape::ScrapeStatus, report: &serde_json::Value) {
     let number = |name: &str| report[name].as_u64().unwrap_or_default();
     tracing::info!(
         task_id = status.task_id,
@@ -233,7 +233,7 @@ pub(crate) fn scraped(status: &scrape::Status, report: &serde_json::Value) {
     );
 }
 
-fn log_end(lease: &Lease, ended: &Ended) {
+fn log_end(lease: &Lease, ended: &RunSummary) {
     let stats = &ended.stats;
     macro_rules! line {
         ($level:ident, $message:literal $(, $($name:ident).+ = $value:expr)*) => {
@@ -254,9 +254,11 @@ fn log_end(lease: &Lease, ended: &Ended) {
         };
     }
     match &ended.outcome {
-        Outcome::Closed(TaskStatus::Succeeded, _) => line!(info, "task succeeded"),
-        Outcome::Closed(TaskStatus::Queued, Some(error)) => line!(info, "task given back", code = error.code.as_str()),
-        Outcome::Closed(status, Some(error)) => {
+        RunOutcome::Closed(TaskStatus::Succeeded, _) => line!(info, "task succeeded"),
+        RunOutcome::Closed(TaskStatus::Queued, Some(error)) => {
+            line!(info, "task given back", code = error.code.as_str());
+        }
+        RunOutcome::Closed(status, Some(error)) => {
             line!(
                 warn,
                 "task ended short",
@@ -266,8 +268,8 @@ fn log_end(lease: &Lease, ended: &Ended) {
                 error = error.message
             );
         }
-        Outcome::Closed(status, None) => line!(info, "task closed", status = status.as_str()),
-        Outcome::Split(parts) => {
+        RunOutcome::Closed(status, None) => line!(info, "task closed", status = status.as_str()),
+        RunOutcome::Split(parts) => {
             line!(
                 info,
                 "the rest was cut into smaller slices",
@@ -276,14 +278,14 @@ fn log_end(lease: &Lease, ended: &Ended) {
                 why = stats.remarks
             );
         }
-        Outcome::Cancelled => line!(info, "task cancelled with its plan"),
-        Outcome::Lost => line!(warn, "lease lost, run stopped"),
-        Outcome::Stuck(error) => line!(error, "the store refused to close a run", error = error.to_string()),
+        RunOutcome::Cancelled => line!(info, "task cancelled with its plan"),
+        RunOutcome::Lost => line!(warn, "lease lost, run stopped"),
+        RunOutcome::Stuck(error) => line!(error, "the store refused to close a run", error = error.to_string()),
     }
 }
 
-/// Something was done about a far side in trouble, or is no longer needed (ING-14.5-02).
-pub(crate) fn healed(metrics: &Metrics, who: &Inventory, action: &Action, now: Ts) {
+/// Something was done about an upstream in trouble, or is no longer needed (ING-14.5-02).
+pub(crate) fn healed(metrics: &Metrics, who: &PartitionKey, action: &HealthAction, now: Ts) {
     metrics.healed(action);
     let (source, endpoint, op) = (&who.provenance_code, &who.endpoint_name, who.operation.as_str());
     macro_rules! line {
@@ -292,29 +294,33 @@ pub(crate) fn healed(metrics: &Metrics, who: &Inventory, action: &Action, now: T
         };
     }
     match action {
-        Action::RateDown { percent } => line!(warn, "qpsDownshift", "the rate is lowered", percent = percent),
-        Action::RateUp { percent } => line!(info, "qpsUpshift", "the rate is raised again", percent = percent),
-        Action::TasksDown { percent } => line!(warn, "concurrencyDown", "fewer tasks at once", percent = percent),
-        Action::TasksUp { percent } => line!(info, "concurrencyUp", "more tasks at once again", percent = percent),
-        Action::PagesDown { percent } => {
+        HealthAction::RateDown { percent } => line!(warn, "qpsDownshift", "the rate is lowered", percent = percent),
+        HealthAction::RateUp { percent } => line!(info, "qpsUpshift", "the rate is raised again", percent = percent),
+        HealthAction::TasksDown { percent } => line!(warn, "concurrencyDown", "fewer tasks at once", percent = percent),
+        HealthAction::TasksUp { percent } => {
+            line!(info, "concurrencyUp", "more tasks at once again", percent = percent);
+        }
+        HealthAction::PagesDown { percent } => {
             line!(warn, "pageSizeShrink", "smaller pages are asked for", percent = percent);
         }
-        Action::PagesUp { percent } => line!(info, "pageSizeGrow", "larger pages again", percent = percent),
-        Action::CircuitOpened { until } => {
+        HealthAction::PagesUp { percent } => line!(info, "pageSizeGrow", "larger pages again", percent = percent),
+        HealthAction::CircuitOpened { until } => {
             let open_ms = until.since(now).as_millis() as u64;
             line!(warn, "circuitOpen", "the circuit is open: no request is sent for a while", open_ms = open_ms);
         }
-        Action::CircuitClosed => line!(info, "circuitClosed", "the far side answers again: the circuit is closed"),
+        HealthAction::CircuitClosed => {
+            line!(info, "circuitClosed", "the upstream answers again: the circuit is closed");
+        }
     }
 }
 
 /// Pages take long to be stored, or no longer do.
-pub(crate) fn store_strained(action: &Action) {
+pub(crate) fn store_strained(action: &HealthAction) {
     match action {
-        Action::TasksDown { percent } => {
+        HealthAction::TasksDown { percent } => {
             tracing::warn!(self_heal = "concurrencyDown", percent, "the store is slow: this process takes fewer tasks");
         }
-        Action::TasksUp { percent } => {
+        HealthAction::TasksUp { percent } => {
             tracing::info!(self_heal = "concurrencyUp", percent, "the store keeps up: more tasks at once again");
         }
         _ => {}
@@ -322,10 +328,10 @@ pub(crate) fn store_strained(action: &Action) {
 }
 
 /// A trigger that no plan could be made of: nothing is collected until somebody looks (ING-5.3-03).
-pub(crate) fn plan_refused(metrics: &Metrics, trigger: &TriggerTaken, reason: &str) {
+pub(crate) fn plan_refused(metrics: &Metrics, trigger: &ClaimedJob, reason: &str) {
     metrics.plan_refused(&trigger.inventory());
     tracing::error!(
-        schedule_instance_id = trigger.instance.0,
+        schedule_instance_id = trigger.job.0,
         source = %trigger.provenance_code,
         endpoint = %trigger.endpoint_name,
         op = trigger.operation.as_str(),
@@ -345,14 +351,14 @@ pub(crate) fn unreadable_pace(lease: &Lease, problem: &str) {
         provenance = %lease.provenance_code,
         endpoint = %lease.endpoint_name,
         problem,
-        "the far side's own count is not heeded"
+        "the upstream's own count is not heeded"
     );
 }
 
 /// What left the ledger.
-pub(crate) fn archived(done: &Archived) {
+pub(crate) fn archived(done: &LedgerArchived) {
     if done.most() > 0 {
-        let Archived { batches, events, raw, settled } = *done;
+        let LedgerArchived { batches, events, raw, settled } = *done;
         tracing::info!(batches, events, raw, settled, "old rows left the ledger");
     }
 }
@@ -362,7 +368,7 @@ pub(crate) fn swept(requeued: usize, failed: usize) {
     tracing::warn!(requeued, failed, "took back tasks whose lease had expired");
 }
 
-/// The far side's word on a credential, from the request that carried it.
+/// The upstream's word on a credential, from the request that carried it.
 pub(crate) fn credential_judged(credential: &Credential, rejected: Option<&str>) {
     let (id, alias) = (credential.id.0, &credential.binding.alias);
     match rejected {

@@ -10,63 +10,63 @@ use patra_core::port::CommandsExt;
 use patra_core::protocol::executor::{Executor, Options, Want};
 use patra_core::rng::Rng;
 use patra_core::source::PER_HOST;
-use patra_core::tx::{Claimed, LeaseRef, Renewed, TxError};
+use patra_core::tx::{ClaimedTasks, LeaseRef, Renewed, TxError};
 use patra_core::{TaskId, Ts};
 use tracing::{Instrument as _, Span};
 
 use crate::crash;
 use crate::events;
-use crate::runner::{self, Signal};
+use crate::runner::{self, RunnerSignal};
 use crate::shared::{Shared, sleep_until};
 use crate::spans;
 
-const SHUTTING_DOWN: Signal = Signal::Stop("the process was asked to stop");
+const SHUTTING_DOWN: RunnerSignal = RunnerSignal::Stop("the process was asked to stop");
 
 /// What a service claims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Work {
+pub(crate) enum ClaimKind {
     Tasks,
     Polls,
 }
 
-pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng, work: Work) {
-    Service::new(shared, rng, work).serve().await;
+pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng, work: ClaimKind) {
+    ExecutorService::new(shared, rng, work).serve().await;
 }
 
-struct Service {
+struct ExecutorService {
     shared: Arc<Shared>,
-    work: Work,
+    work: ClaimKind,
     machine: Executor,
     rng: Rng,
     runs: JoinSet<()>,
     /// Which lease a run works on; it must be known also when the run panics.
     leases: HashMap<tokio::task::Id, LeaseRef>,
-    signals: HashMap<TaskId, (LeaseRef, mpsc::Sender<Signal>)>,
+    signals: HashMap<TaskId, (LeaseRef, mpsc::Sender<RunnerSignal>)>,
     /// Claims and renewals with the store.
-    answers: JoinSet<Answer>,
+    answers: JoinSet<StoreReply>,
     /// The last look at the queue that has found something, and when that was.
     claimed: (Span, Ts),
 }
 
-enum Answer {
-    Claimed { sent: Ts, answer: Result<Claimed, TxError> },
+enum StoreReply {
+    Claimed { sent: Ts, answer: Result<ClaimedTasks, TxError> },
     Renewed { sent: Ts, asked: Vec<LeaseRef>, answer: Result<Renewed, TxError> },
 }
 
-impl Service {
-    fn new(shared: Arc<Shared>, mut rng: Rng, work: Work) -> Service {
+impl ExecutorService {
+    fn new(shared: Arc<Shared>, mut rng: Rng, work: ClaimKind) -> ExecutorService {
         let options = Options {
             owner: shared.options.owner.clone(),
             capacity: match work {
-                Work::Tasks => shared.options.concurrency,
-                Work::Polls => shared.options.collector.concurrency,
+                ClaimKind::Tasks => shared.options.concurrency,
+                ClaimKind::Polls => shared.options.collector.concurrency,
             },
             lease: shared.options.lease,
             idle_poll: shared.options.uncalled(),
-            polls_per_host: (work == Work::Polls).then_some(PER_HOST),
+            polls_per_host: (work == ClaimKind::Polls).then_some(PER_HOST),
         };
         let machine = Executor::new(options, rng.fork(), shared.ports.clock.steady());
-        Service {
+        ExecutorService {
             shared,
             work,
             machine,
@@ -83,15 +83,15 @@ impl Service {
         let shared = Arc::clone(&self.shared);
         let (mut wants, mut draining) = (Vec::new(), false);
         let nudge = match self.work {
-            Work::Tasks => &shared.executor_nudge,
-            Work::Polls => &shared.poll_nudge,
+            ClaimKind::Tasks => &shared.executor_nudge,
+            ClaimKind::Polls => &shared.poll_nudge,
         };
         loop {
             let now = self.now();
-            if self.work == Work::Tasks {
+            if self.work == ClaimKind::Tasks {
                 self.machine.set_share(self.shared.wards.share());
             }
-            if self.work == Work::Tasks && self.machine.is_to_claim(now) {
+            if self.work == ClaimKind::Tasks && self.machine.is_to_claim(now) {
                 self.machine.set_caps(self.shared.caps(now));
             }
             self.machine.poll(now, &mut wants);
@@ -128,20 +128,20 @@ impl Service {
                 Want::Claim(claim) => {
                     self.answers.spawn(async move {
                         let claim = || shared.ports.store.run(claim);
-                        Answer::Claimed { sent, answer: crash::around("executor", "Claim", claim).await }
+                        StoreReply::Claimed { sent, answer: crash::around("executor", "ClaimTasks", claim).await }
                     });
                 }
                 Want::ClaimPolls(claim) => {
                     self.answers.spawn(async move {
                         let claim = || shared.ports.store.run(claim);
-                        Answer::Claimed { sent, answer: crash::around("executor", "ClaimPolls", claim).await }
+                        StoreReply::Claimed { sent, answer: crash::around("executor", "ClaimPolls", claim).await }
                     });
                 }
                 Want::Renew(renew) => {
                     self.answers.spawn(async move {
                         let asked = renew.leases.clone();
                         let renew = || shared.ports.store.run(renew);
-                        Answer::Renewed { sent, asked, answer: crash::around("executor", "Renew", renew).await }
+                        StoreReply::Renewed { sent, asked, answer: crash::around("executor", "Renew", renew).await }
                     });
                 }
                 Want::Start(lease) => {
@@ -161,28 +161,28 @@ impl Service {
                     );
                     self.leases.insert(run.id(), reference);
                 }
-                Want::Stop(lease) => self.signal(lease, Signal::Lost),
-                Want::GiveBack(lease) => self.signal(lease, Signal::Stop("its work was put on hold")),
+                Want::Stop(lease) => self.signal(lease, RunnerSignal::Lost),
+                Want::GiveBack(lease) => self.signal(lease, RunnerSignal::Stop("its work was put on hold")),
             }
         }
     }
 
-    fn on_answer(&mut self, answer: Answer, wants: &mut Vec<Want>) {
+    fn on_answer(&mut self, answer: StoreReply, wants: &mut Vec<Want>) {
         let now = self.now();
         match answer {
-            Answer::Claimed { sent, answer } => {
+            StoreReply::Claimed { sent, answer } => {
                 if let Err(error) = &answer {
-                    events::store_failed("executor", "Claim", error);
+                    events::store_failed("executor", "ClaimTasks", error);
                 }
                 self.shared.metrics.claimed(&answer);
-                if let Ok(Claimed { leases, now }) = &answer
+                if let Ok(ClaimedTasks { leases, now }) = &answer
                     && !leases.is_empty()
                 {
                     self.claimed = (spans::claimed(leases.len()), *now);
                 }
                 self.machine.on_claimed(sent, now, answer, wants);
             }
-            Answer::Renewed { sent, asked, answer } => {
+            StoreReply::Renewed { sent, asked, answer } => {
                 if let Err(error) = &answer {
                     events::store_failed("executor", "Renew", error);
                 }
@@ -211,7 +211,7 @@ impl Service {
         }
     }
 
-    fn signal(&self, lease: LeaseRef, signal: Signal) {
+    fn signal(&self, lease: LeaseRef, signal: RunnerSignal) {
         if let Some((held, sender)) = self.signals.get(&lease.task)
             && *held == lease
         {
@@ -221,7 +221,7 @@ impl Service {
 
     /// A long task goes on elsewhere; a poll is short, and ends here (COLL-59).
     fn stop_runs(&self) {
-        if self.work == Work::Tasks {
+        if self.work == ClaimKind::Tasks {
             for (_, sender) in self.signals.values() {
                 let _ = sender.try_send(SHUTTING_DOWN);
             }

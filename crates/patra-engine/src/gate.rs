@@ -1,7 +1,7 @@
 //! The one way out of this process: every request asks here first. Permits are shared between processes through the store, and
 //! fetched ahead; the arithmetic is in [`patra_core::gate`].
 
-mod door;
+mod rate_class;
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -11,13 +11,13 @@ use tokio::sync::futures::Notified;
 use tokio::time::{sleep, timeout};
 
 use patra_core::Ts;
-use patra_core::gate::{Ask, Limits, Permit, Signal, Try, View, Why};
+use patra_core::gate::{GateLimits, GateRefusal, GateRequest, GateSignal, GateView, Permit, PermitResult};
 use patra_core::port::{Clock, CommandsExt as _, Store};
 use patra_core::rng::Rng;
-use patra_core::tx::{AskGate, Inventory, TxError};
+use patra_core::tx::{PartitionKey, RequestPermits, TxError};
 use patra_spec::Snapshot;
 
-use self::door::{Door, Doors, Question, Waiting};
+use self::rate_class::{PendingGateRequest, RateClass, RateClassWaiter, RateClasses};
 use crate::events;
 use crate::shared::lock;
 
@@ -32,20 +32,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The key that a request counts for, and what is declared of it.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Lane {
+pub struct RateLane {
     pub key: Arc<str>,
     /// Who shares the key with others, by weight.
     pub class: Arc<str>,
     pub weight: u32,
     /// Permits that one request takes.
     pub cost: u32,
-    pub limits: Limits,
+    pub limits: GateLimits,
 }
 
 /// Who wants to send.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
-    pub lane: &'a Lane,
+pub struct PermitRequester<'a> {
+    pub lane: &'a RateLane,
     /// May use what little is left of a quota.
     pub first: bool,
     /// Of its share of the rate, in percent.
@@ -55,46 +55,46 @@ pub struct Asker<'a> {
 }
 
 #[derive(Debug)]
-pub struct Gate {
+pub struct RateGate {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     owner: String,
     rng: Mutex<Rng>,
-    doors: Mutex<Doors>,
+    doors: Mutex<RateClasses>,
 }
 
 /// The right to send one request. Unused, it goes back.
 #[derive(Debug)]
-pub struct Token {
-    door: Arc<Door>,
+pub struct PermitToken {
+    door: Arc<RateClass>,
     clock: Arc<dyn Clock>,
     permits: Vec<Permit>,
     pub waited: Duration,
-    pub view: Option<Arc<View>>,
+    pub view: Option<Arc<GateView>>,
 }
 
-impl Token {
-    /// True when it is still good: the request must leave now. It is not when too much time has passed, or when the far side has
+impl PermitToken {
+    /// True when it is still good: the request must leave now. It is not when too much time has passed, or when the upstream has
     /// asked for silence meanwhile.
     pub fn spend(mut self) -> bool {
         let now = self.clock.steady();
-        self.door.inner().purse.spend(&mut self.permits, now)
+        self.door.inner().permit_cache.spend(&mut self.permits, now)
     }
 }
 
-impl Drop for Token {
+impl Drop for PermitToken {
     fn drop(&mut self) {
         if !self.permits.is_empty() {
             let now = self.clock.steady();
             let mut inner = self.door.inner();
-            self.permits.drain(..).for_each(|permit| inner.purse.give_back(permit, now));
+            self.permits.drain(..).for_each(|permit| inner.permit_cache.give_back(permit, now));
         }
     }
 }
 
-impl Lane {
-    pub fn of(spec: &Snapshot) -> Lane {
-        Lane {
+impl RateLane {
+    pub fn of(spec: &Snapshot) -> RateLane {
+        RateLane {
             key: spec.gate_key().into(),
             class: format!("{}/{}", spec.provenance_code, spec.endpoint_code).into(),
             weight: spec.rate_limit.weight,
@@ -104,30 +104,30 @@ impl Lane {
     }
 }
 
-impl Gate {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: impl Into<String>, seed: u64) -> Arc<Gate> {
+impl RateGate {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: impl Into<String>, seed: u64) -> Arc<RateGate> {
         let rng = Mutex::new(Rng::new(seed));
-        Arc::new(Gate { store, clock, owner: owner.into(), rng, doors: Mutex::default() })
+        Arc::new(RateGate { store, clock, owner: owner.into(), rng, doors: Mutex::default() })
     }
 
     /// Waits for the right to send; says why not, and until when, where that would take too long.
-    pub async fn acquire(self: &Arc<Gate>, asker: Asker<'_>) -> Result<Token, (Why, Ts)> {
+    pub async fn acquire(self: &Arc<RateGate>, asker: PermitRequester<'_>) -> Result<PermitToken, (GateRefusal, Ts)> {
         let door = self.door(asker.lane);
         let began = self.clock.steady();
         let (expected, is_behind) = {
             let mut inner = door.inner();
             inner.waiting += 1;
-            (inner.purse.expected_wait(inner.waiting * asker.lane.cost.max(1)), inner.waiting > 1)
+            (inner.permit_cache.expected_wait(inner.waiting * asker.lane.cost.max(1)), inner.waiting > 1)
         };
-        let _waiting = Waiting(&door);
+        let _waiting = RateClassWaiter(&door);
         // With nobody before it, nobody else finds out what has changed.
         if is_behind && expected > asker.deadline {
-            return Err((Why::OverDeadline, began + expected));
+            return Err((GateRefusal::OverDeadline, began + expected));
         }
         let _turn = door.turn.lock().await;
         let clock = Arc::clone(&self.clock);
         let mut token =
-            Token { door: Arc::clone(&door), clock, permits: Vec::new(), waited: Duration::ZERO, view: None };
+            PermitToken { door: Arc::clone(&door), clock, permits: Vec::new(), waited: Duration::ZERO, view: None };
         let patience = asker.deadline.max(PATIENCE);
         loop {
             // Before the attempt: an answer that comes right behind it must not be missed.
@@ -135,31 +135,33 @@ impl Gate {
             answered.as_mut().enable();
             let now = self.clock.steady();
             match self.attempt(&door, &asker, now) {
-                Try::Go(permit) => {
+                PermitResult::Go(permit) => {
                     token.permits.push(permit);
                     if token.permits.len() as u32 >= asker.lane.cost.max(1) {
-                        token.view = door.inner().purse.view().cloned();
+                        token.view = door.inner().permit_cache.view().cloned();
                         token.waited = now.since(began);
                         return Ok(token);
                     }
                 }
-                Try::At(at) if at.since(began) > patience => return Err((Why::OverDeadline, at)),
-                Try::At(at) => wait(answered, at.since(now)).await,
-                Try::Empty if now.since(began) > asker.deadline => return Err((Why::OverDeadline, now + LOOK)),
-                Try::Empty => wait(answered, LOOK).await,
-                Try::Closed(why, until) => return Err((why, until)),
+                PermitResult::At(at) if at.since(began) > patience => return Err((GateRefusal::OverDeadline, at)),
+                PermitResult::At(at) => wait(answered, at.since(now)).await,
+                PermitResult::Empty if now.since(began) > asker.deadline => {
+                    return Err((GateRefusal::OverDeadline, now + LOOK));
+                }
+                PermitResult::Empty => wait(answered, LOOK).await,
+                PermitResult::Closed(why, until) => return Err((why, until)),
             }
         }
     }
 
-    /// What the far side's answer says about the pace. `sent`: when the request left, in steady time.
-    pub fn feedback(self: &Arc<Gate>, lane: &Lane, sent: Ts, answer: &Feedback) {
+    /// What the upstream's answer says about the pace. `sent`: when the request left, in steady time.
+    pub fn feedback(self: &Arc<RateGate>, lane: &RateLane, sent: Ts, answer: &GateFeedback) {
         let (door, now) = (self.door(lane), self.clock.steady());
         let is_urgent = {
-            let purse = &mut door.inner().purse;
-            let sent = purse.store_time(sent);
+            let permit_cache = &mut door.inner().permit_cache;
+            let sent = permit_cache.store_time(sent);
             // Each of them must be heard.
-            answer.signals(sent).fold(false, |urgent, signal| purse.hear(signal, now) | urgent)
+            answer.signals(sent).fold(false, |urgent, signal| permit_cache.record_signal(signal, now) | urgent)
         };
         if let Some(wait) = answer.retry_after {
             // The other classes of the key leave by doors of their own.
@@ -172,7 +174,7 @@ impl Gate {
     }
 
     /// This partition's requests leave through the lane's key: while that is closed, none of its tasks is claimed.
-    pub(crate) fn used_by(&self, lane: &Lane, who: &Inventory) {
+    pub(crate) fn used_by(&self, lane: &RateLane, who: &PartitionKey) {
         let door = self.door(lane);
         let mut inner = door.inner();
         if !inner.users.contains(who) {
@@ -181,61 +183,61 @@ impl Gate {
     }
 
     /// Partitions whose key is closed (ING-4.10-32).
-    pub(crate) fn closed(&self, now: Ts) -> Vec<Inventory> {
+    pub(crate) fn closed(&self, now: Ts) -> Vec<PartitionKey> {
         lock(&self.doors).closed(now)
     }
 
     /// What the key of each partition told last, for those that came through a door lately.
-    pub(crate) fn views(&self) -> Vec<(Inventory, Arc<View>)> {
+    pub(crate) fn views(&self) -> Vec<(PartitionKey, Arc<GateView>)> {
         lock(&self.doors).views()
     }
 
     /// Listens for what other processes were told.
-    pub async fn listen(self: Arc<Gate>) {
+    pub async fn listen(self: Arc<RateGate>) {
         loop {
-            let key = self.store.gate_news().await;
+            let key = self.store.gate_changes().await;
             self.void(&key, None);
         }
     }
 
     /// What was handed out of a key is void, but for one who knows already.
-    fn void(&self, key: &str, but: Option<&Arc<Door>>) {
+    fn void(&self, key: &str, but: Option<&Arc<RateClass>>) {
         let doors = lock(&self.doors).of(key);
         for door in doors.iter().filter(|door| but.is_none_or(|but| !Arc::ptr_eq(door, but))) {
-            door.inner().purse.empty();
+            door.inner().permit_cache.empty();
             door.answered.notify_waiters();
         }
     }
 
-    fn attempt(self: &Arc<Gate>, door: &Arc<Door>, asker: &Asker<'_>, now: Ts) -> Try {
-        let Asker { lane, first, percent, deadline } = *asker;
+    fn attempt(self: &Arc<RateGate>, door: &Arc<RateClass>, asker: &PermitRequester<'_>, now: Ts) -> PermitResult {
+        let PermitRequester { lane, first, percent, deadline } = *asker;
         let (tried, ask) = {
             let inner = &mut *door.inner();
-            let tried = inner.purse.take(first, &lane.limits, now);
-            (tried, inner.purse.ask(inner.waiting * lane.cost.max(1), first, now))
+            let tried = inner.permit_cache.take(first, &lane.limits, now);
+            (tried, inner.permit_cache.request(inner.waiting * lane.cost.max(1), first, now))
         };
         if let Some(ask) = ask {
-            self.put(door, lane, Ask { percent, deadline: deadline.max(PATIENCE), ..ask }, now);
+            self.put(door, lane, GateRequest { percent, deadline: deadline.max(PATIENCE), ..ask }, now);
         }
         tried
     }
 
     /// Only tells: those who wait ask for themselves, as whoever they are.
-    fn tell(self: &Arc<Gate>, door: &Arc<Door>, lane: &Lane) {
+    fn tell(self: &Arc<RateGate>, door: &Arc<RateClass>, lane: &RateLane) {
         let now = self.clock.steady();
-        let ask = door.inner().purse.ask(0, true, now);
+        let ask = door.inner().permit_cache.request(0, true, now);
         if let Some(ask) = ask {
             self.put(door, lane, ask, now);
         }
     }
 
-    /// Puts the question to the store, and the answer into the purse.
-    fn put(self: &Arc<Gate>, door: &Arc<Door>, lane: &Lane, ask: Ask, sent: Ts) {
+    /// Puts the question to the store, and the answer into the permit_cache.
+    fn put(self: &Arc<RateGate>, door: &Arc<RateClass>, lane: &RateLane, ask: GateRequest, sent: Ts) {
         let member = format!("{} {}", self.owner, lane.class);
-        let ask = Ask { member, class: lane.class.to_string(), weight: lane.weight, ..ask };
-        let asked = AskGate { key: lane.key.to_string(), limits: lane.limits, ask };
+        let ask = GateRequest { member, class: lane.class.to_string(), weight: lane.weight, ..ask };
+        let asked = RequestPermits { key: lane.key.to_string(), limits: lane.limits, request: ask };
         let (gate, lane) = (Arc::clone(self), lane.clone());
-        let mut question = Question::new(door, &self.clock);
+        let mut question = PendingGateRequest::new(door, &self.clock);
         tokio::spawn(async move {
             let answer = timeout(PATIENCE_WITH_STORE, gate.store.run(Arc::new(asked))).await;
             let answer = answer.unwrap_or_else(|_| Err(TxError::Unknown("the store does not answer".into())));
@@ -243,11 +245,11 @@ impl Gate {
             let (is_shut, trip) = {
                 let (mut inner, mut rng) = (door.inner(), lock(&gate.rng));
                 match &answer {
-                    Ok(answer) => inner.purse.on_answer(answer, sent, now, &mut rng),
-                    Err(_) => inner.purse.on_failure(now),
+                    Ok(answer) => inner.permit_cache.on_reply(answer, sent, now, &mut rng),
+                    Err(_) => inner.permit_cache.on_failure(now),
                 }
                 question.close();
-                (inner.purse.closed(false, now).is_some(), inner.purse.trip())
+                (inner.permit_cache.closed(false, now).is_some(), inner.permit_cache.trip())
             };
             if answer.is_ok() {
                 lock(&gate.doors).trip = Some(trip);
@@ -256,44 +258,44 @@ impl Gate {
                 lock(&gate.doors).note_shut(&lane, &door);
             }
             match &answer {
-                Ok(answer) if answer.news => gate.void(&lane.key, Some(&door)),
+                Ok(answer) if answer.notify_others => gate.void(&lane.key, Some(&door)),
                 Ok(_) => {}
                 Err(error) => {
-                    events::store_failed("gate", "AskGate", error);
+                    events::store_failed("gate", "RequestPermits", error);
                     // A store that is gone must not be asked without end.
                     sleep(LOOK).await;
                 }
             }
             door.answered.notify_waiters();
-            if door.inner().purse.has_news() {
+            if door.inner().permit_cache.has_urgent_signals() {
                 gate.tell(&door, &lane);
             }
         });
     }
 
-    fn door(&self, lane: &Lane) -> Arc<Door> {
+    fn door(&self, lane: &RateLane) -> Arc<RateClass> {
         lock(&self.doors).get(lane, self.clock.steady())
     }
 }
 
 /// What an answer says about the pace.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Feedback {
-    /// 429, or a failure of the far side that passes.
+pub struct GateFeedback {
+    /// 429, or a failure of the upstream that passes.
     pub refused: bool,
     pub retry_after: Option<Duration>,
-    pub remaining: Option<Signal>,
+    pub remaining: Option<GateSignal>,
 }
 
-impl Feedback {
-    fn signals(&self, sent: Ts) -> impl Iterator<Item = Signal> {
-        let refused = self.refused.then_some(Signal::Refused { sent });
-        [refused, self.retry_after.map(Signal::RetryAfter), self.remaining].into_iter().flatten()
+impl GateFeedback {
+    fn signals(&self, sent: Ts) -> impl Iterator<Item = GateSignal> {
+        let refused = self.refused.then_some(GateSignal::Refused { sent });
+        [refused, self.retry_after.map(GateSignal::RetryAfter), self.remaining].into_iter().flatten()
     }
 }
 
 /// What HARVEST brings cannot be had later; the others wait when little of a quota is left (ING-4.10-25).
-pub(crate) fn comes_first(who: &Inventory) -> bool {
+pub(crate) fn comes_first(who: &PartitionKey) -> bool {
     who.operation == patra_core::state::Operation::Harvest
 }
 

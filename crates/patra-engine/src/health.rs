@@ -1,4 +1,4 @@
-//! How the far sides and the store are doing, as this process sees them: one state per partition and one for the store, in
+//! How the upstreams and the store are doing, as this process sees them: one state per partition and one for the store, in
 //! memory. What is done about them is said in the log and counted in the ledger.
 
 use std::collections::HashMap;
@@ -6,46 +6,52 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::Decision;
-use patra_core::health::{Action, Advice, Answer, Health, Pressure, Thresholds};
+use patra_core::gate::GateDecision;
+use patra_core::health::{Advice, HealthAction, Pressure, RequestOutcome, Thresholds, UpstreamHealth};
 use patra_core::rng::Rng;
-use patra_core::tx::Inventory;
+use patra_core::tx::PartitionKey;
 
 use crate::events;
 use crate::metrics::Metrics;
 use crate::shared::lock;
 
 #[derive(Debug)]
-pub(crate) struct Wards {
-    inner: Mutex<Inner>,
+pub(crate) struct HealthRegistry {
+    inner: Mutex<HealthRegistryInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct HealthRegistryInner {
     rng: Rng,
     store: Pressure,
-    wards: HashMap<Inventory, Ward>,
+    wards: HashMap<PartitionKey, PartitionHealth>,
 }
 
 #[derive(Debug)]
-struct Ward {
-    health: Health,
+struct PartitionHealth {
+    health: UpstreamHealth,
     /// Tasks that the manifest allows at once.
     c_max: u32,
 }
 
-impl Wards {
-    pub(crate) fn new(seed: u64, slow_commit: Duration) -> Wards {
+impl HealthRegistry {
+    pub(crate) fn new(seed: u64, slow_commit: Duration) -> HealthRegistry {
         let store = Pressure::new(slow_commit);
-        Wards { inner: Mutex::new(Inner { rng: Rng::new(seed), store, wards: HashMap::new() }) }
+        HealthRegistry { inner: Mutex::new(HealthRegistryInner { rng: Rng::new(seed), store, wards: HashMap::new() }) }
     }
 
     /// Whether the circuit lets a request through, and what else to mind.
-    pub(crate) fn permit(&self, who: &Inventory, thresholds: Thresholds, c_max: u32, now: Ts) -> (Decision, Advice) {
+    pub(crate) fn permit(
+        &self,
+        who: &PartitionKey,
+        thresholds: Thresholds,
+        c_max: u32,
+        now: Ts,
+    ) -> (GateDecision, Advice) {
         let mut inner = self.lock();
         let share = inner.store.tasks_percent();
         let ward = inner.ward(who, thresholds, c_max);
-        let decision = ward.health.permit(now).map_or(Decision::Allow, Decision::WaitUntil);
+        let decision = ward.health.permit(now).map_or(GateDecision::Allow, GateDecision::WaitUntil);
         let advice = ward.health.advice(now);
         (decision, Advice { tasks_percent: advice.tasks_percent.min(share), ..advice })
     }
@@ -62,11 +68,11 @@ impl Wards {
         self.lock().store.tasks_percent()
     }
 
-    pub(crate) fn on(&self, metrics: &Metrics, who: &Inventory, now: Ts, answer: &Answer) {
+    pub(crate) fn on(&self, metrics: &Metrics, who: &PartitionKey, now: Ts, answer: &RequestOutcome) {
         let mut inner = self.lock();
-        let Inner { rng, wards, .. } = &mut *inner;
+        let HealthRegistryInner { rng, wards, .. } = &mut *inner;
         let Some(ward) = wards.get_mut(who) else { return };
-        let mut actions: Vec<Action> = Vec::new();
+        let mut actions: Vec<HealthAction> = Vec::new();
         ward.health.on(now, answer, rng, &mut actions);
         for action in actions {
             events::healed(metrics, who, &action, now);
@@ -74,23 +80,26 @@ impl Wards {
     }
 
     /// Partitions that should take fewer tasks than they may.
-    pub(crate) fn caps(&self, now: Ts) -> Vec<(Inventory, u32)> {
+    pub(crate) fn caps(&self, now: Ts) -> Vec<(PartitionKey, u32)> {
         let inner = self.lock();
-        let lowered = |(who, ward): (&Inventory, &Ward)| {
+        let lowered = |(who, ward): (&PartitionKey, &PartitionHealth)| {
             let cap = ward.health.advice(now).tasks(ward.c_max);
             (cap < ward.c_max).then(|| (who.clone(), cap))
         };
         inner.wards.iter().filter_map(lowered).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HealthRegistryInner> {
         lock(&self.inner)
     }
 }
 
-impl Inner {
-    fn ward(&mut self, who: &Inventory, thresholds: Thresholds, c_max: u32) -> &mut Ward {
-        let ward = self.wards.entry(who.clone()).or_insert_with(|| Ward { health: Health::new(thresholds), c_max });
+impl HealthRegistryInner {
+    fn ward(&mut self, who: &PartitionKey, thresholds: Thresholds, c_max: u32) -> &mut PartitionHealth {
+        let ward = self
+            .wards
+            .entry(who.clone())
+            .or_insert_with(|| PartitionHealth { health: UpstreamHealth::new(thresholds), c_max });
         ward.health.set(thresholds);
         ward.c_max = c_max;
         ward

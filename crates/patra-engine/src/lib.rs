@@ -4,10 +4,9 @@
 //! A long-running part is a service that owns its state and a cheap handle to it: [`Engine`] starts the planner, the
 //! executor and the sweeper that its [`Options`] ask for, and stops them.
 
-mod archivist;
-pub mod ask;
-pub mod blackbox;
 pub mod board;
+pub mod bundle;
+mod coalescer;
 mod collector;
 mod compile;
 mod crash;
@@ -18,18 +17,17 @@ mod events;
 mod executor;
 pub mod gate;
 mod health;
-pub mod keeper;
-mod line;
-mod lookout;
+pub mod job_request;
+pub mod maintenance;
 pub mod metrics;
 pub mod operations;
 mod outbox;
 mod planner;
 pub mod pool;
 mod prepared;
-mod probe;
 pub mod registry;
 pub mod replay;
+mod retention;
 mod runner;
 pub mod scrape;
 mod shape;
@@ -37,16 +35,19 @@ mod shared;
 pub mod sources;
 mod spans;
 mod sweeper;
-pub mod trial;
+mod try_pages;
+pub mod try_run;
+mod work_poller;
 
-pub use collector::{Asked, CollectorOptions, SCRAPER_ENABLED, check_source, introduce_types, poll_now};
+pub use collector::{CollectorOptions, PollRequested, SCRAPER_ENABLED, check_source, introduce_types, poll_now};
 pub use credentials::{
-    CookieRules, CredentialOptions, Credentials, Errand, Permits, Pool, Sent, Used, credential_for, hook_key,
+    CookieChoice, CookieRules, CredentialOptions, Credentials, OutgoingRequest, PermitSource, SentRequest, UsedCookie,
+    credential_for, hook_key,
 };
 pub use credentials::{admin, cookies};
 pub use engine::Engine;
-pub use events::{Listener, RunEvent};
+pub use events::{RunEvent, RunListener};
 pub use jiff::tz::TimeZone;
 pub use patra_connectors::links;
-pub use probe::{Look, Outlook, Probe, Walk, masked, probe};
-pub use shared::{Options, Ports, Role};
+pub use shared::{EngineRole, Options, Ports};
+pub use try_pages::{NextStep, TriedPage, TryOptions, TryWalk, masked, read_pages};

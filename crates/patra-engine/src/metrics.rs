@@ -1,7 +1,7 @@
 //! What this process has counted since it began, under the names of ING-14.4. Events count themselves, see
 //! [`crate::events`]; beside what is counted, [`Metrics::text`] shows how the store stands.
 //!
-//! Labels come from closed sets and from the partitions of the registry: never a URL, a key or anything a far side says.
+//! Labels come from closed sets and from the partitions of the registry: never a URL, a key or anything an upstream says.
 
 mod labels;
 mod text;
@@ -16,10 +16,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use patra_core::gate::Why;
-use patra_core::health::Action;
-use patra_core::protocol::run::{Ended, Outcome, Page, Refusal};
-use patra_core::tx::{BatchStats, Claimed, Done, Inventory, Lease, TxError};
+use patra_core::gate::GateRefusal;
+use patra_core::health::HealthAction;
+use patra_core::protocol::run::{FetchedPage, PageFailure, RunOutcome, RunSummary};
+use patra_core::tx::{BatchStats, ClaimedTasks, Done, Lease, PartitionKey, TxError};
 use patra_core::{Fault, Level, Ts};
 
 use crate::events::RunEvent;
@@ -27,14 +27,14 @@ use crate::gate;
 use crate::shared::lock;
 
 use self::labels::{
-    Acted, Coded, Directed, Ended as EndedAs, Graded, Healed, Hit, Outcome as HadOutcome, Partition, Spent,
+    Acted, Coded, Directed, Ended as EndedAs, Graded, Healed, Hit, Outcome as HadOutcome, PartitionLabels, Spent,
 };
 
 /// Partitions that are shown by name. Those that come later are counted together, as [`labels::OTHER`].
 pub const MAX_PARTITIONS: usize = 500;
 
-type PerPartition = Family<Partition, Counter>;
-type Histograms = Family<Partition, Histogram, fn() -> Histogram>;
+type PartitionCounters = Family<PartitionLabels, Counter>;
+type Histograms = Family<PartitionLabels, Histogram, fn() -> Histogram>;
 
 /// Declares each family once: its field, its type, its name and what it says.
 macro_rules! families {
@@ -56,25 +56,25 @@ macro_rules! families {
 
 // Counters get the suffix `_total` when they are shown.
 families! {
-    batches: PerPartition = Family::default(), "patra_ingest_batches", "Batches that were committed";
+    batches: PartitionCounters = Family::default(), "patra_ingest_batches", "Batches that were committed";
     items: Family<Acted, Counter> = Family::default(), "patra_ingest_items", "Records, by what became of them";
-    late_items: PerPartition = Family::default(), "patra_ingest_late_items",
+    late_items: PartitionCounters = Family::default(), "patra_ingest_late_items",
         "Records that came behind the cursor";
     batch_latency: Histograms = milliseconds(), "patra_ingest_batch_latency_ms",
         "Time of a batch from its request to its commit";
-    http_latency: Histograms = milliseconds(), "patra_ingest_http_latency_ms", "Time of a request to the far side";
+    http_latency: Histograms = milliseconds(), "patra_ingest_http_latency_ms", "Time of a request to the upstream";
     errors: Family<Graded, Counter> = Family::default(), "patra_ingest_errors", "What went wrong, by level";
-    throttled: PerPartition = Family::default(), "patra_ingest_429", "Answers that asked for fewer requests";
-    retries: PerPartition = Family::default(), "patra_ingest_retries", "Requests that were made again";
+    throttled: PartitionCounters = Family::default(), "patra_ingest_429", "Answers that asked for fewer requests";
+    retries: PartitionCounters = Family::default(), "patra_ingest_retries", "Requests that were made again";
     healed: Family<Healed, Counter> = Family::default(), "patra_ingest_self_heal_events",
-        "What was done about far sides in trouble";
+        "What was done about upstreams in trouble";
     advances: Family<Directed, Counter> = Family::default(), "patra_ingest_cursor_advance_events",
         "Advances of cursors";
-    consecutive_failures: Family<Partition, Gauge> = Family::default(), "patra_ingest_consecutive_failures",
+    consecutive_failures: Family<PartitionLabels, Gauge> = Family::default(), "patra_ingest_consecutive_failures",
         "Requests since the last good answer that were refused or failed";
     last_fatal: Family<Coded, Gauge> = Family::default(), "patra_ingest_last_fatal_timestamp_seconds",
         "When something fatal (L4) happened last";
-    plans_refused: PerPartition = Family::default(), "patra_ingest_plans_refused",
+    plans_refused: PartitionCounters = Family::default(), "patra_ingest_plans_refused",
         "Triggers of which no plan could be made";
     idempotent: Family<Hit, Counter> = Family::default(), "patra_ingest_idempotent",
         "Tasks and batches, by whether they were there already";
@@ -95,13 +95,13 @@ pub struct Metrics {
     registry: Registry,
     families: Families,
     /// The partitions that are shown by name.
-    known: Mutex<BTreeSet<Inventory>>,
-    gate: Arc<gate::Gate>,
+    known: Mutex<BTreeSet<PartitionKey>>,
+    gate: Arc<gate::RateGate>,
 }
 
 impl Metrics {
     /// The budgets that are shown are those of this gate.
-    pub fn new(gate: Arc<gate::Gate>) -> Metrics {
+    pub fn new(gate: Arc<gate::RateGate>) -> Metrics {
         let mut registry = Registry::default();
         let families = Families::registered(&mut registry);
         for kind in Healed::ALL {
@@ -145,7 +145,7 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn claimed(&self, answer: &Result<Claimed, TxError>) {
+    pub(crate) fn claimed(&self, answer: &Result<ClaimedTasks, TxError>) {
         let outcome = match answer {
             Ok(claimed) if claimed.leases.is_empty() => "empty",
             Ok(_) => "success",
@@ -160,15 +160,15 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn plan_refused(&self, who: &Inventory) {
+    pub(crate) fn plan_refused(&self, who: &PartitionKey) {
         self.families.plans_refused.get_or_create(&self.partition(who)).inc();
     }
 
     /// Only what a dashboard asks for by name (ING-14.4-04); the log has the rest.
-    pub(crate) fn healed(&self, action: &Action) {
+    pub(crate) fn healed(&self, action: &HealthAction) {
         match action {
-            Action::RateDown { .. } => self.heal("qpsDownshift"),
-            Action::CircuitOpened { .. } => self.heal("circuitOpen"),
+            HealthAction::RateDown { .. } => self.heal("qpsDownshift"),
+            HealthAction::CircuitOpened { .. } => self.heal("circuitOpen"),
             _ => {}
         }
     }
@@ -193,7 +193,7 @@ impl Metrics {
         self.graded(partition, Level::L3).inc_by(stats.failed.into());
     }
 
-    fn answered(&self, lease: &Lease, answer: Result<&Page, &Refusal>, now: Ts) {
+    fn answered(&self, lease: &Lease, answer: Result<&FetchedPage, &PageFailure>, now: Ts) {
         let partition = self.of(lease);
         let evidence = answer.map_or_else(|refusal| &refusal.evidence, |page| &page.evidence);
         self.families.http_latency.get_or_create(&partition).observe(f64::from(evidence.latency_ms));
@@ -214,42 +214,42 @@ impl Metrics {
         }
     }
 
-    fn admitted(&self, lease: &Lease, admitted: Result<Duration, Why>) {
+    fn admitted(&self, lease: &Lease, admitted: Result<Duration, GateRefusal>) {
         let partition = self.of(lease);
         let kind = match admitted {
             Ok(waited) => {
                 self.families.gate_wait.get_or_create(&partition).observe(millis(waited));
                 return;
             }
-            Err(Why::QuotaSoft) => "soft",
-            Err(Why::QuotaHard) => "hard",
-            Err(Why::OverDeadline | Why::Cooldown | Why::Provider) => return,
+            Err(GateRefusal::QuotaSoft) => "soft",
+            Err(GateRefusal::QuotaHard) => "hard",
+            Err(GateRefusal::OverDeadline | GateRefusal::Cooldown | GateRefusal::Provider) => return,
         };
         self.families.quota_hits.get_or_create(&Spent { partition, kind }).inc();
     }
 
-    fn ended(&self, lease: &Lease, ended: &Ended, duration: Duration, is_news: bool, now: Ts) {
+    fn ended(&self, lease: &Lease, ended: &RunSummary, duration: Duration, is_news: bool, now: Ts) {
         let partition = self.of(lease);
         self.families.run_duration.get_or_create(&partition).observe(millis(duration));
         let status = match &ended.outcome {
-            Outcome::Closed(status, fault) => {
+            RunOutcome::Closed(status, fault) => {
                 if let Some(fault) = fault.as_ref().filter(|fault| is_news && fault.level == Level::L4) {
                     self.failed(partition.clone(), fault, now);
                 }
                 status.as_str()
             }
-            Outcome::Split(_) => {
+            RunOutcome::Split(_) => {
                 self.heal("reslice");
                 "SPLIT"
             }
-            Outcome::Cancelled => "CANCELLED",
-            Outcome::Lost => "LOST",
-            Outcome::Stuck(_) => "STUCK",
+            RunOutcome::Cancelled => "CANCELLED",
+            RunOutcome::Lost => "LOST",
+            RunOutcome::Stuck(_) => "STUCK",
         };
         self.families.runs.get_or_create(&EndedAs { partition, status }).inc();
     }
 
-    fn failed(&self, partition: Partition, fault: &Fault, now: Ts) {
+    fn failed(&self, partition: PartitionLabels, fault: &Fault, now: Ts) {
         if fault.level == Level::L4 {
             let coded = Coded { partition: partition.clone(), code: fault.code.as_str() };
             self.families.last_fatal.get_or_create(&coded).set(now.micros() / 1_000_000);
@@ -257,16 +257,16 @@ impl Metrics {
         self.graded(partition, fault.level).inc();
     }
 
-    fn graded(&self, partition: Partition, level: Level) -> Counter {
+    fn graded(&self, partition: PartitionLabels, level: Level) -> Counter {
         self.families.errors.get_or_create(&Graded { level: level.as_str(), partition }).clone()
     }
 
-    fn of(&self, lease: &Lease) -> Partition {
+    fn of(&self, lease: &Lease) -> PartitionLabels {
         self.partition(&lease.inventory())
     }
 
     /// The name under which something is counted.
-    fn partition(&self, who: &Inventory) -> Partition {
+    fn partition(&self, who: &PartitionKey) -> PartitionLabels {
         let partition = self.shown(who);
         if partition.is_other() {
             self.families.overflow.inc();
@@ -275,15 +275,15 @@ impl Metrics {
     }
 
     /// Its own name, while there is room for one more.
-    fn shown(&self, who: &Inventory) -> Partition {
+    fn shown(&self, who: &PartitionKey) -> PartitionLabels {
         let is_new = {
             let mut known = lock(&self.known);
             if !known.contains(who) && known.len() >= MAX_PARTITIONS {
-                return Partition::other(who.operation);
+                return PartitionLabels::other(who.operation);
             }
             known.insert(who.clone())
         };
-        let partition = Partition::of(who);
+        let partition = PartitionLabels::of(who);
         if is_new {
             self.begin(&partition);
         }
@@ -291,7 +291,7 @@ impl Metrics {
     }
 
     /// Rates need a beginning: what is alerted on is there from the first moment, at 0.
-    fn begin(&self, partition: &Partition) {
+    fn begin(&self, partition: &PartitionLabels) {
         let families = &self.families;
         for family in [&families.batches, &families.throttled, &families.retries, &families.plans_refused] {
             drop(family.get_or_create(partition));

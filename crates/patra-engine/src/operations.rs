@@ -5,19 +5,20 @@ mod waiting;
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::{Limits, State};
-use patra_core::port::query::{Cell, Filter, Row, View};
+use patra_core::gate::{GateLimits, GateState};
+use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
 use patra_core::port::{Clock, Commands, CommandsExt, Queries, Store};
-use patra_core::state::{HoldKind, Operation, TaskStatus};
+use patra_core::state::{Operation, PauseKind, TaskStatus};
 use patra_core::tx::{
-    ADVICE_LASTS, Archive, Archived, MAX_SIGNAL_KEYS, RETOLD_AT_ONCE, Retell, Signal, Subject, TxError,
+    ADVISORY_TTL, ArchiveLedger, LedgerArchived, MAX_SIGNAL_KEYS, PauseSubject, RETRY_BATCH, RetryEvents,
+    SignalRecords, TxError,
 };
 use patra_spec::Overrides;
 
-use crate::registry::{self, Asked, Error};
+use crate::registry::{self, Error, SpecRequest};
 
 pub(crate) use waiting::closed;
-pub use waiting::{Wait, waits};
+pub use waiting::{WaitReason, waits};
 
 /// Rows of a kind that one transaction of the archive moves: short, so that nobody waits for it (ING-13.8-02).
 const AT_ONCE: u32 = 500;
@@ -35,10 +36,10 @@ pub async fn signal(
     mut keys: Vec<String>,
     reason: String,
     by: String,
-) -> Result<Signal, Error> {
+) -> Result<SignalRecords, Error> {
     let (provenance, endpoint) = (provenance.trim().to_lowercase(), endpoint.trim().to_lowercase());
     let overrides = Overrides::default();
-    let asked = Asked {
+    let asked = SpecRequest {
         project: Some(project_key),
         provenance: &provenance,
         endpoint: &endpoint,
@@ -56,12 +57,12 @@ pub async fn signal(
         return Err(registry::problem("signal.ids", message));
     }
     let project_key = project_key.to_owned();
-    Ok(Signal { project_key, provenance_code: provenance, endpoint_name: endpoint, keys, reason, by })
+    Ok(SignalRecords { project_key, provenance_code: provenance, endpoint_name: endpoint, keys, reason, by })
 }
 
 /// A hold that work of an endpoint waits for.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Held {
+pub struct PausedView {
     pub hold: i64,
     pub kind: String,
     pub subject: String,
@@ -70,8 +71,8 @@ pub struct Held {
 }
 
 /// Whether there is something of that name to hold: in the registry, or in a plan that was made before it left that.
-pub async fn holdable(queries: &dyn Queries, subject: &Subject) -> Result<(), Error> {
-    let Subject { provenance_code, endpoint_name, plan, slice, task, .. } = subject;
+pub async fn holdable(queries: &dyn Queries, subject: &PauseSubject) -> Result<(), Error> {
+    let PauseSubject { provenance_code, endpoint_name, plan, slice, task, .. } = subject;
     let known = match (provenance_code, endpoint_name) {
         (None, _) => Ok(()),
         (Some(provenance), Some(endpoint)) => registry::endpoint(queries, provenance, endpoint).await,
@@ -79,11 +80,11 @@ pub async fn holdable(queries: &dyn Queries, subject: &Subject) -> Result<(), Er
     };
     match known {
         Err(unknown @ Error::NotFound(..)) => {
-            let filter = Filter {
+            let filter = ViewFilter {
                 provenance_code: provenance_code.clone(),
                 endpoint_name: endpoint_name.clone(),
                 limit: 1,
-                ..Filter::default()
+                ..ViewFilter::default()
             };
             if queries.list(View::Plans, filter).await?.is_empty() {
                 return Err(unknown);
@@ -101,7 +102,7 @@ pub async fn holdable(queries: &dyn Queries, subject: &Subject) -> Result<(), Er
     for (view, word, id) in numbered {
         let Some(id) = id else { continue };
         // A list is cut behind an id: that is the way to one row.
-        let filter = Filter { before_id: Some(id.saturating_add(1)), limit: 1, ..Filter::default() };
+        let filter = ViewFilter { before_id: Some(id.saturating_add(1)), limit: 1, ..ViewFilter::default() };
         let rows = queries.list(view, filter).await?;
         if rows.first().and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int()) != Some(id) {
             let hint = format!("`patra get {}` shows what there is", view.as_str());
@@ -114,11 +115,11 @@ pub async fn holdable(queries: &dyn Queries, subject: &Subject) -> Result<(), Er
 /// Sources that a person has stopped as a whole.
 pub async fn paused_sources(queries: &dyn Queries) -> Result<Vec<String>, TxError> {
     let view = View::Holds;
-    let rows = queries.list(view, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
-    let is = |row: &Row, column, cell: Cell| view.cell(row, column) == Some(cell);
+    let rows = queries.list(view, ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() }).await?;
+    let is = |row: &ViewRow, column, cell: Cell| view.cell(row, column) == Some(cell);
     let narrower = ["endpoint_name", "operation_code", "credential_id", "plan_id", "slice_id", "task_id"];
     let whole = rows.iter().filter(|row| {
-        is(row, "kind_code", Cell::Text(HoldKind::Pause.as_str().to_owned()))
+        is(row, "kind_code", Cell::Text(PauseKind::Pause.as_str().to_owned()))
             && is(row, "released_at", Cell::Null)
             && narrower.iter().all(|column| is(row, column, Cell::Null))
     });
@@ -137,50 +138,50 @@ pub async fn holds(
     provenance: &str,
     endpoint: &str,
     operation: Operation,
-) -> Result<Vec<Held>, TxError> {
+) -> Result<Vec<PausedView>, TxError> {
     let view = View::Holds;
-    let rows = queries.list(view, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
-    let text = |row: &Row, column| match view.cell(row, column) {
+    let rows = queries.list(view, ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() }).await?;
+    let text = |row: &ViewRow, column| match view.cell(row, column) {
         Some(Cell::Text(text)) => Some(text),
         _ => None,
     };
-    let meets = |row: &Row, column, wanted: &str| text(row, column).is_none_or(|value| value == wanted);
+    let meets = |row: &ViewRow, column, wanted: &str| text(row, column).is_none_or(|value| value == wanted);
     // An advice that is old enough is ended by the next look of a planner.
-    let old = |row: &Row| match (text(row, "kind_code"), view.cell(row, "created_at")) {
-        (Some(kind), Some(Cell::Time(at))) => kind == HoldKind::Advisory.as_str() && at + ADVICE_LASTS <= clock.now(),
+    let old = |row: &ViewRow| match (text(row, "kind_code"), view.cell(row, "created_at")) {
+        (Some(kind), Some(Cell::Time(at))) => kind == PauseKind::Advisory.as_str() && at + ADVISORY_TTL <= clock.now(),
         _ => false,
     };
-    let lasts = |row: &&Row| {
+    let lasts = |row: &&ViewRow| {
         view.cell(row, "released_at") == Some(Cell::Null)
             && !old(row)
             && meets(row, "provenance_code", provenance)
             && meets(row, "endpoint_name", endpoint)
             && meets(row, "operation_code", operation.as_str())
     };
-    let int = |view: View, row: &Row, column| view.cell(row, column).and_then(|id| id.as_int());
+    let int = |view: View, row: &ViewRow, column| view.cell(row, column).and_then(|id| id.as_int());
     let narrow = [("plan_id", "plan_id"), ("slice_id", "slice_id"), ("task_id", "id")];
-    let is_narrow = |row: &Row| narrow.iter().any(|(column, _)| int(view, row, column).is_some());
+    let is_narrow = |row: &ViewRow| narrow.iter().any(|(column, _)| int(view, row, column).is_some());
     let waiting = match rows.iter().any(is_narrow) {
         false => Vec::new(),
         true => {
-            let filter = Filter {
+            let filter = ViewFilter {
                 provenance_code: Some(provenance.to_owned()),
                 endpoint_name: Some(endpoint.to_owned()),
                 status: Some(TaskStatus::Queued.as_str().to_owned()),
-                limit: Filter::MAX_LIMIT,
-                ..Filter::default()
+                limit: ViewFilter::MAX_LIMIT,
+                ..ViewFilter::default()
             };
             queries.list(View::Tasks, filter).await?
         }
     };
-    let concerns = |row: &&Row| {
+    let concerns = |row: &&ViewRow| {
         let named = |(held, column): &(&'static str, &'static str)| {
             let id = int(view, row, held);
             id.is_none() || waiting.iter().any(|task| int(View::Tasks, task, column) == id)
         };
         narrow.iter().all(named)
     };
-    let held = |row: &Row| Held {
+    let held = |row: &ViewRow| PausedView {
         hold: view.cell(row, "id").and_then(|id| id.as_int()).unwrap_or_default(),
         kind: text(row, "kind_code").unwrap_or_default(),
         subject: text(row, "subject").unwrap_or_default(),
@@ -193,17 +194,17 @@ pub async fn holds(
 /// A key of the rate gate, for people.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GateShown {
+pub struct GateView {
     pub rate_key: String,
     #[serde(flatten)]
-    pub view: patra_core::gate::View,
+    pub view: patra_core::gate::GateView,
     pub updated_at: Ts,
 }
 
 /// Every key that requests have left by: the rate of now, what is left of its quotas, who asked lately and who got nothing.
-pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateShown>, TxError> {
+pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateView>, TxError> {
     let (view, now, mut shown) = (View::Gates, clock.now(), Vec::new());
-    let mut filter = Filter { limit: Filter::MAX_LIMIT, ..Filter::default() };
+    let mut filter = ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() };
     loop {
         let rows = queries.list(view, filter.clone()).await?;
         for row in &rows {
@@ -212,11 +213,11 @@ pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateS
             else {
                 continue;
             };
-            // One that cannot be read grants nothing; the next request writes it anew.
-            let (state, _) = State::read_or_spent(&state, Limits::default(), now);
-            shown.push(GateShown { rate_key, view: state.view(now), updated_at });
+            // One that cannot be read grants nothing; the next request writes it again.
+            let (state, _) = GateState::read_or_spent(&state, GateLimits::default(), now);
+            shown.push(GateView { rate_key, view: state.view(now), updated_at });
         }
-        if rows.len() < Filter::MAX_LIMIT as usize {
+        if rows.len() < ViewFilter::MAX_LIMIT as usize {
             break;
         }
         filter.before_id = rows.last().and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int());
@@ -227,11 +228,11 @@ pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateS
 
 /// Moves everything that is older than `age` out of the ledger, in short transactions. What is kept by its own time goes when
 /// that is over.
-pub async fn archive(store: &dyn Commands, clock: &dyn Clock, age: Duration) -> Result<Archived, TxError> {
+pub async fn archive(store: &dyn Commands, clock: &dyn Clock, age: Duration) -> Result<LedgerArchived, TxError> {
     let before = clock.now() - age.max(MIN_RETENTION);
-    let mut sum = Archived::default();
+    let mut sum = LedgerArchived::default();
     loop {
-        let done = store.run(Archive { before, limit: AT_ONCE }).await?;
+        let done = store.run(ArchiveLedger { before, limit: AT_ONCE }).await?;
         sum.batches += done.batches;
         sum.events += done.events;
         sum.raw += done.raw;
@@ -248,16 +249,16 @@ pub async fn archive(store: &dyn Commands, clock: &dyn Clock, age: Duration) -> 
 pub async fn retell(store: &dyn Store, project_key: Option<&str>, event: Option<i64>) -> Result<Option<u64>, TxError> {
     let project_key = project_key.map(str::to_owned);
     if event.is_some() {
-        let filter = Filter { project_key: project_key.clone(), id: event, limit: 1, ..Filter::default() };
+        let filter = ViewFilter { project_key: project_key.clone(), id: event, limit: 1, ..ViewFilter::default() };
         if store.list(View::Outbox, filter).await?.is_empty() {
             return Ok(None);
         }
     }
     let mut events = 0;
     loop {
-        let done = store.run(Retell { project_key: project_key.clone(), event }).await?;
+        let done = store.run(RetryEvents { project_key: project_key.clone(), event }).await?;
         events += u64::from(done.events);
-        if done.events < RETOLD_AT_ONCE {
+        if done.events < RETRY_BATCH {
             return Ok(Some(events));
         }
         tokio::task::yield_now().await;

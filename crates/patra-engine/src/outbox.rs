@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use patra_core::Ts;
 use patra_core::port::{CommandsExt as _, Notifier};
-use patra_core::tx::{Event, SettleEvent, TakeEvents, Told, TxError};
+use patra_core::tx::{ClaimEvents, Delivery, OutboxEvent, SettleEvent, TxError};
 
 use crate::events;
 use crate::shared::Shared;
@@ -26,13 +26,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Tells the events of one type. Each type has a teller of its own, so that a webhook that is away holds up no other.
 pub(crate) async fn serve(shared: Arc<Shared>, event_type: String, webhook: Arc<dyn Notifier>) {
-    let teller = Teller { shared, event_type, webhook };
+    let teller = OutboxRelay { shared, event_type, webhook };
     loop {
         let again = match teller.relay().await {
             Ok(taken) if taken > 0 => Duration::ZERO,
             Ok(_) => LOOK_EVERY,
             Err(error) => {
-                events::store_failed("outbox", "TakeEvents", &error);
+                events::store_failed("outbox", "ClaimEvents", &error);
                 LOOK_EVERY
             }
         };
@@ -43,18 +43,19 @@ pub(crate) async fn serve(shared: Arc<Shared>, event_type: String, webhook: Arc<
     }
 }
 
-struct Teller {
+struct OutboxRelay {
     shared: Arc<Shared>,
     event_type: String,
     webhook: Arc<dyn Notifier>,
 }
 
-impl Teller {
+impl OutboxRelay {
     /// Tells what waits. How much that was.
     async fn relay(&self) -> Result<usize, TxError> {
         let (owner, event_type) = (self.shared.options.owner.clone(), self.event_type.clone());
         let begin_by = self.shared.ports.clock.now() + BEGIN_WITHIN;
-        let taken = self.shared.ports.store.run(TakeEvents { owner, lease: LEASE, limit: AT_ONCE, event_type }).await?;
+        let taken =
+            self.shared.ports.store.run(ClaimEvents { owner, lease: LEASE, limit: AT_ONCE, event_type }).await?;
         let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in &taken.events {
             topics.entry(event.topic.as_str()).or_default().push(event);
@@ -65,20 +66,20 @@ impl Teller {
     }
 
     /// Events of one topic: behind one that was not told, the others are given back.
-    async fn tell_in_order(&self, events: Vec<&Event>, begin_by: Ts) -> Result<(), TxError> {
+    async fn tell_in_order(&self, events: Vec<&OutboxEvent>, begin_by: Ts) -> Result<(), TxError> {
         let mut held = false;
         for event in events {
             held |= self.shared.ports.clock.now() > begin_by || self.shared.drain.is_cancelled();
-            let told = if held { Told::GivenBack } else { self.tell(event).await };
-            held |= told != Told::Delivered;
+            let told = if held { Delivery::Returned } else { self.tell(event).await };
+            held |= told != Delivery::Delivered;
             let owner = self.shared.options.owner.clone();
-            self.shared.ports.store.run(SettleEvent { id: event.id, owner, told }).await?;
+            self.shared.ports.store.run(SettleEvent { id: event.id, owner, delivery: told }).await?;
         }
         Ok(())
     }
 
-    async fn tell(&self, event: &Event) -> Told {
-        let Err(reason) = self.webhook.tell(message(event)).await else { return Told::Delivered };
+    async fn tell(&self, event: &OutboxEvent) -> Delivery {
+        let Err(reason) = self.webhook.notify(message(event)).await else { return Delivery::Delivered };
         tracing::warn!(
             event = event.id,
             event_type = event.event_type,
@@ -87,11 +88,11 @@ impl Teller {
             reason,
             "the webhook was not told"
         );
-        Told::Failed(reason)
+        Delivery::Failed(reason)
     }
 }
 
-fn message(event: &Event) -> String {
+fn message(event: &OutboxEvent) -> String {
     let data: Value = serde_json::from_str(&event.payload).unwrap_or_default();
     json!({
         "event_id": event.id, "event": event.event_type, "project_key": event.project_key, "topic": event.topic,

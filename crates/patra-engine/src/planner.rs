@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patra_core::protocol::planner::{Got, NotCompiled, Options, Planner, Want};
+use patra_core::protocol::planner::{CompileError, Options, Planner, PlannerInput, Want};
 use patra_core::rng::Rng;
 use patra_core::tx::{Done, Tx};
 use tracing::{Instrument as _, Span};
@@ -36,37 +36,37 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
         }
         for want in std::mem::take(&mut wants) {
             // Between two triggers nothing is held; one that makes many partitions goes on in the next process.
-            if matches!(&want, Want::Tx(Tx::TakeTrigger(_))) && shared.drain.is_cancelled() {
+            if matches!(&want, Want::Tx(Tx::ClaimJob(_))) && shared.drain.is_cancelled() {
                 return;
             }
             let got = match want {
                 Want::Tx(tx) => {
                     let name = tx.name();
                     match &tx {
-                        Tx::TakeTrigger(_) => (trigger_span, compile_span) = (Span::none(), Span::none()),
+                        Tx::ClaimJob(_) => (trigger_span, compile_span) = (Span::none(), Span::none()),
                         Tx::SavePlan(plan) => spans::slices(&compile_span, plan),
                         _ => {}
                     }
                     let step = crash::around("planner", name, || shared.ports.store.execute(tx));
                     let answer = step.instrument(trigger_span.clone()).await;
-                    if let Ok(Done::TakeTrigger(Some(taken))) = &answer {
+                    if let Ok(Done::ClaimJob(Some(taken))) = &answer {
                         trigger_span = spans::trigger(taken);
                     }
                     match &answer {
                         Ok(done) => shared.metrics.stored(done),
                         Err(error) => events::store_failed("planner", name, error),
                     }
-                    Got::Tx(answer)
+                    PlannerInput::Tx(answer)
                 }
                 Want::Compile(trigger) => {
                     let store = &*shared.ports.store;
                     compile_span = trigger_span.in_scope(spans::compile);
                     let step = crash::around("planner", "Compile", || compiler.compile(store, &trigger));
                     let compiled = step.instrument(compile_span.clone()).await;
-                    if let Err(NotCompiled::Refused(reason)) = &compiled {
+                    if let Err(CompileError::Refused(reason)) = &compiled {
                         compile_span.in_scope(|| events::plan_refused(&shared.metrics, &trigger, reason));
                     }
-                    Got::Compiled(compiled)
+                    PlannerInput::Compiled(compiled)
                 }
                 Want::Queued => {
                     shared.executor_nudge.notify_one();

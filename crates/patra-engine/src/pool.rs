@@ -1,7 +1,7 @@
 //! The URL pool: URLs out of documents and out of what tasks brought, each stored once in a library.
 
+mod background_jobs;
 mod capture;
-mod chores;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use patra_connectors::links::{Finder, Link, Options, normalise};
+use patra_connectors::links::{LinkFinder, LinkOptions, NormalisedLink, normalise};
 use patra_core::Ts;
 use patra_core::hash::id_hash;
-use patra_core::port::pool::{Document, DocumentFilter, EndedJob, JobFilter};
+use patra_core::port::pool::{DocumentFilter, DocumentRow, EndedJob, JobFilter};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::project::Library;
 use patra_core::tx::{AddUrls, FoundUrl, MAX_URLS, TxError, UrlSource};
 
-pub(crate) use capture::{Rules, capture};
+pub(crate) use background_jobs::serve;
+pub use background_jobs::{CAPTURE_TASKS, EXTRACT_DOCUMENTS, ask};
+pub(crate) use capture::{CaptureRules, capture};
 pub use capture::{capture_note, job_types};
-pub(crate) use chores::serve;
-pub use chores::{CAPTURE_TASKS, EXTRACT_DOCUMENTS, ask};
 
 /// Documents of one call: unasked, and at most (POOL-33).
 pub const DOCUMENTS: (u32, u32) = (500, 5_000);
@@ -33,7 +33,7 @@ const AT_ONCE: u32 = 20;
 
 /// Which documents are searched, and where what is found goes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Extract {
+pub struct ExtractRequest {
     pub project_key: String,
     pub library: Library,
     pub doc_types: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Extract {
 
 /// Which ended jobs are looked back at.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct LookBack {
+pub struct LookBackRequest {
     pub project_key: String,
     pub library: Library,
     pub task_ids: Option<Vec<String>>,
@@ -58,7 +58,7 @@ pub struct LookBack {
 
 /// What came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub struct ExtractReport {
     /// Documents or tasks.
     pub scanned: u64,
     /// Distinct normalised URLs.
@@ -70,7 +70,7 @@ pub struct Tally {
     pub partial: bool,
 }
 
-impl Tally {
+impl ExtractReport {
     /// As it is answered (POOL-36, POOL-78).
     pub fn to_json(&self, scanned: &str, library: Library) -> Value {
         let mut told = json!({
@@ -90,7 +90,7 @@ impl Tally {
 
 /// Why nothing was searched.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum PoolRefusal {
     /// They are not there, or not the project's: nothing was written.
     #[error("NOT_FOUND: not there: {}", serde_json::json!(.0))]
     Missing(Vec<Value>),
@@ -102,13 +102,13 @@ pub enum Refused {
 pub const REMOVE_TRACKING: &str = "pool.remove_tracking";
 
 /// How URLs are written, by the settings.
-async fn options(store: &dyn Store) -> Result<Options, TxError> {
+async fn options(store: &dyn Store) -> Result<LinkOptions, TxError> {
     let settings = store.settings().await?;
-    Ok(Options { remove_tracking: settings.iter().any(|(key, value)| key == REMOVE_TRACKING && value == "true") })
+    Ok(LinkOptions { remove_tracking: settings.iter().any(|(key, value)| key == REMOVE_TRACKING && value == "true") })
 }
 
 /// Puts the URLs of documents into a library. Running it again changes nothing.
-pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused> {
+pub async fn extract(store: &dyn Store, wish: &ExtractRequest) -> Result<ExtractReport, PoolRefusal> {
     let filter = DocumentFilter {
         project_key: wish.project_key.clone(),
         ids: wish.document_ids.clone(),
@@ -128,11 +128,11 @@ pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused
         }
         let missing: Vec<_> = wanted.iter().filter(|id| !there.contains(*id)).map(|id| json!(id)).collect();
         if !missing.is_empty() {
-            return Err(Refused::Missing(missing));
+            return Err(PoolRefusal::Missing(missing));
         }
     }
     let options = options(store).await?;
-    let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Document, options);
+    let mut pour = ExtractRun::new(store, &wish.project_key, wish.library, UrlSource::Document, options);
     let mut page = filter;
     while pour.tally.scanned < u64::from(wish.limit) && !pour.is_full() {
         page.limit = AT_ONCE.min(wish.limit - pour.tally.scanned as u32);
@@ -151,7 +151,7 @@ pub async fn extract(store: &dyn Store, wish: &Extract) -> Result<Tally, Refused
 
 /// What is searched of a document: `content` and `extracted_data`; of what was collected, the content and the record as it came,
 /// which holds the address of the record itself too: that one is no link, and is answered.
-fn search(document: &Document, include_uri: bool, options: Options, finder: &mut Finder) -> Option<String> {
+fn search(document: &DocumentRow, include_uri: bool, options: LinkOptions, finder: &mut LinkFinder) -> Option<String> {
     let fields: Value = serde_json::from_str(&document.fields).unwrap_or_default();
     if let Some(content) = fields["content"].as_str() {
         finder.text(content);
@@ -170,7 +170,7 @@ fn search(document: &Document, include_uri: bool, options: Options, finder: &mut
 }
 
 /// Puts the URLs of ended jobs into a library: of their params, their results and the items they stored (POOL-82).
-pub async fn look_back(store: &dyn Store, wish: &LookBack) -> Result<Tally, Refused> {
+pub async fn look_back(store: &dyn Store, wish: &LookBackRequest) -> Result<ExtractReport, PoolRefusal> {
     let jobs = store
         .ended_jobs(JobFilter {
             project_key: wish.project_key.clone(),
@@ -193,11 +193,11 @@ pub async fn look_back(store: &dyn Store, wish: &LookBack) -> Result<Tally, Refu
         let is_there = |id: &&String| known.iter().any(|job| job.public_id == **id);
         let missing: Vec<_> = wanted.iter().filter(|id| !is_there(id)).map(|id| json!(id)).collect();
         if !missing.is_empty() {
-            return Err(Refused::Missing(missing));
+            return Err(PoolRefusal::Missing(missing));
         }
     }
     let options = options(store).await?;
-    let mut pour = Pour::new(store, &wish.project_key, wish.library, UrlSource::Task, options);
+    let mut pour = ExtractRun::new(store, &wish.project_key, wish.library, UrlSource::Task, options);
     for job in &jobs {
         if pour.is_full() {
             break;
@@ -207,7 +207,7 @@ pub async fn look_back(store: &dyn Store, wish: &LookBack) -> Result<Tally, Refu
     Ok(pour.finish().await?)
 }
 
-async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut Pour<'_>) -> Result<(), TxError> {
+async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut ExtractRun<'_>) -> Result<(), TxError> {
     let source_ref = json!({ "task_id": job.public_id, "job_type": job.job_type }).to_string();
     pour.add(&source_ref, |finder| {
         finder.json(&job.params);
@@ -219,7 +219,7 @@ async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut Pour<'_>) -> Res
     .await?;
     let mut after = 0;
     while !pour.is_full() {
-        let items = store.items_of_job(job.instance, after, AT_ONCE).await?;
+        let items = store.items_of_job(job.job, after, AT_ONCE).await?;
         let Some((last, ..)) = items.last() else { return Ok(()) };
         after = *last;
         for (_, fields, payload) in &items {
@@ -235,35 +235,35 @@ async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut Pour<'_>) -> Res
 }
 
 /// Pours what is found into a library, a transaction's worth at a time.
-struct Pour<'a> {
+struct ExtractRun<'a> {
     store: &'a dyn Store,
     library: Library,
     project_key: &'a str,
     source: UrlSource,
-    options: Options,
+    options: LinkOptions,
     /// Hashes of what was found in this call.
     seen: HashSet<[u8; 16]>,
     waiting: Vec<FoundUrl>,
-    tally: Tally,
+    tally: ExtractReport,
 }
 
-impl<'a> Pour<'a> {
+impl<'a> ExtractRun<'a> {
     fn new(
         store: &'a dyn Store,
         project_key: &'a str,
         library: Library,
         source: UrlSource,
-        options: Options,
-    ) -> Pour<'a> {
-        let (seen, waiting, tally) = (HashSet::new(), Vec::new(), Tally::default());
-        Pour { store, library, project_key, source, options, seen, waiting, tally }
+        options: LinkOptions,
+    ) -> ExtractRun<'a> {
+        let (seen, waiting, tally) = (HashSet::new(), Vec::new(), ExtractReport::default());
+        ExtractRun { store, library, project_key, source, options, seen, waiting, tally }
     }
 
     /// One document or task.
     async fn add(
         &mut self,
         source_ref: &str,
-        search: impl FnOnce(&mut Finder) -> Option<String>,
+        search: impl FnOnce(&mut LinkFinder) -> Option<String>,
     ) -> Result<(), TxError> {
         self.tally.scanned += 1;
         self.search(source_ref, search).await
@@ -273,14 +273,14 @@ impl<'a> Pour<'a> {
     async fn search(
         &mut self,
         source_ref: &str,
-        search: impl FnOnce(&mut Finder) -> Option<String>,
+        search: impl FnOnce(&mut LinkFinder) -> Option<String>,
     ) -> Result<(), TxError> {
-        let mut finder = Finder::new(self.options);
+        let mut finder = LinkFinder::new(self.options);
         let own = search(&mut finder);
         let found = finder.finish();
         self.tally.too_long += found.too_long as u64;
         self.tally.partial |= found.partial;
-        for Link { url, domain } in found.links {
+        for NormalisedLink { url, domain } in found.links {
             if own.as_ref() == Some(&url) || self.seen.contains(&id_hash(url.as_bytes())) {
                 continue;
             }
@@ -313,7 +313,7 @@ impl<'a> Pour<'a> {
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<Tally, TxError> {
+    async fn finish(mut self) -> Result<ExtractReport, TxError> {
         self.flush().await?;
         self.tally.extracted = self.seen.len() as u64;
         Ok(self.tally)

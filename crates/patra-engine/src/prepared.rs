@@ -8,14 +8,14 @@ use std::time::Duration;
 use patra_connectors::Pager;
 use patra_core::params::{self, Params};
 use patra_core::port::Queries;
-use patra_core::protocol::planner::{Budget, SliceForm};
-use patra_core::protocol::run::{Details, Limits, Policy, Split};
-use patra_core::record::{Stream, TWEET};
+use patra_core::protocol::planner::{SliceBudget, SliceTemplate};
+use patra_core::protocol::run::{DetailOptions, RunPolicy, SliceLimits, SplitRule};
+use patra_core::record::{RecordStream, TWEET};
 use patra_core::tx::Lease;
 use patra_core::{Code, Fault, Level};
-use patra_spec::{DedupScope, Missing, RateScope, Snapshot};
+use patra_spec::{DedupScope, MissingDetail, RateScope, Snapshot};
 
-use crate::gate::Lane;
+use crate::gate::RateLane;
 use crate::shape::{budget, narrowest, shape, stream};
 use crate::shared::lock;
 
@@ -23,39 +23,39 @@ const MAX_ENTRIES: usize = 1_000;
 
 /// A spec as the executor uses it.
 #[derive(Debug)]
-pub(crate) struct Spec {
+pub(crate) struct CompiledSpec {
     pub(crate) pager: Pager,
-    pub(crate) lane: Lane,
+    pub(crate) lane: RateLane,
     /// Of the details, where there are some.
-    pub(crate) detail_lane: Option<Lane>,
+    pub(crate) detail_lane: Option<RateLane>,
     pub(crate) snapshot: Snapshot,
     generation: Arc<str>,
 }
 
-impl Spec {
-    pub(crate) fn new(snapshot: Snapshot, pager: Pager) -> Spec {
-        Spec {
+impl CompiledSpec {
+    pub(crate) fn new(snapshot: Snapshot, pager: Pager) -> CompiledSpec {
+        CompiledSpec {
             pager,
-            lane: Lane::of(&snapshot),
-            detail_lane: snapshot.two_phase.as_ref().map(|two_phase| Lane::of(&two_phase.detail)),
+            lane: RateLane::of(&snapshot),
+            detail_lane: snapshot.two_phase.as_ref().map(|two_phase| RateLane::of(&two_phase.detail)),
             generation: snapshot.mapping_generation().into(),
             snapshot,
         }
     }
 
     /// The lane of a page, or of details.
-    pub(crate) fn lane(&self, details: bool) -> &Lane {
+    pub(crate) fn lane(&self, details: bool) -> &RateLane {
         self.detail_lane.as_ref().filter(|_| details).unwrap_or(&self.lane)
     }
 
-    pub(crate) fn policy(&self, lease: &Lease) -> Policy {
-        Policy {
+    pub(crate) fn policy(&self, lease: &Lease) -> RunPolicy {
+        RunPolicy {
             paging: self.snapshot.paging(),
             retry: self.snapshot.retry_policy(),
             stream: Arc::new(self.stream(lease)),
-            details: self.snapshot.two_phase.as_ref().map(|two_phase| Details {
+            details: self.snapshot.two_phase.as_ref().map(|two_phase| DetailOptions {
                 batch_size: self.snapshot.batching.id_batch_size,
-                missing_is_bad: two_phase.missing == Missing::Bad,
+                missing_is_bad: two_phase.missing == MissingDetail::Bad,
             }),
             split: self.split(lease),
             limits: self.limits(),
@@ -65,25 +65,25 @@ impl Spec {
         }
     }
 
-    fn stream(&self, lease: &Lease) -> Stream {
+    fn stream(&self, lease: &Lease) -> RecordStream {
         let stream = stream(&self.snapshot, &lease.project_key);
         match (self.snapshot.dedup_scope, lease.source) {
-            (DedupScope::Source, Some(source)) => Stream { dedup_scope: format!("source-{source}"), ..stream },
-            (DedupScope::Tweet, _) => Stream { dedup_scope: TWEET.to_owned(), ..stream },
+            (DedupScope::Source, Some(source)) => RecordStream { dedup_scope: format!("source-{source}"), ..stream },
+            (DedupScope::Tweet, _) => RecordStream { dedup_scope: TWEET.to_owned(), ..stream },
             _ => stream,
         }
     }
 
     /// The lane of a poll whose URL its source names.
-    pub(crate) fn lane_of(&self, params: &Params) -> Option<Lane> {
+    pub(crate) fn lane_of(&self, params: &Params) -> Option<RateLane> {
         let url = params.get(self.snapshot.http.url_param.as_ref()?)?;
         let by_host = self.snapshot.rate_limit.scope == RateScope::Host;
-        by_host.then(|| Lane { key: patra_spec::host_key(url).into(), ..self.lane.clone() })
+        by_host.then(|| RateLane { key: patra_spec::host_key(url).into(), ..self.lane.clone() })
     }
 
-    fn limits(&self) -> Limits {
-        let Budget { max_requests, max_duration_secs } = budget(&self.snapshot);
-        Limits {
+    fn limits(&self) -> SliceLimits {
+        let SliceBudget { max_requests, max_duration_secs } = budget(&self.snapshot);
+        SliceLimits {
             max_requests,
             max_duration: Duration::from_secs(u64::from(max_duration_secs)),
             page_depth: self.snapshot.limits.page_depth,
@@ -92,25 +92,25 @@ impl Spec {
         }
     }
 
-    /// Narrower windows help only where the far side filters by time; pages can be shared out without.
-    fn split(&self, lease: &Lease) -> Option<Split> {
+    /// Narrower windows help only where the upstream filters by time; pages can be shared out without.
+    fn split(&self, lease: &Lease) -> Option<SplitRule> {
         let snapshot = &self.snapshot;
         let by_time = snapshot.window.supports_updated_since;
         lease.window?;
         let params = params::of_task(&lease.params).unwrap_or_default();
         // A split is part of the task that it replaces, whoever asked for that.
         let shape = shape(snapshot, &lease.project_key, params, "SPLIT".to_owned());
-        Some(Split { step: narrowest(snapshot), form: SliceForm::new(shape), by_time })
+        Some(SplitRule { step: narrowest(snapshot), template: SliceTemplate::new(shape), by_time })
     }
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Prepared {
-    specs: Mutex<HashMap<String, Arc<Spec>>>,
+pub(crate) struct PreparedSpecs {
+    specs: Mutex<HashMap<String, Arc<CompiledSpec>>>,
 }
 
-impl Prepared {
-    pub(crate) async fn get(&self, queries: &dyn Queries, hash: &str) -> Result<Arc<Spec>, Fault> {
+impl PreparedSpecs {
+    pub(crate) async fn get(&self, queries: &dyn Queries, hash: &str) -> Result<Arc<CompiledSpec>, Fault> {
         if let Some(spec) = self.specs().get(hash) {
             return Ok(Arc::clone(spec));
         }
@@ -123,7 +123,7 @@ impl Prepared {
         let snapshot = Snapshot::from_body(&body)
             .map_err(|error| broken(Level::L4, format!("snapshot {hash} is unreadable: {error}")))?;
         let pager = Pager::new(&snapshot)?;
-        let spec = Arc::new(Spec::new(snapshot, pager));
+        let spec = Arc::new(CompiledSpec::new(snapshot, pager));
         let mut specs = self.specs();
         if specs.len() >= MAX_ENTRIES {
             specs.clear();
@@ -132,7 +132,7 @@ impl Prepared {
         Ok(spec)
     }
 
-    fn specs(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<Spec>>> {
+    fn specs(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<CompiledSpec>>> {
         lock(&self.specs)
     }
 }

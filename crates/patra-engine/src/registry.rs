@@ -7,16 +7,16 @@ mod resources;
 
 use std::fmt;
 
-use patra_core::port::query::{Filter, View};
+use patra_core::port::query::{View, ViewFilter};
 use patra_core::port::{CommandsExt, Queries, Store};
 use patra_core::registry::DictType;
 use patra_core::state::Operation;
-use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, RemoveProvenance, SyncDictionary, TxError};
-use patra_spec::{Compiled, Explained};
+use patra_core::tx::{ApplyProvenance, EndpointRow, ProvenanceApplied, RemoveProvenance, SyncDictionary, TxError};
+use patra_spec::{CompiledSnapshot, ExplainedSetting};
 
-pub use check::{Checked, check};
-pub use patra_spec::{Change, MAX_MANIFEST_BYTES, Manifest, Overrides, Problem, to_yaml};
-pub use resources::{Resource, news_resources, resources};
+pub use check::{CheckedManifest, check};
+pub use patra_spec::{MAX_MANIFEST_BYTES, Manifest, ManifestChange, Overrides, Problem, to_yaml};
+pub use resources::{RegistryResource, news_resources, resources};
 
 /// Why the registry has no answer.
 #[derive(Clone, Debug)]
@@ -57,43 +57,43 @@ impl std::error::Error for Error {}
 
 /// What applying a manifest did, or would do.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    pub result: Applied,
+pub struct ApplyOutcome {
+    pub result: ProvenanceApplied,
     /// Value by value; empty when nothing changes.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ManifestChange>,
 }
 
 /// The word for it, the same at every door.
-pub fn word(result: Applied) -> &'static str {
+pub fn word(result: ProvenanceApplied) -> &'static str {
     match result {
-        Applied::Created => "created",
-        Applied::Changed => "changed",
-        Applied::Unchanged => "unchanged",
+        ProvenanceApplied::Created => "created",
+        ProvenanceApplied::Changed => "changed",
+        ProvenanceApplied::Unchanged => "unchanged",
     }
 }
 
 /// What [`apply`] would do now.
-pub async fn preview(queries: &dyn Queries, manifest: &Manifest) -> Result<Outcome, Error> {
+pub async fn preview(queries: &dyn Queries, manifest: &Manifest) -> Result<ApplyOutcome, Error> {
     let Some(stored) = queries.registry(&manifest.provenance).await? else { return Ok(first(manifest)) };
     if stored.document_hash == manifest.version() {
-        return Ok(Outcome { result: Applied::Unchanged, changes: Vec::new() });
+        return Ok(ApplyOutcome { result: ProvenanceApplied::Unchanged, changes: Vec::new() });
     }
-    // What cannot be read any more is replaced as a whole: applying is how it is mended.
+    // What cannot be read any more is replaced as a whole: applying is how it is fixed.
     let before = patra_spec::registry::manifest(&manifest.provenance, &stored.rows).ok();
-    Ok(Outcome { result: Applied::Changed, changes: patra_spec::diff(before.as_ref(), manifest) })
+    Ok(ApplyOutcome { result: ProvenanceApplied::Changed, changes: patra_spec::diff(before.as_ref(), manifest) })
 }
 
 /// What [`apply`] does where there is nothing of that name.
-pub fn first(manifest: &Manifest) -> Outcome {
-    Outcome { result: Applied::Created, changes: patra_spec::diff(None, manifest) }
+pub fn first(manifest: &Manifest) -> ApplyOutcome {
+    ApplyOutcome { result: ProvenanceApplied::Created, changes: patra_spec::diff(None, manifest) }
 }
 
 /// Puts a checked manifest into the registry.
-pub async fn apply(store: &dyn Store, manifest: &Manifest) -> Result<Outcome, Error> {
+pub async fn apply(store: &dyn Store, manifest: &Manifest) -> Result<ApplyOutcome, Error> {
     let preview = preview(store, manifest).await?;
     check_project(store, manifest).await?;
     let result = store.run(operation(manifest)).await?;
-    Ok(Outcome { result, ..preview })
+    Ok(ApplyOutcome { result, ..preview })
 }
 
 /// Whether what is for one project, or for all, is there for who asks: one project, or whoever runs the house.
@@ -138,7 +138,7 @@ pub async fn remove(store: &dyn Store, code: &str) -> Result<(), Error> {
 
 /// The codes of all provenances, sorted.
 pub async fn codes(queries: &dyn Queries) -> Result<Vec<String>, Error> {
-    let mut filter = Filter { limit: Filter::MAX_LIMIT, ..Filter::default() };
+    let mut filter = ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() };
     let mut codes = Vec::new();
     loop {
         let rows = queries.list(View::Provenances, filter.clone()).await?;
@@ -147,7 +147,7 @@ pub async fn codes(queries: &dyn Queries) -> Result<Vec<String>, Error> {
                 codes.push(code);
             }
         }
-        if rows.len() < Filter::MAX_LIMIT as usize {
+        if rows.len() < ViewFilter::MAX_LIMIT as usize {
             codes.sort();
             return Ok(codes);
         }
@@ -164,20 +164,20 @@ pub async fn manifest(queries: &dyn Queries, project: Option<&str>, code: &str) 
 }
 
 /// What a trigger would be planned with.
-pub async fn spec(queries: &dyn Queries, asked: &Asked<'_>) -> Result<Compiled, Error> {
+pub async fn spec(queries: &dyn Queries, asked: &SpecRequest<'_>) -> Result<CompiledSnapshot, Error> {
     let manifest = asked.manifest(queries).await?;
     Ok(patra_spec::compile_with(&manifest, asked.endpoint, asked.operation, asked.overrides)?)
 }
 
 /// Every value of that, and who said it.
-pub async fn explain(queries: &dyn Queries, asked: &Asked<'_>) -> Result<Vec<Explained>, Error> {
+pub async fn explain(queries: &dyn Queries, asked: &SpecRequest<'_>) -> Result<Vec<ExplainedSetting>, Error> {
     let manifest = asked.manifest(queries).await?;
     Ok(patra_spec::explain(&manifest, asked.endpoint, asked.operation, asked.overrides)?)
 }
 
 /// Which spec.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct SpecRequest<'a> {
     /// The project that asks; `None`: whoever keeps the registry.
     pub project: Option<&'a str>,
     pub provenance: &'a str,
@@ -186,7 +186,7 @@ pub struct Asked<'a> {
     pub overrides: &'a Overrides,
 }
 
-impl Asked<'_> {
+impl SpecRequest<'_> {
     async fn manifest(&self, queries: &dyn Queries) -> Result<Manifest, Error> {
         let manifest = manifest(queries, self.project, self.provenance).await?;
         let name = normal(self.endpoint);
@@ -202,7 +202,8 @@ impl Asked<'_> {
 /// Whether there is such an endpoint.
 pub async fn endpoint(queries: &dyn Queries, provenance: &str, endpoint: &str) -> Result<(), Error> {
     let overrides = Overrides::default();
-    let asked = Asked { project: None, provenance, endpoint, operation: Operation::Harvest, overrides: &overrides };
+    let asked =
+        SpecRequest { project: None, provenance, endpoint, operation: Operation::Harvest, overrides: &overrides };
     asked.manifest(queries).await.map(|_| ())
 }
 

@@ -12,19 +12,22 @@ mod report;
 
 use std::time::Duration;
 
-use patra_connectors::{Ask, Exchange, Pager};
+use patra_connectors::{PageExchange, PageRequest, Pager};
 use patra_core::port::Queries;
-use patra_core::protocol::run::{Page, Refusal};
+use patra_core::protocol::run::{FetchedPage, PageFailure};
 use patra_core::tx::TxError;
 use patra_core::{Fault, RunId};
 
-pub use live::Live;
-pub use readonly::ReadOnly;
-pub use recording::{Keys, Recording};
-pub use report::{Agreement, Cause, Check, Counts, Decisions, Healing, MAX_SAMPLES, Mode, Report, Sample, Verdict};
+pub use live::LiveReplay;
+pub use readonly::ReadOnlyStore;
+pub use recording::{Recording, RecordingKeys};
+pub use report::{
+    Agreement, HealingDecisions, MAX_SAMPLES, ReplayCause, ReplayCheck, ReplayCounts, ReplayDecisions, ReplayMode,
+    ReplayReport, ReplaySample, ReplayVerdict,
+};
 
 pub(crate) use decide::counts;
-pub(crate) use recording::Case;
+pub(crate) use recording::ParsedRecording;
 
 /// Why there is no report.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -40,7 +43,7 @@ pub enum Error {
     NotPacked(String),
     #[error("the recording is damaged: {0}")]
     Damaged(String),
-    #[error("the far side cannot be asked now: {0}")]
+    #[error("the upstream cannot be asked now: {0}")]
     NotAsked(String),
 }
 
@@ -51,8 +54,8 @@ impl From<Fault> for Error {
 }
 
 /// Replays from the answer that was kept: no network. With a store, tells what a commit would do to what is stored.
-pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) -> Result<Report, Error> {
-    let case = Case::read(recording)?;
+pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) -> Result<ReplayReport, Error> {
+    let case = ParsedRecording::read(recording)?;
     let pager = Pager::new(&case.snapshot)?;
     let answer = recording.answer()?;
     if answer.is_none() && case.was_answered() {
@@ -64,25 +67,25 @@ pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) 
     }
     let exchange = match exchange(&case, &pager) {
         Ok(exchange) => exchange,
-        Err(fault) => return Ok(unrendered(case, Mode::Archive, &fault)),
+        Err(fault) => return Ok(unrendered(case, ReplayMode::Archive, &fault)),
     };
     let mut checks = vec![compare::context(&case), compare::request(&case.request, exchange.digest())];
     let Some(answer) = answer else {
         let note = "no answer came when this batch was read, so there is none to read again";
-        return Ok(report(case, Mode::Archive, checks, None, None, vec![note.to_owned()]));
+        return Ok(report(case, ReplayMode::Archive, checks, None, None, vec![note.to_owned()]));
     };
     let result = pager.read(exchange, Ok(answer), Duration::ZERO, case.now);
     checks.extend(compared(&case, &result));
-    finish(case, Mode::Archive, checks, result, queries).await
+    finish(case, ReplayMode::Archive, checks, result, queries).await
 }
 
-/// Sends the same request to the far side, through the gate and with its credential, and compares what comes now.
-pub async fn live(recording: &Recording, queries: &dyn Queries, live: &Live) -> Result<Report, Error> {
-    let case = Case::read(recording)?;
+/// Sends the same request to the upstream, through the gate and with its credential, and compares what comes now.
+pub async fn live(recording: &Recording, queries: &dyn Queries, live: &LiveReplay) -> Result<ReplayReport, Error> {
+    let case = ParsedRecording::read(recording)?;
     let pager = Pager::new(&case.snapshot)?;
     let exchange = match exchange(&case, &pager) {
         Ok(exchange) => exchange,
-        Err(fault) => return Ok(unrendered(case, Mode::Live, &fault)),
+        Err(fault) => return Ok(unrendered(case, ReplayMode::Live, &fault)),
     };
     let mut checks = vec![compare::context(&case), compare::request(&case.request, exchange.digest())];
     let result = live.ask(&case, &pager, exchange).await?;
@@ -92,17 +95,17 @@ pub async fn live(recording: &Recording, queries: &dyn Queries, live: &Live) -> 
         }
         _ => checks.extend(compared(&case, &result)),
     }
-    finish(case, Mode::Live, checks, result, Some(queries)).await
+    finish(case, ReplayMode::Live, checks, result, Some(queries)).await
 }
 
 /// The request of the batch, rendered once more from what the ledger has.
-fn exchange(case: &Case, pager: &Pager) -> Result<Exchange, Fault> {
+fn exchange(case: &ParsedRecording, pager: &Pager) -> Result<PageExchange, Fault> {
     let (position, window) = (&case.position, case.asked());
-    let ask = Ask { position, window, page_size: case.page_size, params: &case.params, now: case.now };
+    let ask = PageRequest { position, window, page_size: case.page_size, params: &case.params, now: case.now };
     pager.request(&ask).map_err(|refusal| refusal.fault)
 }
 
-fn compared(case: &Case, result: &Result<Box<Page>, Box<Refusal>>) -> Vec<Check> {
+fn compared(case: &ParsedRecording, result: &Result<Box<FetchedPage>, Box<PageFailure>>) -> Vec<ReplayCheck> {
     let replayed = match result {
         Ok(page) => &page.evidence.response_digest,
         Err(refusal) => &refusal.evidence.response_digest,
@@ -113,19 +116,19 @@ fn compared(case: &Case, result: &Result<Box<Page>, Box<Refusal>>) -> Vec<Check>
 }
 
 async fn finish(
-    case: Case,
-    mode: Mode,
-    mut checks: Vec<Check>,
-    result: Result<Box<Page>, Box<Refusal>>,
+    case: ParsedRecording,
+    mode: ReplayMode,
+    mut checks: Vec<ReplayCheck>,
+    result: Result<Box<FetchedPage>, Box<PageFailure>>,
     queries: Option<&dyn Queries>,
-) -> Result<Report, Error> {
+) -> Result<ReplayReport, Error> {
     let mut decisions = None;
     if let (Ok(page), Some(queries)) = (&result, queries) {
         let (decided, behind) = decide::decide(queries, &case, page).await?;
         // What was committed once is there, in this version or a newer one.
-        if mode == Mode::Archive && !case.has_failed() {
+        if mode == ReplayMode::Archive && !case.has_failed() {
             let missing = if behind == 0 { "all stored".to_owned() } else { format!("{behind} missing or older") };
-            checks.push(Check::of("stored records", "all stored", missing));
+            checks.push(ReplayCheck::of("stored records", "all stored", missing));
         }
         decisions = Some(decided);
     }
@@ -133,21 +136,21 @@ async fn finish(
 }
 
 /// The request could not be rendered, then or now.
-fn unrendered(case: Case, mode: Mode, fault: &Fault) -> Report {
+fn unrendered(case: ParsedRecording, mode: ReplayMode, fault: &Fault) -> ReplayReport {
     let recorded = case.error.as_ref().map_or_else(|| "a request".to_owned(), ToString::to_string);
-    let checks = vec![compare::context(&case), Check::of("request", recorded, fault.to_string())];
+    let checks = vec![compare::context(&case), ReplayCheck::of("request", recorded, fault.to_string())];
     let note = "the request cannot be rendered, so nothing was sent";
     report(case, mode, checks, None, None, vec![note.to_owned()])
 }
 
 fn report(
-    case: Case,
-    mode: Mode,
-    checks: Vec<Check>,
-    result: Option<&Result<Box<Page>, Box<Refusal>>>,
-    decisions: Option<Decisions>,
+    case: ParsedRecording,
+    mode: ReplayMode,
+    checks: Vec<ReplayCheck>,
+    result: Option<&Result<Box<FetchedPage>, Box<PageFailure>>>,
+    decisions: Option<ReplayDecisions>,
     mut notes: Vec<String>,
-) -> Report {
+) -> ReplayReport {
     let cause = case.error.clone().filter(|_| case.has_failed()).map(|error| {
         let reproduced = match result {
             None => None,
@@ -159,17 +162,17 @@ fn report(
                 Some(refused["code"] == refusal.fault.code.as_str() && refused["level"] == refusal.fault.level.as_str())
             }
         };
-        Cause { code: error.code, level: error.level, message: error.message, reproduced }
+        ReplayCause { code: error.code, level: error.level, message: error.message, reproduced }
     });
-    if matches!(&cause, Some(Cause { reproduced: None, .. })) && matches!(result, Some(Ok(_))) {
+    if matches!(&cause, Some(ReplayCause { reproduced: None, .. })) && matches!(result, Some(Ok(_))) {
         notes.push("the page reads well by itself; the run failed by how it follows the pages before it".to_owned());
     }
     if checks.iter().any(|check| check.what == "position" && check.result == Agreement::Unknown) {
         notes.push("where the slice went on was decided by more than this page".to_owned());
     }
     let healing = healing::healing(&case, result);
-    Report {
-        verdict: Report::judge(mode, &checks),
+    ReplayReport {
+        verdict: ReplayReport::judge(mode, &checks),
         status: case.status,
         keys: case.keys,
         mode,
@@ -181,7 +184,7 @@ fn report(
     }
 }
 
-fn not_kept(case: &Case) -> String {
+fn not_kept(case: &ParsedRecording) -> String {
     match case.response["raw"].as_str() {
         Some("kept") => "its time is over".to_owned(),
         Some(reason) => reason.to_owned(),

@@ -11,38 +11,43 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 use tracing::{Instrument as _, Span};
 
-use patra_core::bounds::Segment;
-use patra_core::gate::{Decision, Signal as Pace, Why};
-use patra_core::health::{Advice, Answer};
+use patra_core::bounds::IdSegment;
+use patra_core::gate::{GateDecision, GateRefusal, GateSignal as Pace};
+use patra_core::health::{Advice, RequestOutcome};
 use patra_core::params::{self, Params};
-use patra_core::port::{Boxed, CommandsExt as _};
-use patra_core::protocol::run::{Ended, Got, Outcome, Page, Refusal, Run, Want};
+use patra_core::port::{BoxFuture, CommandsExt as _};
+use patra_core::protocol::run::{FetchedPage, PageFailure, RunInput, RunMachine, RunOutcome, RunSummary, Want};
 use patra_core::rng::Rng;
-use patra_core::tx::{Captured, Done, Inventory, Lease, Tx, TxError, job_type};
+use patra_core::tx::{Captured, Done, Lease, PartitionKey, Tx, TxError, job_type};
 use patra_core::{Code, Level, Ts, Window};
 
+use crate::coalescer::{CoalescerLeader, CoalescerTurn};
 use crate::crash;
 use crate::events::{self, RunEvent};
-use crate::gate::{Asker, Feedback, Lane, Token, comes_first};
-use crate::line::{Head, Turn};
+use crate::gate::{GateFeedback, PermitRequester, PermitToken, RateLane, comes_first};
 use crate::pool;
-use crate::prepared::Spec;
+use crate::prepared::CompiledSpec;
 use crate::scrape::{self, existence};
 use crate::shared::{Shared, sleep_until};
 use crate::spans;
 
-pub(crate) use self::read::{Leave, read};
+pub(crate) use self::read::{RequestContext, read};
 
 /// What the executor tells a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Signal {
+pub(crate) enum RunnerSignal {
     Lost,
     /// Give the task back, and why.
     Stop(&'static str),
 }
 
 /// Runs a leased task to its end.
-pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mpsc::Receiver<Signal>) -> Ended {
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    lease: Lease,
+    rng: Rng,
+    signals: mpsc::Receiver<RunnerSignal>,
+) -> RunSummary {
     let began = shared.ports.clock.steady();
     let job_type = match existence::feed(&lease) {
         Some(_) => scrape::job_type_of(&*shared.ports.store, &lease).await.into(),
@@ -54,7 +59,7 @@ pub(crate) async fn run(shared: Arc<Shared>, lease: Lease, rng: Rng, signals: mp
         partition: lease.inventory(),
         // What a planner wrote reads back; a damaged row has no params, and a template that needs one says so.
         params: Arc::new(params::of_task(&lease.params).unwrap_or_default()),
-        machine: Run::new(lease, shared.options.run, rng),
+        machine: RunMachine::new(lease, shared.options.run, rng),
         in_flight: FuturesUnordered::new(),
         spec: None,
         lane: None,
@@ -76,55 +81,55 @@ struct Runner {
     shared: Arc<Shared>,
     job_type: Arc<str>,
     began: Ts,
-    machine: Run,
-    partition: Inventory,
+    machine: RunMachine,
+    partition: PartitionKey,
     params: Arc<Params>,
-    spec: Option<Arc<Spec>>,
+    spec: Option<Arc<CompiledSpec>>,
     /// Of a poll, by the host that its source names.
-    lane: Option<Lane>,
+    lane: Option<RateLane>,
     /// What the next request leaves with. Given back when there is none.
-    token: Option<Token>,
+    token: Option<PermitToken>,
     /// The last permit was for details.
     details: bool,
     /// What the last answer says about the pace, until the run has said what it makes of it.
-    pace: Option<Word>,
+    pace: Option<GateReport>,
     /// What the last answer was refused with, until something else is asked.
     refused: Option<Code>,
     /// Of the line at the cursor, from the event to the value.
-    head: Option<Head>,
+    head: Option<CoalescerLeader>,
     /// It has asked to move the value.
     has_moved: bool,
     /// Batches that are being read, or wait for their commit.
     batches: BTreeMap<u32, Span>,
-    in_flight: FuturesUnordered<Boxed<'static, Event>>,
+    in_flight: FuturesUnordered<BoxFuture<'static, RunnerEvent>>,
 }
 
-enum Event {
-    Got(Got),
+enum RunnerEvent {
+    Got(RunInput),
     /// The store's answer, how long it took, the batches that it is about, and the head of the line that asked.
-    Stored(Result<Done, TxError>, Duration, Vec<u32>, Option<Head>),
-    Permitted(Result<Token, (Why, Ts)>, Advice),
+    Stored(Result<Done, TxError>, Duration, Vec<u32>, Option<CoalescerLeader>),
+    Permitted(Result<PermitToken, (GateRefusal, Ts)>, Advice),
     /// What left has been answered.
-    Fetched(Departure, Result<Box<Page>, Box<Refusal>>),
-    Prepared(Result<Arc<Spec>, patra_core::Fault>),
+    Fetched(RequestDeparture, Result<Box<FetchedPage>, Box<PageFailure>>),
+    Prepared(Result<Arc<CompiledSpec>, patra_core::Fault>),
 }
 
 /// When a request left, whether for details, and for which batch.
 #[derive(Clone, Copy)]
-struct Departure {
+struct RequestDeparture {
     at: Ts,
     details: bool,
     batch_no: Option<u32>,
 }
 
 /// For the gate.
-struct Word {
-    left: Departure,
-    feedback: Feedback,
+struct GateReport {
+    left: RequestDeparture,
+    feedback: GateFeedback,
 }
 
 impl Runner {
-    async fn drive(&mut self, mut signals: mpsc::Receiver<Signal>) -> Ended {
+    async fn drive(&mut self, mut signals: mpsc::Receiver<RunnerSignal>) -> RunSummary {
         let mut wants = Vec::new();
         self.machine.start(&mut wants);
         loop {
@@ -134,36 +139,36 @@ impl Runner {
             let sleep = sleep_until(self.now(), self.machine.wake_at());
             let event = tokio::select! {
                 biased;
-                Some(signal) = signals.recv() => Some(Event::Got(match signal {
-                    Signal::Lost => Got::Lost,
-                    Signal::Stop(why) => Got::Stop { why },
+                Some(signal) = signals.recv() => Some(RunnerEvent::Got(match signal {
+                    RunnerSignal::Lost => RunInput::Lost,
+                    RunnerSignal::Stop(reason) => RunInput::Stop { reason },
                 })),
                 Some(event) = self.in_flight.next() => Some(event),
                 () = sleep => None,
             };
             let now = self.now();
             match event {
-                Some(Event::Got(got)) => self.machine.on(now, got, &mut wants),
-                Some(Event::Stored(answer, took, pages, head)) => {
+                Some(RunnerEvent::Got(got)) => self.machine.on(now, got, &mut wants),
+                Some(RunnerEvent::Stored(answer, took, pages, head)) => {
                     self.head = head.filter(|_| answer.is_ok());
                     self.tell_stored(&answer, took, &pages);
-                    self.machine.on(now, Got::Tx(answer), &mut wants);
+                    self.machine.on(now, RunInput::Tx(answer), &mut wants);
                 }
-                Some(Event::Permitted(permitted, advice)) => {
+                Some(RunnerEvent::Permitted(permitted, advice)) => {
                     let got = self.permitted(permitted, advice);
                     self.machine.on(now, got, &mut wants);
                 }
-                Some(Event::Fetched(left, result)) => {
+                Some(RunnerEvent::Fetched(left, result)) => {
                     self.pace = self.word(left, &result);
                     self.batch(left.batch_no).in_scope(|| self.tell_answered(&result));
-                    self.machine.on(now, Got::Fetched(result), &mut wants);
+                    self.machine.on(now, RunInput::Fetched(result), &mut wants);
                 }
-                Some(Event::Prepared(spec)) => {
+                Some(RunnerEvent::Prepared(spec)) => {
                     let policy =
                         spec.as_ref().map(|spec| Arc::new(spec.policy(self.machine.lease()))).map_err(Clone::clone);
                     self.spec = spec.ok();
                     self.lane = self.spec.as_ref().and_then(|spec| spec.lane_of(&self.params));
-                    self.machine.on(now, Got::Prepared(policy), &mut wants);
+                    self.machine.on(now, RunInput::Prepared(policy), &mut wants);
                 }
                 None => self.machine.poll(now, &mut wants),
             }
@@ -171,24 +176,26 @@ impl Runner {
     }
 
     /// Sets everything wanted in motion. Answers that are known at once are fed back at once.
-    fn execute(&mut self, wants: &mut Vec<Want>) -> Option<Ended> {
+    fn execute(&mut self, wants: &mut Vec<Want>) -> Option<RunSummary> {
         let mut at = 0;
         while at < wants.len() {
             match wants[at].clone() {
                 Want::Tx(Tx::RecordAdvance(record)) => {
                     self.head = None;
-                    let (shared, anew) = (Arc::clone(&self.shared), self.has_moved);
+                    let (shared, again) = (Arc::clone(&self.shared), self.has_moved);
                     self.in_flight.push(Box::pin(async move {
-                        let (head, record) = match shared.lines.join(record, anew).await {
-                            Turn::Told(told) => return Event::Got(Got::Tx(told.map(Done::RecordAdvance))),
-                            Turn::Ask(head, record) => (head, record),
+                        let (head, record) = match shared.lines.join(record, again).await {
+                            CoalescerTurn::Told(told) => {
+                                return RunnerEvent::Got(RunInput::Tx(told.map(Done::RecordAdvance)));
+                            }
+                            CoalescerTurn::Ask(head, record) => (head, record),
                         };
                         let sent = shared.ports.clock.steady();
                         let ask = || shared.ports.store.run(record);
                         let answer = crash::around("run", "RecordAdvance", ask).await;
                         head.tell(answer.clone());
                         let took = shared.ports.clock.steady().since(sent);
-                        Event::Stored(answer.map(Done::RecordAdvance), took, Vec::new(), Some(head))
+                        RunnerEvent::Stored(answer.map(Done::RecordAdvance), took, Vec::new(), Some(head))
                     }));
                 }
                 Want::Tx(tx) => {
@@ -214,14 +221,14 @@ impl Runner {
                             shared.capture.failed(&job_type, "the store refused them");
                         }
                         drop(head);
-                        Event::Stored(answer, now.since(sent), pages, None)
+                        RunnerEvent::Stored(answer, now.since(sent), pages, None)
                     };
                     self.in_flight.push(Box::pin(step.instrument(span)));
                 }
                 Want::Prepare { snapshot_hash } => {
                     let shared = Arc::clone(&self.shared);
                     self.in_flight.push(Box::pin(async move {
-                        Event::Prepared(shared.prepared.get(&*shared.ports.store, &snapshot_hash).await)
+                        RunnerEvent::Prepared(shared.prepared.get(&*shared.ports.store, &snapshot_hash).await)
                     }));
                 }
                 Want::Permit { details } => {
@@ -230,12 +237,12 @@ impl Runner {
                     }
                 }
                 Want::CoolDown(wait) => {
-                    let none = Word {
-                        left: Departure { at: self.now(), details: self.details, batch_no: None },
-                        feedback: Feedback::default(),
+                    let none = GateReport {
+                        left: RequestDeparture { at: self.now(), details: self.details, batch_no: None },
+                        feedback: GateFeedback::default(),
                     };
-                    let Word { left, feedback } = self.pace.take().unwrap_or(none);
-                    self.feed_back(Word { left, feedback: Feedback { retry_after: Some(wait), ..feedback } });
+                    let GateReport { left, feedback } = self.pace.take().unwrap_or(none);
+                    self.feed_back(GateReport { left, feedback: GateFeedback { retry_after: Some(wait), ..feedback } });
                     RunEvent::Throttled { lease: self.machine.lease(), wait }.emit(&self.shared);
                 }
                 Want::Fetch(fetch) => {
@@ -249,7 +256,7 @@ impl Runner {
                         let (token, details) = (self.token.take(), self.details);
                         let (first, left) = (
                             comes_first(&self.partition),
-                            Departure { at: self.now(), details, batch_no: Some(fetch.batch_no) },
+                            RequestDeparture { at: self.now(), details, batch_no: Some(fetch.batch_no) },
                         );
                         let lane = self.lane(&spec, details).clone();
                         let lease = self.machine.lease();
@@ -258,7 +265,7 @@ impl Runner {
                         let batch = self.batches.entry(fetch.batch_no).or_insert_with(|| spans::batch(&fetch));
                         let span = spans::exchange(batch);
                         let step = async move {
-                            let leave = Leave { token, lane, first, credential };
+                            let leave = RequestContext { token, lane, first, credential };
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
                             let mut result = crash::around("run", "Fetch", read).await;
                             if let Some(feed) = feed {
@@ -271,7 +278,7 @@ impl Runner {
                                 pool::capture(&shared, &project, &job_type, fetch.batch_no <= 1, page).await;
                             }
                             spans::answered(&Span::current(), answer_of(&result));
-                            Event::Fetched(left, result)
+                            RunnerEvent::Fetched(left, result)
                         };
                         self.in_flight.push(Box::pin(step.instrument(span)));
                     }
@@ -280,14 +287,16 @@ impl Runner {
                     let store = Arc::clone(&self.shared.ports.store);
                     self.in_flight.push(Box::pin(async move {
                         let screen = || store.screen(&stream, &candidates);
-                        Event::Got(Got::Screened(crash::around("run", "Screen", screen).await))
+                        RunnerEvent::Got(RunInput::Screened(crash::around("run", "Screen", screen).await))
                     }));
                 }
                 Want::Wanted { stream, segment, after, limit } => {
                     let store = Arc::clone(&self.shared.ports.store);
                     self.in_flight.push(Box::pin(async move {
-                        let Segment { wanted, range } = &segment;
-                        Event::Got(Got::Wanted(store.wanted(&stream, wanted, range, after.as_deref(), limit).await))
+                        let IdSegment { criteria: wanted, range } = &segment;
+                        RunnerEvent::Got(RunInput::Wanted(
+                            store.ids_to_refresh(&stream, wanted, range, after.as_deref(), limit).await,
+                        ))
                     }));
                 }
                 Want::Finished(ended) => {
@@ -299,7 +308,7 @@ impl Runner {
                     let duration = self.now().since(self.began);
                     let lease = self.machine.lease();
                     let is_news = match &ended.outcome {
-                        Outcome::Closed(_, Some(fault)) => self.refused != Some(fault.code),
+                        RunOutcome::Closed(_, Some(fault)) => self.refused != Some(fault.code),
                         _ => false,
                     };
                     RunEvent::Ended { lease, ended: &ended, duration, is_news }.emit(&self.shared);
@@ -315,17 +324,17 @@ impl Runner {
         None
     }
 
-    /// The circuit first, then the gate at the rate that the far side bears now.
-    fn ask_gate(&mut self, spec: &Spec, details: bool, wants: &mut Vec<Want>) {
+    /// The circuit first, then the gate at the rate that the upstream bears now.
+    fn ask_gate(&mut self, spec: &CompiledSpec, details: bool, wants: &mut Vec<Want>) {
         self.details = details;
         let (thresholds, c_max) = (spec.snapshot.thresholds(), spec.snapshot.limits.concurrency);
         // One source says nothing about the others of its type.
         let (decision, advice) = match self.machine.lease().source {
             None => self.shared.wards.permit(&self.partition, thresholds, c_max, self.now()),
-            Some(_) => (Decision::Allow, Advice::default()),
+            Some(_) => (GateDecision::Allow, Advice::default()),
         };
-        if let Decision::WaitUntil(_) = decision {
-            return self.machine.on(self.now(), Got::Permit(decision, advice), wants);
+        if let GateDecision::WaitUntil(_) = decision {
+            return self.machine.on(self.now(), RunInput::Permit(decision, advice), wants);
         }
         let (gate, first) = (Arc::clone(&self.shared.gate), comes_first(&self.partition));
         let lane = self.lane(spec, details).clone();
@@ -334,12 +343,12 @@ impl Runner {
         }
         let deadline = self.shared.options.run.inline_wait;
         self.in_flight.push(Box::pin(async move {
-            let asker = Asker { lane: &lane, first, percent: advice.rate_percent, deadline };
-            Event::Permitted(gate.acquire(asker).await, advice)
+            let asker = PermitRequester { lane: &lane, first, percent: advice.rate_percent, deadline };
+            RunnerEvent::Permitted(gate.acquire(asker).await, advice)
         }));
     }
 
-    fn permitted(&mut self, permitted: Result<Token, (Why, Ts)>, mut advice: Advice) -> Got {
+    fn permitted(&mut self, permitted: Result<PermitToken, (GateRefusal, Ts)>, mut advice: Advice) -> RunInput {
         let admitted = permitted.as_ref().map(|token| token.waited).map_err(|(why, _)| *why);
         RunEvent::Admitted { lease: self.machine.lease(), admitted }.emit(&self.shared);
         match permitted {
@@ -347,25 +356,25 @@ impl Runner {
                 advice.rate.wait_total_ms = token.waited.as_millis() as u64;
                 advice.rate.permits_total = self.spec.as_ref().map_or(1, |spec| self.lane(spec, self.details).cost);
                 self.token = Some(token);
-                Got::Permit(Decision::Allow, advice)
+                RunInput::Permit(GateDecision::Allow, advice)
             }
             Err((why, until)) => {
-                advice.rate.quota_soft_hits = u32::from(why == Why::QuotaSoft);
-                advice.rate.quota_hard_hits = u32::from(why == Why::QuotaHard);
-                Got::Permit(Decision::WaitUntil(until), advice)
+                advice.rate.quota_soft_hits = u32::from(why == GateRefusal::QuotaSoft);
+                advice.rate.quota_hard_hits = u32::from(why == GateRefusal::QuotaHard);
+                RunInput::Permit(GateDecision::WaitUntil(until), advice)
             }
         }
     }
 
     /// What the answer says about the pace, if anything. How long to be silent is for the run to say.
-    fn word(&self, left: Departure, result: &Result<Box<Page>, Box<Refusal>>) -> Option<Word> {
+    fn word(&self, left: RequestDeparture, result: &Result<Box<FetchedPage>, Box<PageFailure>>) -> Option<GateReport> {
         let (evidence, refused) = match result {
             Ok(page) => (&page.evidence, false),
             // That one feed is broken says nothing about its host.
             Err(refusal) if self.machine.lease().source.is_some() => (&refusal.evidence, refusal.throttled),
             Err(refusal) => (&refusal.evidence, refusal.lowers_rate()),
         };
-        let remaining = match &evidence.left {
+        let remaining = match &evidence.quota {
             Ok(left) => left.map(|left| Pace::Remaining {
                 remaining: left.remaining,
                 limit: left.limit,
@@ -376,30 +385,30 @@ impl Runner {
                 None
             }
         };
-        let feedback = Feedback { refused, retry_after: None, remaining };
-        (refused || remaining.is_some()).then_some(Word { left, feedback })
+        let feedback = GateFeedback { refused, retry_after: None, remaining };
+        (refused || remaining.is_some()).then_some(GateReport { left, feedback })
     }
 
     /// Tells the gate, in one word for each answer: the store is asked once.
-    fn feed_back(&self, Word { left, feedback }: Word) {
+    fn feed_back(&self, GateReport { left, feedback }: GateReport) {
         if let Some(spec) = &self.spec {
             self.shared.gate.feedback(self.lane(spec, left.details), left.at, &feedback);
         }
     }
 
-    fn lane<'a>(&'a self, spec: &'a Spec, details: bool) -> &'a Lane {
+    fn lane<'a>(&'a self, spec: &'a CompiledSpec, details: bool) -> &'a RateLane {
         self.lane.as_ref().unwrap_or_else(|| spec.lane(details))
     }
 
     /// The window that requests ask for.
-    fn window(&self, spec: &Spec) -> Option<Window> {
-        self.machine.lease().window.map(|window| spec.snapshot.asked(window))
+    fn window(&self, spec: &CompiledSpec) -> Option<Window> {
+        self.machine.lease().window.map(|window| spec.snapshot.request_window(window))
     }
 
-    /// What an answer says about the far side's state.
-    fn examine(&self, result: &Result<Box<Page>, Box<Refusal>>) {
+    /// What an answer says about the upstream's state.
+    fn examine(&self, result: &Result<Box<FetchedPage>, Box<PageFailure>>) {
         let answer = match result {
-            Ok(page) => Answer {
+            Ok(page) => RequestOutcome {
                 latency: Duration::from_millis(u64::from(page.evidence.latency_ms)),
                 bytes: page.evidence.bytes,
                 items: page.facts.items,
@@ -408,13 +417,13 @@ impl Runner {
                     Some(spec) if !self.details => spec.snapshot.paging().page_size,
                     _ => 0,
                 },
-                ..Answer::default()
+                ..RequestOutcome::default()
             },
-            Err(refusal) => Answer {
+            Err(refusal) => RequestOutcome {
                 throttled: refusal.throttled,
                 failed: !refusal.throttled && refusal.fault.level == Level::L1,
                 latency: Duration::from_millis(u64::from(refusal.evidence.latency_ms)),
-                ..Answer::default()
+                ..RequestOutcome::default()
             },
         };
         if self.machine.lease().source.is_none() {
@@ -427,7 +436,7 @@ impl Runner {
         batch_no.and_then(|no| self.batches.get(&no)).cloned().unwrap_or_else(Span::current)
     }
 
-    fn tell_answered(&mut self, result: &Result<Box<Page>, Box<Refusal>>) {
+    fn tell_answered(&mut self, result: &Result<Box<FetchedPage>, Box<PageFailure>>) {
         self.examine(result);
         self.refused = result.as_ref().err().map(|refusal| refusal.fault.code);
         RunEvent::Answered { lease: self.machine.lease(), answer: answer_of(result) }.emit(&self.shared);
@@ -460,6 +469,6 @@ impl Runner {
 }
 
 /// What came of a request, borrowed.
-fn answer_of(result: &Result<Box<Page>, Box<Refusal>>) -> Result<&Page, &Refusal> {
+fn answer_of(result: &Result<Box<FetchedPage>, Box<PageFailure>>) -> Result<&FetchedPage, &PageFailure> {
     result.as_deref().map_err(|refusal| &**refusal)
 }

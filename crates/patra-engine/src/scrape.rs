@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use patra_core::alert::{Rule, UPSTREAM_REFUSED, UPSTREAM_THROTTLES};
+use patra_core::alert::{AlertRule, UPSTREAM_REFUSED, UPSTREAM_THROTTLES};
 use patra_core::port::pool::JobPoll;
-use patra_core::port::query::{Cell, Filter, Progress, Row, View};
-use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::query::{Cell, JobProgress, View, ViewFilter, ViewRow};
+use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{CommandsExt as _, Queries, Store};
-use patra_core::protocol::run::{Ended, Outcome};
+use patra_core::protocol::run::{RunOutcome, RunSummary};
 use patra_core::state::{TaskStatus, TriggerType};
-use patra_core::tx::{Busy, Cancel, Lease, NewScrape, SaveSources, SavedSource, Target, TxError};
+use patra_core::tx::{CancelSubject, CancelWork, Lease, SaveSources, SavedSource, ScrapeConflict, ScrapeJob, TxError};
 use patra_core::{Code, SourceId, Ts};
 
 use crate::shared::{Shared, lock};
-use crate::sources::{self, Said, TWITTER, TWITTER_FEED};
-use crate::{collector, events, keeper};
+use crate::sources::{self, SourceDraft, TWITTER, TWITTER_FEED};
+use crate::{collector, events, maintenance};
 
 pub use schedule::SCRAPER_CRON;
 
@@ -33,7 +33,7 @@ pub const MAX_USERS: usize = 1_000;
 
 /// What is to be scraped.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct ScrapeRequest {
     pub public_id: String,
     pub project_key: String,
     /// As [`patra_core::tweet::usernames`] gives them.
@@ -59,13 +59,13 @@ pub enum Error {
     Store(#[from] TxError),
 }
 
-/// Why nothing can be asked of the far side, if so: a sentence that says what to do.
+/// Why nothing can be asked of the upstream, if so: a sentence that says what to do.
 pub async fn not_configured(queries: &dyn Queries) -> Result<Option<String>, TxError> {
-    let of = |status: &str| Filter {
+    let of = |status: &str| ViewFilter {
         provenance_code: Some(TWITTER.to_owned()),
         status: Some(status.to_owned()),
         limit: 1,
-        ..Filter::default()
+        ..ViewFilter::default()
     };
     if queries.list(View::Credentials, of("ACTIVE")).await?.is_empty() {
         return Ok(Some(
@@ -92,13 +92,13 @@ pub async fn off(store: &dyn Store) -> Result<Option<String>, TxError> {
         return Ok(Some(why));
     }
     let sources = store.sources(SourceFilter::default()).await?;
-    let is_followed = |source: &Source| source.r#type == TWITTER_FEED && source.state.paused.is_none();
+    let is_followed = |source: &StoredSource| source.r#type == TWITTER_FEED && source.state.paused.is_none();
     Ok((!sources.iter().any(is_followed))
         .then(|| "nobody is followed: set SCRAPER_USERNAMES, or `patra source add twitter_feed`".to_owned()))
 }
 
 /// Queues one poll for each user, as one job.
-pub async fn begin(store: &Arc<dyn Store>, wish: &Wish) -> Result<(), Error> {
+pub async fn begin(store: &Arc<dyn Store>, wish: &ScrapeRequest) -> Result<(), Error> {
     if let Some(why) = not_configured(&**store).await? {
         return Err(Error::NotConfigured(why));
     }
@@ -116,21 +116,21 @@ pub async fn begin(store: &Arc<dyn Store>, wish: &Wish) -> Result<(), Error> {
     Err(Error::Changed)
 }
 
-async fn queue(store: &Arc<dyn Store>, wish: &Wish, sources: &[Source]) -> Result<(), Error> {
+async fn queue(store: &Arc<dyn Store>, wish: &ScrapeRequest, sources: &[StoredSource]) -> Result<(), Error> {
     match collector::poll_job(store, sources, wish.limit, job(wish)).await {
         Ok(None) => Ok(()),
-        Ok(Some(Busy { public_id, .. })) if public_id.is_empty() => Err(Error::Changed),
-        Ok(Some(Busy { public_id, sources: busy })) => {
-            let name = |source: &Source| busy.contains(&source.id).then(|| username(&source.config)).flatten();
+        Ok(Some(ScrapeConflict { public_id, .. })) if public_id.is_empty() => Err(Error::Changed),
+        Ok(Some(ScrapeConflict { public_id, sources: busy })) => {
+            let name = |source: &StoredSource| busy.contains(&source.id).then(|| username(&source.config)).flatten();
             Err(Error::Conflict { public_id, usernames: sources.iter().filter_map(name).collect() })
         }
-        Err(collector::Unfit::Refused(reason)) => Err(Error::Refused(reason)),
-        Err(collector::Unfit::Store(error)) => Err(error.into()),
+        Err(collector::UnfitSource::Refused(reason)) => Err(Error::Refused(reason)),
+        Err(collector::UnfitSource::Store(error)) => Err(error.into()),
     }
 }
 
-fn job(wish: &Wish) -> NewScrape {
-    NewScrape {
+fn job(wish: &ScrapeRequest) -> ScrapeJob {
+    ScrapeJob {
         public_id: wish.public_id.clone(),
         project_key: wish.project_key.clone(),
         job_type: JOB_TYPE.to_owned(),
@@ -143,24 +143,24 @@ fn job(wish: &Wish) -> NewScrape {
 }
 
 /// The hold that stops the connector.
-struct Stop {
+struct ScrapeStop {
     id: i64,
     reason: String,
 }
 
-impl fmt::Display for Stop {
+impl fmt::Display for ScrapeStop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; put that right, then `patra resume hold {}`", self.reason, self.id)
     }
 }
 
 /// Why the connector is stopped, if it is: by a hold on it, or on every key that it has.
-async fn stopped(queries: &dyn Queries) -> Result<Option<Stop>, TxError> {
-    let active = Filter {
+async fn stopped(queries: &dyn Queries) -> Result<Option<ScrapeStop>, TxError> {
+    let active = ViewFilter {
         provenance_code: Some(TWITTER.to_owned()),
         status: Some("ACTIVE".to_owned()),
-        limit: Filter::MAX_LIMIT,
-        ..Filter::default()
+        limit: ViewFilter::MAX_LIMIT,
+        ..ViewFilter::default()
     };
     let keys: Vec<_> = queries
         .list(View::Credentials, active)
@@ -168,20 +168,20 @@ async fn stopped(queries: &dyn Queries) -> Result<Option<Stop>, TxError> {
         .iter()
         .filter_map(|row| View::Credentials.cell(row, "id")?.as_int())
         .collect();
-    let holds = queries.list(View::Holds, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
-    let cell = |row: &Row, column| View::Holds.cell(row, column).unwrap_or(Cell::Null);
+    let holds = queries.list(View::Holds, ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() }).await?;
+    let cell = |row: &ViewRow, column| View::Holds.cell(row, column).unwrap_or(Cell::Null);
     let open: Vec<_> = holds
         .iter()
         .filter(|row| cell(row, "released_at") == Cell::Null && cell(row, "kind_code") != Cell::Text("ADVISORY".into()))
         .collect();
-    let stop = |row: &Row| Stop {
+    let stop = |row: &ViewRow| ScrapeStop {
         id: cell(row, "id").as_int().unwrap_or_default(),
         reason: match cell(row, "reason") {
             Cell::Text(reason) => reason,
             _ => String::new(),
         },
     };
-    let is_ours = |row: &&&Row| {
+    let is_ours = |row: &&&ViewRow| {
         let endpoint = cell(row, "endpoint_name");
         cell(row, "provenance_code") == Cell::Text(TWITTER.to_owned())
             && (endpoint == Cell::Null || endpoint == Cell::Text(TWITTER_FEED.to_owned()))
@@ -195,7 +195,7 @@ async fn stopped(queries: &dyn Queries) -> Result<Option<Stop>, TxError> {
 }
 
 /// The sources of the users, in their order.
-async fn feeds(store: &dyn Store, wish: &Wish) -> Result<Vec<Source>, Error> {
+async fn feeds(store: &dyn Store, wish: &ScrapeRequest) -> Result<Vec<StoredSource>, Error> {
     let saved = save(store, &wish.project_key, &wish.usernames, false).await?;
     let ids: Vec<_> = saved.iter().map(|saved| saved.id.0).collect();
     let found = store.sources(SourceFilter { ids: Some(ids.clone()), ..SourceFilter::default() }).await?;
@@ -210,7 +210,7 @@ fn username(config: &str) -> Option<String> {
 
 /// What became of a scrape so far (TWEET-108).
 #[derive(Clone, PartialEq, Debug)]
-pub struct Status {
+pub struct ScrapeStatus {
     pub task_id: String,
     pub status: &'static str,
     pub result: Option<Value>,
@@ -225,7 +225,7 @@ pub struct Status {
     pub new: u64,
 }
 
-impl Status {
+impl ScrapeStatus {
     pub fn is_finished(&self) -> bool {
         self.result.is_some()
     }
@@ -243,16 +243,20 @@ impl Status {
 }
 
 /// How a scrape is, if the project has one of this id.
-pub async fn status(store: &dyn Store, project: Option<&str>, public_id: &str) -> Result<Option<Status>, TxError> {
+pub async fn status(
+    store: &dyn Store,
+    project: Option<&str>,
+    public_id: &str,
+) -> Result<Option<ScrapeStatus>, TxError> {
     let Some(progress) = store.progress(public_id).await? else { return Ok(None) };
     if progress.job_type != JOB_TYPE || project.is_some_and(|key| key != progress.project_key) {
         return Ok(None);
     }
-    let polls = store.polls_of_job(progress.instance.0).await?;
+    let polls = store.polls_of_job(progress.job.0).await?;
     Ok(Some(told(public_id, &progress, &polls)))
 }
 
-fn told(public_id: &str, progress: &Progress, polls: &[JobPoll]) -> Status {
+fn told(public_id: &str, progress: &JobProgress, polls: &[JobPoll]) -> ScrapeStatus {
     let ended = polls.iter().filter(|poll| poll.status.is_final());
     let finished = ended.clone().count() == polls.len();
     let current = ended.clone().filter(|poll| poll.status != TaskStatus::Cancelled).count();
@@ -283,7 +287,7 @@ fn told(public_id: &str, progress: &Progress, polls: &[JobPoll]) -> Status {
         })
     });
     let error = (status == "failed").then(|| stop.unwrap_or_else(|| last_error(polls)));
-    Status {
+    ScrapeStatus {
         task_id: public_id.to_owned(),
         status,
         result,
@@ -357,12 +361,12 @@ async fn save(
     usernames: &[String],
     follow: bool,
 ) -> Result<Vec<SavedSource>, Error> {
-    let of = |name: &String| Said {
+    let of = |name: &String| SourceDraft {
         r#type: TWITTER_FEED.to_owned(),
         name: Some(format!("@{name}")),
         config: json!({ "username": name }),
         is_active: Some(follow),
-        ..Said::default()
+        ..SourceDraft::default()
     };
     let new =
         usernames.iter().map(|name| sources::checked(of(name))).collect::<Result<_, _>>().map_err(Error::Refused)?;
@@ -371,15 +375,15 @@ async fn save(
 }
 
 /// What the end of a poll means beyond its source: a key that is refused, or a balance that is used up, ends the whole scrape
-/// and is told; so is a far side that still asks for silence after the last try (TWEET-29, 30, 33). The last one of a job makes
+/// and is told; so is an upstream that still asks for silence after the last try (TWEET-29, 30, 33). The last one of a job makes
 /// the report.
-pub(crate) async fn after(shared: &Shared, lease: &Lease, ended: &Ended) {
+pub(crate) async fn after(shared: &Shared, lease: &Lease, ended: &RunSummary) {
     if lease.provenance_code != TWITTER || lease.source.is_none() {
         return;
     }
     let done = match &ended.outcome {
-        Outcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => told_of(shared, None).await,
-        Outcome::Closed(TaskStatus::Failed, Some(fault)) => match fault.code {
+        RunOutcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => told_of(shared, None).await,
+        RunOutcome::Closed(TaskStatus::Failed, Some(fault)) => match fault.code {
             Code::UpstreamAuthFailed | Code::QuotaExhausted => {
                 let told = told_of(shared, Some(UPSTREAM_REFUSED)).await;
                 told.and(stop(&*shared.ports.store, lease, &fault.message).await)
@@ -397,8 +401,8 @@ pub(crate) async fn after(shared: &Shared, lease: &Lease, ended: &Ended) {
 /// Says what became of the job whose last poll this was (TWEET-68).
 async fn report(store: &dyn Store, lease: &Lease) -> Result<(), TxError> {
     let Some(public_id) = job_of(store, lease).await? else { return Ok(()) };
-    let Some(progress) = store.progress(&public_id).await?.filter(Progress::is_finished) else { return Ok(()) };
-    let polls = store.polls_of_job(progress.instance.0).await?;
+    let Some(progress) = store.progress(&public_id).await?.filter(JobProgress::is_finished) else { return Ok(()) };
+    let polls = store.polls_of_job(progress.job.0).await?;
     // Of those that end together, one is the last.
     let last = polls.iter().max_by_key(|poll| (poll.finished_at, poll.source)).map(|poll| poll.source);
     let status = told(&public_id, &progress, &polls);
@@ -409,7 +413,7 @@ async fn report(store: &dyn Store, lease: &Lease) -> Result<(), TxError> {
 }
 
 /// Raises an alert, or ends both of them. That all is well is written once, and not again by every success.
-async fn told_of(shared: &Shared, raised: Option<Rule>) -> Result<(), TxError> {
+async fn told_of(shared: &Shared, raised: Option<AlertRule>) -> Result<(), TxError> {
     let (store, notifier) = (&*shared.ports.store, shared.options.keeper.notifier.as_deref());
     for rule in [UPSTREAM_REFUSED, UPSTREAM_THROTTLES] {
         let holds = raised == Some(rule);
@@ -421,7 +425,7 @@ async fn told_of(shared: &Shared, raised: Option<Rule>) -> Result<(), TxError> {
             false => raised.is_none() && lock(&shared.quiet).insert(rule.name),
         };
         if is_news {
-            keeper::judge(store, notifier, rule, TWITTER.to_owned(), holds, f64::from(u8::from(holds))).await?;
+            maintenance::judge(store, notifier, rule, TWITTER.to_owned(), holds, f64::from(u8::from(holds))).await?;
         }
     }
     Ok(())
@@ -430,8 +434,8 @@ async fn told_of(shared: &Shared, raised: Option<Rule>) -> Result<(), TxError> {
 /// Cancels what the job of a poll has left.
 async fn stop(store: &dyn Store, lease: &Lease, reason: &str) -> Result<(), TxError> {
     if let Some(public_id) = job_of(store, lease).await? {
-        let (target, by) = (Target::Trigger(public_id), format!("task {}", lease.task));
-        store.run(Cancel { target, reason: reason.to_owned(), by }).await?;
+        let (target, by) = (CancelSubject::Job(public_id), format!("task {}", lease.task));
+        store.run(CancelWork { target, reason: reason.to_owned(), by }).await?;
     }
     Ok(())
 }
@@ -451,8 +455,8 @@ pub(crate) async fn job_type_of(queries: &dyn Queries, lease: &Lease) -> &'stati
 
 /// The public id of the job that a poll is of, if it is of one.
 async fn job_of(queries: &dyn Queries, lease: &Lease) -> Result<Option<String>, TxError> {
-    let of = |id: i64| Filter { id: Some(id), limit: 1, ..Filter::default() };
-    let poll = queries.list(View::Jobs, of(lease.lineage.instance.0)).await?;
+    let of = |id: i64| ViewFilter { id: Some(id), limit: 1, ..ViewFilter::default() };
+    let poll = queries.list(View::Jobs, of(lease.lineage.job.0)).await?;
     let parent = poll.first().and_then(|row| View::Jobs.cell(row, "parent_id")).and_then(|id| id.as_int());
     let Some(parent) = parent else { return Ok(None) };
     let job = queries.list(View::Jobs, of(parent)).await?;

@@ -4,20 +4,20 @@
 use std::time::Duration;
 
 use patra_core::params::Params;
-use patra_core::protocol::planner::{Budget, Phase, Shape};
-use patra_core::record::Stream;
+use patra_core::protocol::planner::{PhaseSpec, SliceBudget, SliceContext};
+use patra_core::record::RecordStream;
 use patra_core::window::Align;
 use patra_spec::Snapshot;
 
 /// `params` are those of the trigger or task, defaults included; `trigger` says whose work it is.
-pub(crate) fn shape(snapshot: &Snapshot, project_key: &str, params: Params, trigger: String) -> Shape {
+pub(crate) fn shape(snapshot: &Snapshot, project_key: &str, params: Params, trigger: String) -> SliceContext {
     // Dimensions, and what only a parent of theirs can have bound.
     let bound = |name: &String| {
         let dimension = snapshot.partitions.iter().any(|dimension| dimension.param == *name);
         dimension || snapshot.params.get(name).is_some_and(|param| param.default.is_none())
     };
     let partition = params.iter().filter(|(name, _)| !snapshot.partitions.is_empty() && bound(name));
-    Shape {
+    SliceContext {
         project_key: project_key.to_owned(),
         provenance_code: snapshot.provenance_code.clone(),
         endpoint_name: snapshot.endpoint_code.clone(),
@@ -28,19 +28,19 @@ pub(crate) fn shape(snapshot: &Snapshot, project_key: &str, params: Params, trig
         partition: partition.map(|(name, value)| (name.clone(), value.clone())).collect(),
         params,
         safety_lag: snapshot.safety_lag(),
-        phase: Phase {
+        phase: PhaseSpec {
             two_phase: snapshot.two_phase.is_some(),
             id_batch_size: snapshot.two_phase.as_ref().map(|_| snapshot.batching.id_batch_size),
         },
         budget: budget(snapshot),
         priority: snapshot.operation.priority(),
-        trigger,
+        job: trigger,
     }
 }
 
 /// The records that an endpoint gives.
-pub(crate) fn stream(snapshot: &Snapshot, project_key: &str) -> Stream {
-    Stream {
+pub(crate) fn stream(snapshot: &Snapshot, project_key: &str) -> RecordStream {
+    RecordStream {
         project_key: project_key.to_owned(),
         provenance_code: snapshot.provenance_code.clone(),
         endpoint_name: snapshot.endpoint_code.clone(),
@@ -51,13 +51,13 @@ pub(crate) fn stream(snapshot: &Snapshot, project_key: &str) -> Stream {
 }
 
 /// The requests that the rate allows in the time of a slice, and never more than the limits say (ING-8.1-07).
-pub(crate) fn budget(snapshot: &Snapshot) -> Budget {
+pub(crate) fn budget(snapshot: &Snapshot) -> SliceBudget {
     let max_requests = snapshot.limits.max_requests;
     let max_duration_secs = u32::try_from(snapshot.limits.max_duration.0.as_secs()).unwrap_or(u32::MAX).max(1);
     let rate = &snapshot.rate_limit;
     let sent = rate.qps * f64::from(max_duration_secs) + f64::from(rate.burst);
     let max_requests = if sent < f64::from(max_requests) { (sent as u32).max(1) } else { max_requests };
-    Budget { max_requests, max_duration_secs }
+    SliceBudget { max_requests, max_duration_secs }
 }
 
 /// Records that one slice can read: no more pages than it may have, and no more requests than its budget, those for details

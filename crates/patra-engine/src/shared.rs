@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use patra_core::port::{Clock, Notifier, Store, Transport, transport};
-use patra_core::source::Network;
-use patra_core::tx::Inventory;
+use patra_core::source::NetworkStatus;
+use patra_core::tx::PartitionKey;
 use patra_core::{Ts, protocol};
 
+use crate::coalescer::AdvanceCoalescers;
 use crate::collector::CollectorOptions;
 use crate::crawler::CrawlTimes;
 use crate::credentials::{CredentialOptions, Credentials};
-use crate::events::Listener;
-use crate::gate::Gate;
-use crate::health::Wards;
-use crate::keeper::KeeperOptions;
-use crate::line::Lines;
+use crate::events::RunListener;
+use crate::gate::RateGate;
+use crate::health::HealthRegistry;
+use crate::maintenance::KeeperOptions;
 use crate::metrics::Metrics;
-use crate::pool::Rules;
-use crate::prepared::Prepared;
+use crate::pool::CaptureRules;
+use crate::prepared::PreparedSpecs;
 
 /// What the engine needs from the outside.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct Ports {
 
 /// A part that a process may run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum EngineRole {
     Planner,
     Executor,
     /// Queues and executes the polls of sources.
@@ -49,7 +49,7 @@ pub enum Role {
 pub struct Options {
     /// Names this process in leases; must differ between processes and starts.
     pub owner: String,
-    pub roles: Vec<Role>,
+    pub roles: Vec<EngineRole>,
     /// Tasks at work at once (`C_total`).
     pub concurrency: u32,
     pub lease: Duration,
@@ -83,7 +83,7 @@ impl Options {
     pub fn new(owner: impl Into<String>) -> Options {
         Options {
             owner: owner.into(),
-            roles: vec![Role::Planner, Role::Executor],
+            roles: vec![EngineRole::Planner, EngineRole::Executor],
             concurrency: 8,
             lease: Duration::from_secs(60),
             poll: Duration::from_secs(2),
@@ -103,7 +103,7 @@ impl Options {
         }
     }
 
-    /// How long a part that finds nothing sleeps if nobody calls it, which the lookout does.
+    /// How long a part that finds nothing sleeps if nobody calls it, which the work poller does.
     pub(crate) fn uncalled(&self) -> Duration {
         self.poll * 300
     }
@@ -114,15 +114,15 @@ impl Options {
 pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) options: Options,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) wards: Wards,
-    pub(crate) lines: Lines,
+    pub(crate) gate: Arc<RateGate>,
+    pub(crate) wards: HealthRegistry,
+    pub(crate) lines: AdvanceCoalescers,
     pub(crate) metrics: Arc<Metrics>,
     /// Batches so far, for those who log some of them.
     pub(crate) batches: AtomicU64,
     pub(crate) credentials: Credentials,
-    pub(crate) prepared: Prepared,
-    pub(crate) listener: Arc<dyn Listener>,
+    pub(crate) prepared: PreparedSpecs,
+    pub(crate) listener: Arc<dyn RunListener>,
     /// No new work.
     pub(crate) drain: CancellationToken,
     /// Not even the old.
@@ -138,15 +138,15 @@ pub(crate) struct Shared {
     /// Alerts that are known not to hold.
     pub(crate) quiet: Mutex<BTreeSet<&'static str>>,
     /// Which URLs somebody wants.
-    pub(crate) capture: Rules,
+    pub(crate) capture: CaptureRules,
     /// Whether anybody can be reached.
-    pub(crate) network: Mutex<Network>,
+    pub(crate) network: Mutex<NetworkStatus>,
 }
 
 impl Shared {
     /// How many tasks partitions may have at most, where that is fewer than they declare: none at all while nothing of theirs
     /// may leave.
-    pub(crate) fn caps(&self, now: Ts) -> Vec<(Inventory, u32)> {
+    pub(crate) fn caps(&self, now: Ts) -> Vec<(PartitionKey, u32)> {
         let (mut caps, closed) = (self.wards.caps(now), self.gate.closed(now));
         caps.retain(|(who, _)| !closed.contains(who));
         caps.extend(closed.into_iter().map(|who| (who, 0)));
@@ -162,10 +162,10 @@ impl Shared {
         (number * percent) % 100 < percent
     }
 
-    /// Whether a request that got no answer says something about the network and not about the far side (COLL-55).
+    /// Whether a request that got no answer says something about the network and not about the upstream (COLL-55).
     pub(crate) fn offline(&self, url: &str, error: Option<&transport::Error>) -> bool {
         match error {
-            None => lock(&self.network).on_answer(),
+            None => lock(&self.network).on_response(),
             Some(transport::Error::Connect { .. }) => {
                 return lock(&self.network).on_no_connection(&patra_spec::host_key(url));
             }

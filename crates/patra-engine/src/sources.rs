@@ -8,11 +8,11 @@ use url::Url;
 use patra_core::Ts;
 use patra_core::hash;
 use patra_core::params::Params;
-use patra_core::port::source::Source;
+use patra_core::port::source::StoredSource;
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{self, MAX_MINUTES};
 use patra_core::tweet;
-use patra_core::tx::{MAX_SOURCES, NewConfig, NewSource, SaveSources, TxError};
+use patra_core::tx::{MAX_SOURCES, NewSource, NewSourceConfig, SaveSources, TxError};
 use patra_spec::{Manifest, Problems};
 
 pub use patra_connectors::opml;
@@ -38,7 +38,7 @@ pub const MAX_CONFIG_BYTES: usize = 64 << 10;
 
 /// Why sources of a type cannot be fetched; `None` when they can.
 pub fn unsupported(r#type: &str) -> Option<String> {
-    (!is_fetched(r#type)).then(|| Source::no_fetcher(r#type))
+    (!is_fetched(r#type)).then(|| StoredSource::no_fetcher(r#type))
 }
 
 fn is_fetched(r#type: &str) -> bool {
@@ -82,12 +82,12 @@ pub(crate) fn tweets_from(base_url: Option<&str>, rate: Option<&str>) -> Result<
 }
 
 /// The feeds among sources as a list for other readers.
-pub fn to_opml(sources: &[Source]) -> String {
-    let url = |source: &Source| -> Option<String> {
+pub fn to_opml(sources: &[StoredSource]) -> String {
+    let url = |source: &StoredSource| -> Option<String> {
         let config: Value = serde_json::from_str(&source.config).ok()?;
         Some(config.get("url")?.as_str()?.to_owned())
     };
-    let is_feed = |source: &&Source| matches!(source.r#type.as_str(), "rss" | "digest_feed");
+    let is_feed = |source: &&StoredSource| matches!(source.r#type.as_str(), "rss" | "digest_feed");
     let feeds: Vec<_> =
         sources.iter().filter(is_feed).filter_map(|source| Some((source.name.as_str(), url(source)?))).collect();
     opml::write("Patra", feeds.iter().map(|(name, url)| (*name, url.as_str())))
@@ -95,7 +95,7 @@ pub fn to_opml(sources: &[Source]) -> String {
 
 /// Where a source's polls go.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Target {
+pub(crate) struct PollTarget {
     pub(crate) provenance_code: String,
     pub(crate) endpoint_name: String,
     pub(crate) params: Params,
@@ -107,7 +107,7 @@ pub(crate) struct Target {
 
 /// What somebody says of a source to be.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Said {
+pub struct SourceDraft {
     pub r#type: String,
     pub name: Option<String>,
     pub config: Value,
@@ -116,17 +116,17 @@ pub struct Said {
     pub last_fetched_at: Option<Ts>,
 }
 
-impl Said {
+impl SourceDraft {
     /// A feed of a list.
-    pub fn outlined(r#type: &str, outline: opml::Outline) -> Said {
+    pub fn outlined(r#type: &str, outline: opml::OpmlOutline) -> SourceDraft {
         let config = json!({ "url": outline.url });
-        Said { r#type: r#type.to_owned(), name: outline.title, config, ..Said::default() }
+        SourceDraft { r#type: r#type.to_owned(), name: outline.title, config, ..SourceDraft::default() }
     }
 }
 
 /// What became of many that were to be added.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Imported {
+pub struct ImportReport {
     pub added: u64,
     pub existed: u64,
     /// The place of each that cannot be used, from 1, and why not.
@@ -137,9 +137,9 @@ pub struct Imported {
 pub async fn import(
     store: &dyn Store,
     project_key: &str,
-    entries: Vec<Result<Said, String>>,
-) -> Result<Imported, TxError> {
-    let mut imported = Imported::default();
+    entries: Vec<Result<SourceDraft, String>>,
+) -> Result<ImportReport, TxError> {
+    let mut imported = ImportReport::default();
     let mut usable = Vec::new();
     for (at, entry) in entries.into_iter().enumerate() {
         match entry.and_then(checked) {
@@ -162,10 +162,10 @@ pub async fn import(
 }
 
 /// A source that can be stored, or a sentence about what is wrong with it.
-pub fn checked(said: Said) -> Result<NewSource, String> {
-    let Said { r#type, name, config, is_public, is_active, last_fetched_at } = said;
+pub fn checked(said: SourceDraft) -> Result<NewSource, String> {
+    let SourceDraft { r#type, name, config, is_public, is_active, last_fetched_at } = said;
     let r#type = checked_type(&r#type)?;
-    let NewConfig { config, source_key, minutes } = checked_config(&r#type, config)?;
+    let NewSourceConfig { config, source_key, minutes } = checked_config(&r#type, config)?;
     let name = match name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()) {
         Some(name) => name,
         None => source_key.split_once(' ').map_or(source_key.clone(), |(_, rest)| rest.to_owned()),
@@ -195,7 +195,7 @@ pub fn checked_name(name: &str) -> Result<String, String> {
 }
 
 /// A config that a source of the type can have.
-pub fn checked_config(r#type: &str, config: Value) -> Result<NewConfig, String> {
+pub fn checked_config(r#type: &str, config: Value) -> Result<NewSourceConfig, String> {
     let Value::Object(mut map) = config else {
         return Err("`config` must be an object, such as {\"url\": \"https://example.com/rss\"}".to_owned());
     };
@@ -229,12 +229,12 @@ pub fn checked_config(r#type: &str, config: Value) -> Result<NewConfig, String> 
     if is_fetched(r#type) {
         target(r#type, &config)?;
     }
-    Ok(NewConfig { source_key: source::key(r#type, &config), config: text, minutes })
+    Ok(NewSourceConfig { source_key: source::key(r#type, &config), config: text, minutes })
 }
 
 fn address(text: &str) -> Result<String, String> {
     let mut url = Url::parse(text.trim()).map_err(|error| format!("`url` is unreadable: {error}"))?;
-    // It never leaves for the far side: with and without it is the same source.
+    // It never leaves for the upstream: with and without it is the same source.
     url.set_fragment(None);
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(format!("`url` must begin with http:// or https://, found `{}:`", url.scheme()));
@@ -246,8 +246,8 @@ fn address(text: &str) -> Result<String, String> {
 }
 
 /// Where polls of a source go, by its type and config.
-pub(crate) fn target(r#type: &str, config: &Value) -> Result<Target, String> {
-    let of = |endpoint: &str, params: Params| Target {
+pub(crate) fn target(r#type: &str, config: &Value) -> Result<PollTarget, String> {
+    let of = |endpoint: &str, params: Params| PollTarget {
         provenance_code: PROVENANCE.to_owned(),
         endpoint_name: endpoint.to_owned(),
         params,
@@ -258,7 +258,7 @@ pub(crate) fn target(r#type: &str, config: &Value) -> Result<Target, String> {
         "rss" | "digest_feed" | "website" => {
             let url = given(config, "url")?.ok_or("`config.url` is missing: where is it?")?;
             let entries = identity(config)?;
-            Ok(Target { entries, ..of(r#type, Params::from([("url".to_owned(), url)])) })
+            Ok(PollTarget { entries, ..of(r#type, Params::from([("url".to_owned(), url)])) })
         }
         "hackernews" => hackernews(config).map(|params| of(r#type, params)),
         "reddit" => {
@@ -272,9 +272,9 @@ pub(crate) fn target(r#type: &str, config: &Value) -> Result<Target, String> {
         CUSTOM => custom(config),
         _ if is_of_tweets(r#type) => {
             let params = tweets(r#type, config)?;
-            Ok(Target { provenance_code: TWITTER.to_owned(), ..of(r#type, params) })
+            Ok(PollTarget { provenance_code: TWITTER.to_owned(), ..of(r#type, params) })
         }
-        other => Err(Source::no_fetcher(other)),
+        other => Err(StoredSource::no_fetcher(other)),
     }
 }
 
@@ -307,7 +307,7 @@ fn hackernews(config: &Value) -> Result<Params, String> {
 }
 
 /// An endpoint of an applied manifest, or a mapping of its own.
-fn custom(config: &Value) -> Result<Target, String> {
+fn custom(config: &Value) -> Result<PollTarget, String> {
     if let Some(code) = given(config, "provenance")? {
         let endpoint = given(config, "endpoint")?.ok_or("`config.endpoint` is missing beside `provenance`")?;
         let params = match config.get("params") {
@@ -318,7 +318,13 @@ fn custom(config: &Value) -> Result<Target, String> {
                 .collect::<Result<_, String>>()?,
             Some(_) => return Err("`config.params` must be an object".to_owned()),
         };
-        return Ok(Target { provenance_code: code, endpoint_name: endpoint, params, manifest: None, entries: None });
+        return Ok(PollTarget {
+            provenance_code: code,
+            endpoint_name: endpoint,
+            params,
+            manifest: None,
+            entries: None,
+        });
     }
     let url = given(config, "url")?.or(given(config, "endpoint")?);
     let url =
@@ -349,7 +355,7 @@ fn custom(config: &Value) -> Result<Target, String> {
         } },
     });
     let manifest = patra_spec::read("config", &manifest.to_string()).map_err(|problems| problems.to_string())?;
-    Ok(Target {
+    Ok(PollTarget {
         provenance_code: CUSTOM.to_owned(),
         endpoint_name: CUSTOM.to_owned(),
         params: Params::from([("url".to_owned(), url)]),
@@ -405,7 +411,7 @@ mod tests {
     use super::*;
 
     fn said(r#type: &str, config: Value) -> Result<NewSource, String> {
-        checked(Said { r#type: r#type.into(), config, ..Said::default() })
+        checked(SourceDraft { r#type: r#type.into(), config, ..SourceDraft::default() })
     }
 
     #[test]
@@ -443,7 +449,7 @@ mod tests {
         assert_eq!(rss.source_key, "rss https://example.com/rss");
         assert_eq!(rss.name, "https://example.com/rss");
         let part = said("rss", json!({ "url": "https://example.com/rss#top" })).unwrap();
-        assert_eq!(part.source_key, rss.source_key, "a fragment never reaches the far side");
+        assert_eq!(part.source_key, rss.source_key, "a fragment never reaches the upstream");
         assert_eq!(checked_name(&format!(" {} ", "é".repeat(300))).unwrap(), "é".repeat(250));
         assert!(said("podcast", json!({})).is_ok(), "a type that nobody fetches yet may be stored");
         for (r#type, config, wrong) in [

@@ -13,14 +13,14 @@ use tracing::{Span, error_span};
 
 use patra_core::hash::sha256_hex;
 use patra_core::paging::Position;
-use patra_core::protocol::run::{Ended, Fetch, Outcome, Page, Refusal};
-use patra_core::tx::{BatchCommitted, Lease, RunStarted, SavePlan, TriggerTaken};
+use patra_core::protocol::run::{FetchedPage, PageFailure, PageFetch, RunOutcome, RunSummary};
+use patra_core::tx::{BatchCommitted, ClaimedJob, Lease, RunStarted, SavePlan};
 
 /// One trigger, from when it is taken to when it is planned or put off.
-pub(crate) fn trigger(taken: &TriggerTaken) -> Span {
+pub(crate) fn trigger(taken: &ClaimedJob) -> Span {
     error_span!(
         "PlannerTrigger",
-        schedule_instance_id = taken.instance.0,
+        schedule_instance_id = taken.job.0,
         source = taken.provenance_code,
         endpoint = taken.endpoint_name,
         op = taken.operation.as_str(),
@@ -63,7 +63,7 @@ pub(crate) fn picked(claimed: &Span, lease: &Lease, waited: Duration) -> Span {
 pub(crate) fn run(lease: &Lease) -> Span {
     error_span!(
         "Run",
-        schedule_instance_id = lease.lineage.instance.0,
+        schedule_instance_id = lease.lineage.job.0,
         plan_id = lease.lineage.plan.0,
         slice_id = lease.lineage.slice.0,
         task_id = lease.task.0,
@@ -90,8 +90,8 @@ pub(crate) fn started(run: &Span, started: &RunStarted) {
     run.record("slice_signature_hash", slice_signature_hash.as_str());
 }
 
-pub(crate) fn ended(run: &Span, ended: &Ended) {
-    let Outcome::Closed(status, fault) = &ended.outcome else { return };
+pub(crate) fn ended(run: &Span, ended: &RunSummary) {
+    let RunOutcome::Closed(status, fault) = &ended.outcome else { return };
     run.record("status", status.as_str());
     if let Some(fault) = fault {
         run.record("error.level", fault.level.as_str());
@@ -99,7 +99,7 @@ pub(crate) fn ended(run: &Span, ended: &Ended) {
 }
 
 /// One page, from its first request to its commit.
-pub(crate) fn batch(fetch: &Fetch) -> Span {
+pub(crate) fn batch(fetch: &PageFetch) -> Span {
     let (page, token) = place(&fetch.position);
     error_span!(
         "Batch",
@@ -119,12 +119,12 @@ pub(crate) fn committed(batch: &Span, done: &BatchCommitted) {
     batch.record("status", "SUCCEEDED");
 }
 
-/// One exchange with the far side.
+/// One exchange with the upstream.
 pub(crate) fn exchange(batch: &Span) -> Span {
     error_span!(parent: batch, "HTTP Call", otel.kind = "client", http.status = Empty, error.level = Empty)
 }
 
-pub(crate) fn answered(exchange: &Span, answer: Result<&Page, &Refusal>) {
+pub(crate) fn answered(exchange: &Span, answer: Result<&FetchedPage, &PageFailure>) {
     let evidence = answer.map_or_else(|refusal| &refusal.evidence, |page| &page.evidence);
     if evidence.status > 0 {
         exchange.record("http.status", evidence.status);

@@ -7,20 +7,20 @@ mod zstd;
 
 use bytes::Bytes;
 
-use patra_core::port::transport::{Error, Limits};
+use patra_core::port::transport::{Error, TransferLimits};
 
-use coding::Coding;
-use wire::Wire;
+use coding::ContentCoding;
+use wire::WireReader;
 
 /// Reads and decompresses the body; never more than `Limits::max_body` bytes, counted after decompression.
-pub(crate) async fn read(response: reqwest::Response, limits: &Limits) -> Result<Bytes, Error> {
-    let codings = Coding::list(response.headers())?;
+pub(crate) async fn read(response: reqwest::Response, limits: &TransferLimits) -> Result<Bytes, Error> {
+    let codings = ContentCoding::list(response.headers())?;
     let announced = response.content_length().unwrap_or(0);
-    // Holds for compressed bodies too: none that long is worth unpacking.
+    // Applies to compressed bodies too: none that long is worth decompressing.
     if announced > limits.max_body as u64 {
         return Err(Error::TooLarge { limit: limits.max_body });
     }
-    let wire = Wire::new(response, limits);
+    let wire = WireReader::new(response, limits);
     if codings.is_empty() {
         collect(wire, announced as usize, limits.max_body).await
     } else {
@@ -28,10 +28,10 @@ pub(crate) async fn read(response: reqwest::Response, limits: &Limits) -> Result
     }
 }
 
-async fn collect(mut wire: Wire, announced: usize, limit: usize) -> Result<Bytes, Error> {
+async fn collect(mut wire: WireReader, announced: usize, limit: usize) -> Result<Bytes, Error> {
     let Some(first) = wire.chunk().await? else { return Ok(Bytes::new()) };
-    // A small body arrives in one piece, which can be passed on as it is once its end is known. The capacity is asked for
-    // only now, so that a server that announces much and sends nothing costs nothing.
+    // A small body arrives in one chunk and is passed on without a copy. The buffer is allocated only now, so that a
+    // server that announces much and sends nothing costs nothing.
     let Some(second) = wire.chunk().await? else { return Ok(first) };
     let mut body = Vec::with_capacity(announced.max(first.len() + second.len()));
     body.extend_from_slice(&first);
@@ -46,7 +46,7 @@ async fn collect(mut wire: Wire, announced: usize, limit: usize) -> Result<Bytes
     Ok(body.into())
 }
 
-/// How much room to add to a full buffer: doubles it, but does not overshoot the cap.
+/// Bytes to add to a full buffer: doubles it, up to the cap.
 fn growth(length: usize, limit: usize) -> usize {
     length.min(limit.saturating_sub(length))
 }

@@ -1,5 +1,5 @@
-//! Waiting for a connection and for the head of the answer, under the limits of the request at hand. reqwest takes a
-//! connect timeout only per client; this layer around its connector takes it from the request being sent.
+//! Connect timeout and read timeout per request. reqwest has a connect timeout only per client; this layer around its
+//! connector takes it from the request that is being sent.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,22 +10,23 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 use tower::{BoxError, Service};
 
-use patra_core::port::transport::{Error, Limits};
+use patra_core::port::transport::{Error, TransferLimits};
 
 tokio::task_local! {
-    // hyper first polls a connect inside the future of the request that asked for it, so the layer finds the limits of
-    // that request here. They stay with the connect even if it is finished in the background for a later request.
-    static ATTEMPT: Arc<Attempt>;
+    // hyper first polls a connect inside the future of the request that needs it, so the layer finds the limits of that
+    // request here. They apply to the connect even if it is finished in the background for a later request.
+    static ATTEMPT: Arc<SendAttempt>;
 }
 
-/// No connection within the connect timeout.
+/// There was no connection within the connect timeout.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection in time")]
-pub(crate) struct TimedOut;
+pub(crate) struct ConnectTimedOut;
 
-/// Runs `sending` with the connect timeout on connecting and the read timeout on the silence after it.
-pub(crate) async fn bounded<T>(limits: &Limits, sending: impl Future<Output = T>) -> Result<T, Error> {
-    let attempt = Arc::new(Attempt { connect: limits.connect_timeout, quiet_since: Mutex::new(Some(Instant::now())) });
+/// Runs `sending` with the connect timeout while connecting and the read timeout afterwards.
+pub(crate) async fn bounded<T>(limits: &TransferLimits, sending: impl Future<Output = T>) -> Result<T, Error> {
+    let attempt =
+        Arc::new(SendAttempt { connect: limits.connect_timeout, quiet_since: Mutex::new(Some(Instant::now())) });
     let sending = ATTEMPT.scope(Arc::clone(&attempt), sending);
     let silence = sleep_until(attempt.silent_until(limits.read_timeout));
     tokio::pin!(sending, silence);
@@ -44,19 +45,19 @@ pub(crate) async fn bounded<T>(limits: &Limits, sending: impl Future<Output = T>
     }
 }
 
-/// `since + wait`, where a wait without end (`Duration::MAX`) would overflow: a year is as good.
+/// `since + wait`, capped at a year because `Duration::MAX` would overflow.
 pub(crate) fn later(since: Instant, wait: Duration) -> Instant {
     since + wait.min(Duration::from_secs(365 * 24 * 60 * 60))
 }
 
 #[derive(Debug)]
-struct Attempt {
+struct SendAttempt {
     connect: Duration,
-    /// `None` while connecting, which has its own timeout.
+    /// Start of the current silence; `None` while connecting, which has its own timeout.
     quiet_since: Mutex<Option<Instant>>,
 }
 
-impl Attempt {
+impl SendAttempt {
     fn silent_until(&self, read: Duration) -> Instant {
         let quiet_since = *self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner);
         later(quiet_since.unwrap_or_else(Instant::now), read)
@@ -67,11 +68,11 @@ impl Attempt {
     }
 }
 
-/// The connector with the timeout of the request put around it.
+/// Wraps the connector with the connect timeout of the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Timed<S>(pub(crate) S);
+pub(crate) struct ConnectTimeout<S>(pub(crate) S);
 
-impl<S, R> Service<R> for Timed<S>
+impl<S, R> Service<R> for ConnectTimeout<S>
 where
     S: Service<R, Error = BoxError>,
     S::Future: Send + 'static,
@@ -92,7 +93,7 @@ where
             attempt.set_quiet_since(None);
             let connected = timeout(attempt.connect, connecting).await;
             attempt.set_quiet_since(Some(Instant::now()));
-            connected.unwrap_or_else(|_elapsed| Err(TimedOut.into()))
+            connected.unwrap_or_else(|_elapsed| Err(ConnectTimedOut.into()))
         })
     }
 }

@@ -1,20 +1,20 @@
-//! From errors of reqwest to those of the port. A reqwest error prints the URL with its query, where keys travel, so
-//! none is ever printed whole: only its root cause, which knows nothing of the request.
+//! Converts reqwest errors to errors of the port. A reqwest error prints the URL with its query, which may contain
+//! keys, so only its root cause is ever printed.
 
 use std::error::Error as StdError;
 use std::io;
 
-use patra_core::port::transport::{Error, Limits};
+use patra_core::port::transport::{Error, TransferLimits};
 
-use crate::connect::TimedOut;
-use crate::guard::Denied;
+use crate::connect::ConnectTimedOut;
+use crate::guard::DeniedAddress;
 
-/// Why there was no head of an answer from `host`, asked through `proxy` if there is one.
-pub(crate) fn sending(error: &reqwest::Error, host: &str, proxy: Option<&str>, limits: &Limits) -> Error {
-    if let Some(denied) = find::<Denied>(error) {
-        // With a proxy it is the only host whose name we look up while connecting.
+/// The error for a request to `host`, through `proxy` if there is one, that got no response head.
+pub(crate) fn sending(error: &reqwest::Error, host: &str, proxy: Option<&str>, limits: &TransferLimits) -> Error {
+    if let Some(denied) = find::<DeniedAddress>(error) {
+        // With a proxy, its host is the only name that we resolve while connecting.
         Error::Refused { host: proxy.unwrap_or(host).to_owned(), reason: denied.to_string() }
-    } else if find::<TimedOut>(error).is_some() {
+    } else if find::<ConnectTimedOut>(error).is_some() {
         Error::Timeout { after: limits.connect_timeout }
     } else if error.is_builder() {
         Error::Invalid { reason: root_cause(error) }
@@ -26,17 +26,17 @@ pub(crate) fn sending(error: &reqwest::Error, host: &str, proxy: Option<&str>, l
     }
 }
 
-/// Why the body ended early.
+/// The error for a body that ended early.
 pub(crate) fn reading(error: &reqwest::Error) -> Error {
     Error::Broken { reason: root_cause(error) }
 }
 
-/// Why decompression stopped: an error of ours that travelled through the decoders, or a fault they found themselves.
+/// The error for failed decompression: one of ours that passed through the decoders, or one of the decoders themselves.
 pub(crate) fn decoding(error: &io::Error) -> Error {
     let ours = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match (ours, error.kind()) {
         (Some(ours), _) => ours.clone(),
-        // Like a plain body that is cut: it may be whole the next time.
+        // Like a truncated plain body: a retry may succeed.
         (None, io::ErrorKind::UnexpectedEof) => {
             Error::Broken { reason: "the compressed data ends too early".to_owned() }
         }
@@ -44,7 +44,7 @@ pub(crate) fn decoding(error: &io::Error) -> Error {
     }
 }
 
-/// The innermost error; for a reqwest error without a source, its kind in words.
+/// The innermost error; for a reqwest error without a source, a description of its kind.
 pub(crate) fn root_cause(error: &reqwest::Error) -> String {
     match chain(error).skip(1).last() {
         Some(root) => root.to_string(),

@@ -1,12 +1,13 @@
-//! One step of an exchange: what is sent to one URL. A redirect makes the next hop out of this one.
+//! One request of an exchange, to one URL. A redirect creates the next hop from this one.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use patra_core::port::transport::{Error, Method, Request};
+use patra_core::port::transport::{Error, HttpMethod, HttpRequest};
 
-/// What hyper decides about the connection. A request that could set these could send a second request inside the first.
+/// Connection headers, which only hyper may set. A request that could set these could smuggle a second request inside
+/// the first.
 const CONNECTION_HEADERS: &[HeaderName] = &[
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -18,39 +19,39 @@ const CONNECTION_HEADERS: &[HeaderName] = &[
     header::UPGRADE,
 ];
 
-/// The headers that say nothing about who is asking: they may be logged, and follow a redirect to another host.
+/// Headers without credentials: they may be logged, and follow a redirect to another host.
 pub(crate) const PLAIN_HEADERS: &[HeaderName] =
     &[header::ACCEPT, header::ACCEPT_ENCODING, header::ACCEPT_LANGUAGE, header::USER_AGENT];
 
-/// What [`crate::body`] can decode.
+/// Encodings that [`crate::body`] can decode.
 const ENCODINGS: HeaderValue = HeaderValue::from_static("gzip, deflate, br, zstd");
 const NO_ENCODING: HeaderValue = HeaderValue::from_static("identity");
 
 #[derive(Clone)]
-pub(crate) struct Hop {
+pub(crate) struct RequestHop {
     pub(crate) method: http::Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Option<Bytes>,
 }
 
-impl Hop {
-    pub(crate) fn first(request: Request) -> Result<Hop, Error> {
+impl RequestHop {
+    pub(crate) fn first(request: HttpRequest) -> Result<RequestHop, Error> {
         let url = Url::parse(&request.url).map_err(|error| invalid(format!("the URL cannot be read: {error}")))?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid("only http and https URLs can be asked".to_owned()));
+            return Err(invalid("only http and https URLs can be requested".to_owned()));
         }
         let method = match request.method {
-            Method::Get => http::Method::GET,
-            Method::Post => http::Method::POST,
+            HttpMethod::Get => http::Method::GET,
+            HttpMethod::Post => http::Method::POST,
         };
         let mut headers = headers(&request.headers)?;
         let accepted = if request.compression { ENCODINGS } else { NO_ENCODING };
         headers.entry(header::ACCEPT_ENCODING).or_insert(accepted);
-        Ok(Hop { method, url, headers, body: request.body })
+        Ok(RequestHop { method, url, headers, body: request.body })
     }
 
-    /// The host, the only part of a URL that may be shown.
+    /// The host, the only part of a URL that may appear in messages.
     pub(crate) fn host(&self) -> &str {
         self.url.host_str().unwrap_or_default()
     }
@@ -84,15 +85,15 @@ mod tests {
 
     fn refusal(url: &str, name: &str, value: &str) -> String {
         let headers = vec![(name.to_owned(), value.to_owned())];
-        let request = Request { headers, ..Request::new(Method::Get, url) };
-        match Hop::first(request) {
+        let request = HttpRequest { headers, ..HttpRequest::new(HttpMethod::Get, url) };
+        match RequestHop::first(request) {
             Ok(_) => "accepted".to_owned(),
             Err(error) => error.to_string(),
         }
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused_without_showing_it() {
+    fn invalid_request_error_does_not_show_the_value() {
         let cases = [
             ("http://a.test/", "x-key", "v", "accepted"),
             ("a.test/?key=canary", "x-key", "v", "the URL cannot be read"),

@@ -1,5 +1,5 @@
-//! The only crate that opens sockets for collecting. It makes one HTTP exchange safe and bounded: an address guard, our
-//! own redirects, caps on body size and on every wait. It knows nothing of sources, retries or what a body means.
+//! The only crate that opens sockets for collecting. It makes one HTTP exchange safe and bounded: an address guard,
+//! redirects, caps on body size and on every wait. It knows nothing of sources, retries or the content of a body.
 //!
 //! Deliberately absent: cookies, proxies from the environment (a request names its own), a referer, reqwest's own
 //! redirects and decompression.
@@ -18,7 +18,7 @@ mod webhook;
 
 pub use client::Client;
 pub use guard::resolver::{Lookup, system_lookup};
-pub use guard::{Denied, Guard};
+pub use guard::{AddressGuard, DeniedAddress};
 pub use signer::HttpSigner;
 pub use tls::install_crypto;
 pub use webhook::Webhook;

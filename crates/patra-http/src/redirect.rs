@@ -1,5 +1,5 @@
-//! Where a redirect may lead and what may travel along. Pure: the guard judges the address of the next hop when that is
-//! sent, like that of the first.
+//! Where a redirect may lead, and which headers follow it. Pure: the guard checks the address of the next hop when it
+//! is sent, like that of the first.
 
 use http::header::{self, HeaderMap};
 use http::{Method, StatusCode};
@@ -7,19 +7,19 @@ use url::Url;
 
 use patra_core::port::transport::Error;
 
-use crate::hop::{Hop, PLAIN_HEADERS};
+use crate::hop::{PLAIN_HEADERS, RequestHop};
 
-/// The target of an answer that is a redirect; other answers with status 3xx (304, 300, no `Location`) are final.
+/// The target of a redirect response. Other 3xx responses (304, 300, no `Location`) are final.
 pub(crate) fn location(status: StatusCode, headers: &HeaderMap) -> Option<String> {
     if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
-    // Servers send UTF-8 here in spite of the standard.
+    // Servers send UTF-8 here, although the standard forbids it.
     headers.get(header::LOCATION).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
 }
 
 /// The hop that follows `hop` after a redirect to `location`.
-pub(crate) fn next(hop: &Hop, status: StatusCode, location: &str) -> Result<Hop, Error> {
+pub(crate) fn next(hop: &RequestHop, status: StatusCode, location: &str) -> Result<RequestHop, Error> {
     let from = hop.host();
     let mut url = hop.url.join(location).map_err(|error| refused(format!("{from} names no valid URL: {error}")))?;
     match (hop.url.scheme(), url.scheme()) {
@@ -27,13 +27,13 @@ pub(crate) fn next(hop: &Hop, status: StatusCode, location: &str) -> Result<Hop,
         (_, "http") => return Err(refused(format!("{from} leads from https to http"))),
         _ => return Err(refused(format!("{from} leads out of http"))),
     }
-    // Credentials in a Location are the server's idea, never ours. Neither call can fail for http.
+    // Credentials in a `Location` are dropped. Neither call can fail for http.
     let _ = url.set_username("");
     let _ = url.set_password(None);
 
-    let mut next = Hop { url, ..hop.clone() };
+    let mut next = RequestHop { url, ..hop.clone() };
     match status.as_u16() {
-        // The request was answered; what remains is to fetch the page that shows the result.
+        // The request was processed; the redirect target shows the result.
         301..=303 => {
             next.method = Method::GET;
             next.body = None;
@@ -58,7 +58,7 @@ pub(crate) fn next(hop: &Hop, status: StatusCode, location: &str) -> Result<Hop,
     Ok(next)
 }
 
-/// Another port is another server; moving up to https on the default ports is not.
+/// Another port is another server; an upgrade to https on the default ports is not.
 fn same_host(from: &Url, to: &Url) -> bool {
     let ports = (from.port_or_known_default(), to.port_or_known_default());
     let upgrade = from.scheme() == "http" && to.scheme() == "https" && ports == (Some(80), Some(443));

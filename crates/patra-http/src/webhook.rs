@@ -1,7 +1,7 @@
-//! A webhook of the operator's own. It may stand in a private network, because the operator named it.
+//! Sends messages to the operator's webhook. It may be in a private network, because the operator configured it.
 //!
-//! Each message is a `POST` of JSON. With a secret it carries `X-Patra-Signature: sha256=…`, the HMAC-SHA256 of the body in hex, so
-//! that the receiver knows who speaks.
+//! Each message is a `POST` of JSON. With a secret it carries `X-Patra-Signature: sha256=…`, the HMAC-SHA256 of the
+//! body in hex, so that the receiver can verify the sender.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use patra_core::hash::hmac_sha256_hex;
-use patra_core::port::transport::{self, Limits, Method, Request, Transport as _};
-use patra_core::port::{Boxed, Notifier};
+use patra_core::port::transport::{self, HttpMethod, HttpRequest, TransferLimits, Transport as _};
+use patra_core::port::{BoxFuture, Notifier};
 use patra_core::secret::Secret;
 
 use crate::Client;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest answer; nobody reads it.
-const MAX_ANSWER: usize = 64 << 10;
+/// Largest response; its body is ignored.
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 
 #[derive(Clone)]
 pub struct Webhook {
@@ -26,7 +26,7 @@ pub struct Webhook {
     secret: Option<Secret>,
 }
 
-/// The URL may hold a password.
+/// Hides the URL, which may contain a password.
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Webhook").finish_non_exhaustive()
@@ -35,27 +35,31 @@ impl fmt::Debug for Webhook {
 
 impl Webhook {
     pub fn new(url: &str, secret: Option<Secret>) -> Result<Webhook, transport::Error> {
-        Ok(Webhook { client: Client::to_operators_own("a webhook", url)?, url: url.to_owned(), secret })
+        Ok(Webhook { client: Client::for_operator_service("a webhook", url)?, url: url.to_owned(), secret })
     }
 }
 
 impl Notifier for Webhook {
-    fn tell(&self, json: String) -> Boxed<'_, Result<(), String>> {
+    fn notify(&self, json: String) -> BoxFuture<'_, Result<(), String>> {
         let mut headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
         if let Some(secret) = &self.secret {
             let signature = hmac_sha256_hex(secret.expose().as_bytes(), json.as_bytes());
             headers.push(("X-Patra-Signature".to_owned(), format!("sha256={signature}")));
         }
-        let message = Request {
+        let message = HttpRequest {
             headers,
             body: Some(Bytes::from(json)),
-            limits: Limits { total_timeout: TIMEOUT, max_body: MAX_ANSWER, ..Limits::default() },
-            ..Request::new(Method::Post, self.url.clone())
+            limits: TransferLimits {
+                total_timeout: TIMEOUT,
+                max_body: MAX_RESPONSE_BYTES,
+                ..TransferLimits::default()
+            },
+            ..HttpRequest::new(HttpMethod::Post, self.url.clone())
         };
         Box::pin(async move {
             match self.client.send(message).await {
                 Ok(response) if (200..300).contains(&response.status) => Ok(()),
-                Ok(response) => Err(format!("the webhook answered {}", response.status)),
+                Ok(response) => Err(format!("the webhook returned {}", response.status)),
                 Err(error) => Err(error.to_string()),
             }
         })

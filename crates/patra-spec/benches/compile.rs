@@ -1,4 +1,4 @@
-//! How long a manifest takes: to read, to compile (less than a millisecond is wanted), to come out of its rows.
+//! Time to read a manifest, to compile it (target: less than a millisecond), and to rebuild it from rows.
 
 use std::hint::black_box;
 

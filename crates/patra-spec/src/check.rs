@@ -1,5 +1,5 @@
-//! Whether a manifest makes sense, whatever operation it will be compiled for. Works on the typed manifest, so one from
-//! the registry is checked by the same rules as one from a file; only the places are then unknown.
+//! Checks a manifest independently of the operation it will be compiled for. It works on the typed manifest, so a
+//! manifest from the registry is checked by the same rules as one from a file; only its line numbers are unknown.
 
 mod auth;
 mod detail;
@@ -14,29 +14,29 @@ mod response;
 mod schedule;
 mod window;
 
-use crate::expr::{Rules, Template};
+use crate::expr::{Template, TemplateRules};
 use crate::layers;
-use crate::manifest::{Endpoint, Manifest};
+use crate::manifest::{EndpointConfig, Manifest};
 use crate::problem::Problem;
 use crate::selector::Selector;
 
 pub(crate) use detail::takes_one_id;
 pub(crate) use operation::warnings;
 
-/// Longest code or endpoint name: it becomes part of keys.
+/// Longest provenance code or endpoint name. Both become part of keys.
 const MAX_CODE: usize = 64;
 
 /// Collects problems about one manifest.
-pub(crate) struct Check<'m> {
+pub(crate) struct ManifestChecker<'m> {
     pub(crate) manifest: &'m Manifest,
     pub(crate) problems: Vec<Problem>,
-    /// By which the templates at hand are compiled.
-    rules: Rules,
+    /// Rules for the templates of the endpoint that is being checked.
+    rules: TemplateRules,
 }
 
-/// Everything wrong with the manifest as a whole. Endpoints are looked at as they will be, with what they take over.
+/// Returns every problem of the manifest. Endpoints are checked with the defaults that they inherit.
 pub(crate) fn manifest(manifest: &Manifest) -> Vec<Problem> {
-    let mut check = Check::new(manifest);
+    let mut check = ManifestChecker::new(manifest);
     check.shared();
     if manifest.endpoints.is_empty() {
         check.report("endpoints", "there is no endpoint");
@@ -45,7 +45,7 @@ pub(crate) fn manifest(manifest: &Manifest) -> Vec<Problem> {
     match layers::effective(manifest) {
         Err(problem) => problems.push(problem),
         Ok(effective) => {
-            let mut check = Check::new(&effective);
+            let mut check = ManifestChecker::new(&effective);
             for (name, endpoint) in &effective.endpoints {
                 check.endpoint(name, endpoint);
             }
@@ -55,23 +55,23 @@ pub(crate) fn manifest(manifest: &Manifest) -> Vec<Problem> {
     problems
 }
 
-impl<'m> Check<'m> {
-    pub(crate) fn new(manifest: &'m Manifest) -> Check<'m> {
-        Check { manifest, problems: Vec::new(), rules: inputs::any() }
+impl<'m> ManifestChecker<'m> {
+    pub(crate) fn new(manifest: &'m Manifest) -> ManifestChecker<'m> {
+        ManifestChecker { manifest, problems: Vec::new(), rules: inputs::unrestricted_rules() }
     }
 
-    /// What all endpoints depend on.
+    /// Checks the settings that all endpoints share.
     pub(crate) fn shared(&mut self) {
         self.code("provenance", &self.manifest.provenance);
         let defaults = &self.manifest.defaults;
-        for key in layers::misplaced(defaults) {
-            self.report(&format!("defaults.{key}"), "this is said by each endpoint for itself");
+        for key in layers::endpoint_only_keys(defaults) {
+            self.report(&format!("defaults.{key}"), "this key belongs to an endpoint and cannot be in `defaults`");
         }
         self.http("defaults.http", &defaults.http);
-        self.pace("defaults", defaults);
+        self.limit_sections("defaults", defaults);
     }
 
-    pub(crate) fn endpoint(&mut self, name: &str, endpoint: &Endpoint) {
+    pub(crate) fn endpoint(&mut self, name: &str, endpoint: &EndpointConfig) {
         let path = format!("endpoints.{name}");
         self.code(&path, name);
         self.rules = self.rules(&path, endpoint);
@@ -91,8 +91,8 @@ impl<'m> Check<'m> {
             self.sends_position(&path, endpoint, &templates);
             self.sends_window(&path, endpoint, &templates);
         }
-        self.pace(&path, endpoint);
-        self.affords(&path, &endpoint.rate_limit);
+        self.limit_sections(&path, endpoint);
+        self.cost_within_burst(&path, &endpoint.rate_limit);
         self.schedule(&path, endpoint);
     }
 
@@ -114,11 +114,11 @@ impl<'m> Check<'m> {
         }
     }
 
-    /// A template that compiles and renders; anything else is reported.
+    /// Compiles and dry-runs a template; reports a problem if either fails.
     fn template(&mut self, path: &str, text: &str) -> Option<Template> {
         match Template::compile_with(text, &self.rules) {
-            Err(flaw) => self.problems.push(self.manifest.origin.flaw(path, text, flaw)),
-            Ok(template) => match template.try_out() {
+            Err(syntax_error) => self.problems.push(self.manifest.origin.syntax_problem(path, text, syntax_error)),
+            Ok(template) => match template.dry_run() {
                 Ok(()) => return Some(template),
                 Err(error) => self.report(path, format!("the template does not render: {error}")),
             },
@@ -126,8 +126,8 @@ impl<'m> Check<'m> {
         None
     }
 
-    /// The same where no credential may stand.
-    fn bare_template(&mut self, path: &str, text: &str) -> Option<Template> {
+    /// Like [`Self::template`], but a credential is not allowed.
+    fn template_without_credential(&mut self, path: &str, text: &str) -> Option<Template> {
         let credential = std::mem::take(&mut self.rules.scope.credential);
         let template = self.template(path, text);
         self.rules.scope.credential = credential;
@@ -136,22 +136,32 @@ impl<'m> Check<'m> {
 
     fn selector(&mut self, path: &str, text: Option<&str>) {
         let Some(text) = text else { return };
-        if let Err(flaw) = Selector::parse(text) {
-            self.problems.push(self.manifest.origin.flaw(path, text, flaw));
+        if let Err(syntax_error) = Selector::parse(text) {
+            self.problems.push(self.manifest.origin.syntax_problem(path, text, syntax_error));
         }
     }
 
-    /// The name of a header that is looked for in answers.
+    /// Checks the name of a response header.
     fn header_name(&mut self, path: &str, name: Option<&str>) {
         if name.is_some_and(|name| !request::is_header_name(name)) {
-            self.report(path, format!("{} is no header name", crate::problem::quote(name.unwrap_or_default())));
+            self.report(
+                path,
+                format!("{} is not a valid header name", crate::problem::quote(name.unwrap_or_default())),
+            );
         }
     }
 
-    /// A value stands in one place: two would have to be weighed against each other.
-    fn once(&mut self, path: &str, key: &str, one: &Option<String>, other_key: &str, other: &Option<String>) {
+    /// Two keys that locate the same value must not both be set.
+    fn check_exclusive(
+        &mut self,
+        path: &str,
+        key: &str,
+        one: &Option<String>,
+        other_key: &str,
+        other: &Option<String>,
+    ) {
         if one.is_some() && other.is_some() {
-            let message = format!("`{key}` and `{other_key}` say where the same thing stands");
+            let message = format!("`{key}` and `{other_key}` locate the same value");
             self.report_with(&format!("{path}.{other_key}"), message, "keep one of them");
         }
     }

@@ -1,73 +1,74 @@
-//! The dictionary of codes (ING-3.2-14): made of the very enumerations that the reader, the engine and the stores work
-//! with, so that it cannot say anything else. What the registry keeps of it is a copy for those who look.
+//! The dictionary of codes (ING-3.2-14). It is built from the enumerations that the reader, the engine and the stores
+//! use, so it cannot differ from them. The registry stores a copy for display.
 
 use patra_core::registry::{DictItem, DictType};
 use patra_core::state::{
-    BatchStatus, Direction, HoldKind, Operation, PlanStatus, QuarantineStatus, RunStatus, SignalStatus, SliceStatus,
-    TaskStatus, TriggerStatus, TriggerType, UpdateReason,
+    BatchStatus, Direction, JobStatus, Operation, PauseKind, PlanStatus, QuarantineStatus, RunStatus, SignalStatus,
+    SliceStatus, TaskStatus, TriggerType, UpdateReason,
 };
 use patra_core::window::Align;
 use patra_core::{Code, Level, cursor};
 
 use crate::expr::NullPolicy;
-use crate::words::{
-    AuthLocation, AuthType, ClientAuth, DedupScope, FieldType, Format, Grant, Kind, Method, Missing, OnError,
-    OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, Role, Word,
+use crate::keywords::{
+    AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, Keyword, MissingDetail, OAuth2Grant,
+    OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
+    ResponseFormat,
 };
 
-/// What the databases know beside the enumerations; a test holds it against their constraints.
+/// Cursor types have no enumeration; a test compares them with the database constraints.
 const CURSOR_TYPES: &[&str] = &["TIME", "ID", "TOKEN"];
 
-/// Every type with its words, in a fixed order.
+/// Every dictionary type with its codes, in a fixed order.
 pub fn dictionary() -> Vec<DictType> {
-    let scopes = [cursor::Scope::Global, cursor::Scope::Expr, cursor::Scope::Custom];
+    let scopes = [cursor::CursorScope::Global, cursor::CursorScope::Expr, cursor::CursorScope::Custom];
     let levels = [Level::L1, Level::L2, Level::L3, Level::L4];
     vec![
-        words::<Method>("http_method", "HTTP method"),
+        keywords::<RequestMethod>("http_method", "HTTP method"),
         codes("ing_operation", "operation", Operation::ALL.iter().map(|word| word.as_str())),
-        codes("ing_cursor_type", "what a cursor counts", CURSOR_TYPES.iter().copied()),
-        codes("ing_namespace_scope", "whose progress a cursor is", scopes.map(cursor::Scope::as_str)),
+        codes("ing_cursor_type", "type of a cursor", CURSOR_TYPES.iter().copied()),
+        codes("ing_namespace_scope", "scope of a cursor", scopes.map(cursor::CursorScope::as_str)),
         codes("ing_direction", "direction of a cursor", Direction::ALL.iter().map(|word| word.as_str())),
-        words::<PagingType>("pagination_type", "how an endpoint pages"),
-        words::<RateScope>("rate_scope", "what a rate holds for"),
-        words::<OnMaxPage>("on_max_page", "what happens at the last page allowed"),
-        words::<AuthType>("auth_type", "how we prove who we are"),
-        words::<AuthLocation>("auth_location", "where a credential goes"),
-        words::<Grant>("oauth2_grant", "how tokens are asked for"),
-        words::<ClientAuth>("oauth2_client_auth", "how a client names itself"),
-        words::<ParamLocation>("param_location", "where a parameter goes"),
-        words::<Role>("endpoint_role", "what an endpoint is for"),
-        words::<Missing>("missing_detail", "what an id without a record is"),
-        words::<Kind>("record_kind", "what a record is"),
-        words::<Format>("response_format", "how an answer is written"),
-        words::<DedupScope>("dedup_scope", "within what ids are unique"),
-        words::<FieldType>("field_type", "what a field is made into"),
-        words::<OnError>("on_error", "what a field that does not fit does"),
-        words::<Align>("window_align", "where slices are cut"),
-        words::<OutOfRange>("out_of_range", "what becomes of records outside their window"),
-        words::<UpdateReason>("update_reason", "why stored records are fetched again"),
-        words::<NullPolicy>("null_policy", "what becomes of null in a template"),
-        codes("error_level", "how bad an error is", levels.map(Level::as_str)),
-        codes("error_code", "error", Code::ALL.iter().map(|word| word.as_str())),
-        codes("trigger_type", "what asked for the work", TriggerType::ALL.iter().map(|word| word.as_str())),
-        codes("trigger_status", "state of a trigger", TriggerStatus::ALL.iter().map(|word| word.as_str())),
+        keywords::<PagingType>("pagination_type", "paging type"),
+        keywords::<RateScope>("rate_scope", "scope of a rate limit"),
+        keywords::<OnMaxPage>("on_max_page", "behaviour at max_page"),
+        keywords::<AuthType>("auth_type", "authentication type"),
+        keywords::<AuthLocation>("auth_location", "location of a credential"),
+        keywords::<OAuth2Grant>("oauth2_grant", "OAuth 2.0 grant type"),
+        keywords::<ClientAuth>("oauth2_client_auth", "OAuth 2.0 client authentication"),
+        keywords::<ParamLocation>("param_location", "location of a parameter"),
+        keywords::<EndpointRole>("endpoint_role", "role of an endpoint"),
+        keywords::<MissingDetail>("missing_detail", "handling of ids without a record"),
+        keywords::<RecordKind>("record_kind", "kind of a record"),
+        keywords::<ResponseFormat>("response_format", "format of a response"),
+        keywords::<DedupScope>("dedup_scope", "scope of unique ids"),
+        keywords::<FieldType>("field_type", "type of a field"),
+        keywords::<OnFieldError>("on_error", "handling of fields that cannot be cast"),
+        keywords::<Align>("window_align", "alignment of slices"),
+        keywords::<OutOfRange>("out_of_range", "handling of records outside their window"),
+        keywords::<UpdateReason>("update_reason", "reason of an UPDATE"),
+        keywords::<NullPolicy>("null_policy", "handling of null in a template"),
+        codes("error_level", "level of an error", levels.map(Level::as_str)),
+        codes("error_code", "error code", Code::ALL.iter().map(|word| word.as_str())),
+        codes("trigger_type", "origin of a job", TriggerType::ALL.iter().map(|word| word.as_str())),
+        codes("trigger_status", "state of a job", JobStatus::ALL.iter().map(|word| word.as_str())),
         codes("plan_status", "state of a plan", PlanStatus::ALL.iter().map(|word| word.as_str())),
         codes("slice_status", "state of a slice", SliceStatus::ALL.iter().map(|word| word.as_str())),
         codes("task_status", "state of a task", TaskStatus::ALL.iter().map(|word| word.as_str())),
         codes("run_status", "state of a run", RunStatus::ALL.iter().map(|word| word.as_str())),
         codes("batch_status", "state of a batch", BatchStatus::ALL.iter().map(|word| word.as_str())),
-        codes("hold_kind", "why work stands still", HoldKind::ALL.iter().map(|word| word.as_str())),
+        codes("hold_kind", "kind of a pause", PauseKind::ALL.iter().map(|word| word.as_str())),
         codes(
             "quarantine_status",
-            "state of a record set aside",
+            "state of a quarantined record",
             QuarantineStatus::ALL.iter().map(|word| word.as_str()),
         ),
         codes("signal_status", "state of a signal", SignalStatus::ALL.iter().map(|word| word.as_str())),
     ]
 }
 
-fn words<W: Word>(code: &str, name: &str) -> DictType {
-    let items = W::all().iter().map(|word| item(word.word(), word.aliases()));
+fn keywords<W: Keyword>(code: &str, name: &str) -> DictType {
+    let items = W::all().iter().map(|word| item(word.code(), word.aliases()));
     DictType { code: code.to_owned(), name: name.to_owned(), items: items.collect() }
 }
 
@@ -86,7 +87,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::read::tour::{Form, shapes};
+    use crate::read::key_schema::{ValueFormat, key_schemas};
 
     const SQLITE: &str = include_str!("../../patra-store-sqlite/migrations/001_init.sql");
     const POSTGRES: &str = include_str!("../../patra-store-postgres/migrations/001_init.sql");
@@ -98,19 +99,19 @@ mod tests {
 
     // covers: ING-3.2-14, ING-3.3-06, ING-4.17-07
     #[test]
-    fn every_word_of_the_manifest_language_is_in_the_dictionary() {
+    fn every_keyword_of_the_manifest_language_is_in_the_dictionary() {
         let types: Vec<BTreeSet<String>> = dictionary()
             .into_iter()
             .map(|found| found.items.into_iter().flat_map(|item| [vec![item.code], item.aliases].concat()))
             .map(|words| words.map(|word| word.to_lowercase()).collect())
             .collect();
         let mut checked = 0;
-        for (path, shape) in shapes() {
-            let Some(Form::Words(words)) = &shape.form else { continue };
+        for (path, schema) in key_schemas() {
+            let Some(ValueFormat::Keywords(words)) = &schema.format else { continue };
             let words: BTreeSet<_> = words.iter().cloned().collect();
-            // An error rule has no level for single records.
+            // An error rule cannot have the level for single records.
             let known = types.contains(&words) || (path.ends_with("errors[].level") && words.len() == 3);
-            assert!(known, "{path}: {words:?} is no type of the dictionary");
+            assert!(known, "{path}: {words:?} is not a type of the dictionary");
             checked += 1;
         }
         assert!(checked > 20, "{checked}");
@@ -120,7 +121,7 @@ mod tests {
 
     // covers: ING-3.2-14, ING-4.17-07
     #[test]
-    fn the_databases_allow_exactly_the_words_of_the_dictionary() {
+    fn database_constraints_match_the_dictionary() {
         let status = |table: &str| match table {
             "ing_schedule_instance" => Some("trigger_status"),
             "ing_plan" => Some("plan_status"),
@@ -156,7 +157,7 @@ mod tests {
                 };
                 let Some(code) = code else { continue };
                 let words = list.split(',').map(|word| word.trim().trim_matches('\''));
-                // A key has no null: the empty text stands for no reason.
+                // A key column has no null: an empty text means no reason.
                 let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
                 assert_eq!(words, words_of(code), "{table}.{column}");
                 seen.insert(code);
@@ -167,7 +168,7 @@ mod tests {
 
     // covers: ING-3.2-14
     #[test]
-    fn an_alias_is_read_and_the_word_is_stored() {
+    fn alias_is_accepted_and_the_keyword_is_stored() {
         let yaml = include_str!("../tests/it/works.yaml");
         let stored = |align: &str| {
             let yaml = yaml.replace("align: hour", &format!("align: {align}"));
@@ -179,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn the_dictionary_is_one_that_a_store_accepts() {
+    fn dictionary_is_valid_for_a_store() {
         let types = dictionary();
-        assert_eq!(patra_core::tx::SyncDictionary { types }.flaw(), None);
+        assert_eq!(patra_core::tx::SyncDictionary { types }.invalid_reason(), None);
         assert_eq!(words_of("http_method"), ["GET", "POST"]);
     }
 }

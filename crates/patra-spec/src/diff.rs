@@ -1,4 +1,4 @@
-//! What a new manifest changes, value by value.
+//! Compares two manifests value by value.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use serde_json::Value;
 use crate::layers::{join, leaves};
 use crate::manifest::Manifest;
 
-/// One value that is not as it was. Without `before` it is new, without `after` it is gone.
+/// One changed value. `before` is `None` for a new value, `after` is `None` for a removed one.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ManifestChange {
     /// For example `endpoints.works.pagination.page_size`.
     pub path: String,
     pub before: Option<Value>,
     pub after: Option<Value>,
 }
 
-/// What becomes different when `new` takes the place of `old`, in the order of the paths.
-pub fn diff(old: Option<&Manifest>, new: &Manifest) -> Vec<Change> {
+/// Changes from `old` to `new`, ordered by path.
+pub fn diff(old: Option<&Manifest>, new: &Manifest) -> Vec<ManifestChange> {
     let (mut before, after) = (old.map(values).unwrap_or_default(), values(new));
     let mut changes = Vec::new();
     for (path, after) in after {
         let before = before.remove(&path);
         if before.as_ref() != Some(&after) {
-            changes.push(Change { path, before, after: Some(after) });
+            changes.push(ManifestChange { path, before, after: Some(after) });
         }
     }
-    changes.extend(before.into_iter().map(|(path, before)| Change { path, before: Some(before), after: None }));
+    changes.extend(before.into_iter().map(|(path, before)| ManifestChange { path, before: Some(before), after: None }));
     changes.sort_by(|one, other| one.path.cmp(&other.path));
     changes
 }
@@ -45,13 +45,13 @@ fn values(manifest: &Manifest) -> BTreeMap<String, Value> {
     for (at, test) in document.remove("tests").iter().filter_map(Value::as_array).flatten().enumerate() {
         values.insert(format!("tests[{at}]"), test.clone());
     }
-    // What is so without being said is no value.
+    // A default that is not written is not a value.
     document.retain(|key, value| key != "allow_http" || *value == Value::Bool(true));
     values.extend(document);
     values
 }
 
-/// Between a section and what is in it; a quoted key needs none.
+/// Separator between a section and its key; a quoted key needs none.
 fn dot(inner: &str) -> &'static str {
     if inner.is_empty() || inner.starts_with('[') { "" } else { "." }
 }
@@ -84,13 +84,13 @@ tests: [{ name: one }]
         assert_eq!(back, there, "the way back is the other way round");
     }
 
-    fn show(changes: &[Change]) -> Vec<String> {
+    fn show(changes: &[ManifestChange]) -> Vec<String> {
         let text = |value: &Option<Value>| value.as_ref().map_or("-".to_owned(), Value::to_string);
         changes.iter().map(|c| format!("{}: {} -> {}", c.path, text(&c.before), text(&c.after))).collect()
     }
 
     #[test]
-    fn a_change_names_the_value_and_nothing_around_it() {
+    fn change_names_only_the_changed_value() {
         check("test", "test", &[]);
         check("burst: 3", "burst: 4", &["defaults.rate_limit.burst: 3 -> 4"]);
         check("rate_limit: { burst: 3 }", "", &["defaults.rate_limit.burst: 3 -> -"]);

@@ -1,12 +1,12 @@
-//! A manifest as YAML again: block style, keys in the order of the reader, quotes only where the text would be read as
-//! something else. Reading it gives the same document.
+//! Writes a manifest as YAML: block style, keys in the order of the reader, quotes only if the text would otherwise be
+//! read as something else. Reading the output gives the same document.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
 use crate::manifest::Manifest;
-use crate::read::tour::{Form, shapes};
+use crate::read::key_schema::{ValueFormat, key_schemas};
 
 /// YAML allows keys of 1,024 characters in the short form, escapes included.
 const MAX_SHORT_KEY: usize = 250;
@@ -14,7 +14,7 @@ const MAX_SHORT_KEY: usize = 250;
 pub fn to_yaml(manifest: &Manifest) -> String {
     let mut document = manifest.to_document();
     if let Value::Object(map) = &mut document {
-        // What is so anyway is left out.
+        // Defaults are left out.
         map.retain(|key, value| !matches!((key.as_str(), &*value), ("allow_http", Value::Bool(false))));
         map.retain(|key, value| key != "defaults" || value.as_object().is_some_and(|defaults| !defaults.is_empty()));
     }
@@ -23,12 +23,12 @@ pub fn to_yaml(manifest: &Manifest) -> String {
     yaml
 }
 
-/// Writes what stands on lines of its own; the first line has no indent.
+/// Writes a block value; its first line has no indent.
 fn block(out: &mut String, value: &Value, path: &str, indent: usize) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (at, (key, value)) in ordered(map, path).into_iter().enumerate() {
-                let (written, inner) = (scalar(key), below(path, key));
+                let (written, inner) = (scalar(key), schema_path(path, key));
                 if at > 0 {
                     pad(out, indent);
                 }
@@ -82,7 +82,7 @@ fn after_key(out: &mut String, value: &Value, path: &str, indent: usize) {
 
 fn inline<'v>(value: &'v Value, path: &str) -> Cow<'v, str> {
     match value {
-        Value::String(text) if is_word(path) => text.to_lowercase().into(),
+        Value::String(text) if is_keyword(path) => text.to_lowercase().into(),
         Value::String(text) => scalar(text),
         Value::Object(_) => "{}".into(),
         Value::Array(_) => "[]".into(),
@@ -90,24 +90,25 @@ fn inline<'v>(value: &'v Value, path: &str) -> Cow<'v, str> {
     }
 }
 
-/// Words are stored in the case of their dictionary, and written in the small letters of the reference. Codes and levels
-/// of errors look the same everywhere.
-fn is_word(path: &str) -> bool {
-    let word = shapes().get(path).is_some_and(|shape| matches!(shape.form, Some(Form::Words(_))));
+/// Keywords are stored in the case of the dictionary and written in lower case, as in the reference. Error codes and
+/// levels keep their case.
+fn is_keyword(path: &str) -> bool {
+    let word =
+        key_schemas().get(path).is_some_and(|key_schema| matches!(key_schema.format, Some(ValueFormat::Keywords(_))));
     word && !path.ends_with(".code") && !path.ends_with(".level")
 }
 
-/// In the order in which the reader asks for keys; names in their own order.
+/// Keys in the order of the reader, then names in their own order.
 fn ordered<'v>(map: &'v Map<String, Value>, path: &str) -> Vec<(&'v String, &'v Value)> {
-    let known = shapes().get(path).and_then(|shape| shape.keys.as_deref()).unwrap_or_default();
+    let known = key_schemas().get(path).and_then(|key_schema| key_schema.keys.as_deref()).unwrap_or_default();
     let mut entries: Vec<_> = map.iter().collect();
     entries.sort_by_key(|(key, _)| known.iter().position(|known| known == key).unwrap_or(known.len()));
     entries
 }
 
-/// The path of a key as the reader's tour calls it.
-fn below(path: &str, key: &str) -> String {
-    let known = shapes().get(path).and_then(|shape| shape.keys.as_deref());
+/// The path of a key in [`key_schemas`].
+fn schema_path(path: &str, key: &str) -> String {
+    let known = key_schemas().get(path).and_then(|key_schema| key_schema.keys.as_deref());
     let key = if known.is_some_and(|known| known.contains(&key)) { key } else { "*" };
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
@@ -116,7 +117,7 @@ fn pad(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// A text of several lines that can stand as it is.
+/// Whether a text of several lines can be written as a literal block.
 fn is_literal(text: &str) -> bool {
     let lines = text.strip_suffix('\n').unwrap_or(text);
     let opens = |c: char| !c.is_whitespace();
@@ -164,7 +165,7 @@ fn scalar(text: &str) -> Cow<'_, str> {
     quoted.into()
 }
 
-/// Whether the text is read as this very text without quotes, by any reader of YAML.
+/// Whether any YAML reader reads the unquoted text as the same text.
 fn is_plain(text: &str) -> bool {
     let word = text.to_ascii_lowercase();
     let other = ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity"];

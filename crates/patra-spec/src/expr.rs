@@ -1,21 +1,21 @@
 //! Templates: text with `${ … }` in it, rendered per request. Expressions only, no statements: a template can neither
 //! assign, loop nor include, so its cost is bounded by its length.
 //!
-//! The reins, each with a test: text and expression length, an own scan ([`scan`]) and list ([`admit`]) that let only
-//! known names, functions and operators through, fuel and no builtins ([`engine`]), arguments, results and output of at
-//! most [`MAX_OUTPUT`] bytes, and a budget of work for one rendering ([`run`]).
+//! Limits, each with a test: length of text and expression; a tokenizer ([`scan`]) and allowlist ([`admit`]) that
+//! accept only known names, functions and operators; fuel and no builtins ([`engine`]); arguments, results and output
+//! of at most [`MAX_OUTPUT`] bytes; and a work budget per rendering ([`render_state`]).
 
 mod admit;
 mod context;
+mod dry_run;
 mod engine;
 mod functions;
 mod literal;
+mod render_state;
 mod rules;
-mod run;
 mod scan;
 mod tilde;
 mod times;
-mod trial;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -26,15 +26,15 @@ use std::sync::Arc;
 use minijinja::{Expression, Value};
 use serde::{Deserialize, Serialize};
 
-pub use context::{Context, Page};
-pub use functions::{Allowed, functions};
-pub use rules::{Rules, Scope, TimeStyle};
+pub use context::{PageVariables, RenderContext};
+pub use functions::{AllowedFunctions, functions};
+pub use rules::{TemplateRules, TimeStyle, VariableScope};
 
-use crate::problem::{Flaw, shorten};
-use context::Reads;
-use literal::Prepared;
-use run::Run;
-use scan::Variable;
+use crate::problem::{SyntaxError, shorten};
+use context::VariablesRead;
+use literal::PreparedLiteral;
+use render_state::RenderState;
+use scan::TemplateVariable;
 
 /// Longest template, in bytes.
 pub const MAX_TEMPLATE: usize = 16 * 1024;
@@ -45,18 +45,18 @@ pub const MAX_OUTPUT: usize = 64 * 1024;
 #[derive(Clone, Debug)]
 pub struct Template {
     text: Arc<str>,
-    parts: Arc<[Part]>,
-    reads: Arc<Reads>,
-    /// What the functions of the expressions need and what is worth making only once.
-    prepared: Arc<[Prepared]>,
+    parts: Arc<[TemplatePart]>,
+    reads: Arc<VariablesRead>,
+    /// Literals of function calls that are compiled once.
+    prepared: Arc<[PreparedLiteral]>,
     nulls: NullPolicy,
     times: TimeStyle,
-    /// The parameters that are declared: one that was not given is null.
+    /// Declared parameters; a declared parameter that was not given is null.
     declared: Option<Arc<BTreeSet<String>>>,
 }
 
-/// What `credential.<name>` renders to: no value, but a mark that the transport replaces when it sends (ING-3.9-03). The
-/// control character stands in no other rendered text.
+/// The placeholder that `credential.<name>` renders to. The transport replaces it when it sends (ING-3.9-03). Its
+/// control character cannot occur in any other rendered text.
 pub fn credential_placeholder(name: &str) -> String {
     format!("{CREDENTIAL_MARK}credential.{name}{CREDENTIAL_MARK}")
 }
@@ -66,40 +66,40 @@ pub(crate) fn reads(text: &str, variable: &str) -> bool {
     reads_any(text, &|name| name == variable || name.strip_prefix(variable).is_some_and(|rest| rest.starts_with('.')))
 }
 
-/// Whether it reads a variable, by its dotted name, that passes.
-pub(crate) fn reads_any(text: &str, wanted: &impl Fn(&str) -> bool) -> bool {
-    scan::variables(text).iter().any(|(_, name)| wanted(name))
+/// Whether an expression of a template reads a variable whose dotted name passes `matches`.
+pub(crate) fn reads_any(text: &str, matches: &impl Fn(&str) -> bool) -> bool {
+    scan::variables(text).iter().any(|(_, name)| matches(name))
 }
 
-/// Around the name of a credential, and nowhere else.
+/// Surrounds the name of a credential, and occurs nowhere else.
 const CREDENTIAL_MARK: char = '\u{1}';
 
 #[derive(Debug)]
-enum Part {
+enum TemplatePart {
     Literal(String),
     /// `${ page.token }`: looked up without the engine.
     Variable {
-        variable: Variable,
+        variable: TemplateVariable,
         span: Range<usize>,
     },
     Expression {
         expression: Expression<'static, 'static>,
         span: Range<usize>,
-        /// It gives a time, which is written by the rules.
+        /// The result is a time and is formatted by the rules.
         is_time: bool,
     },
 }
 
-/// What becomes of an expression that gives null (ING-3.2-12).
+/// How an expression that gives null is rendered (ING-3.2-12).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NullPolicy {
-    /// Nothing is written; a template of nothing else is left out of the request.
+    /// Nothing is written. If the template renders nothing else, the parameter is left out of the request.
     #[default]
     Omit,
-    /// An empty text is written: the parameter is sent, and empty.
+    /// An empty text is written, so the parameter is sent empty.
     Empty,
-    /// The request is not made.
+    /// Rendering fails and the request is not sent.
     Error,
 }
 
@@ -129,28 +129,29 @@ impl From<&RenderError> for patra_core::Fault {
 }
 
 impl Template {
-    /// Checks and prepares a template that may use every function. The offset of a flaw counts bytes of `text`.
-    pub fn compile(text: &str) -> Result<Template, Flaw> {
-        Template::compile_with(text, &Rules::default())
+    /// Checks and prepares a template that may use every function. The offset of a syntax_error counts bytes of `text`.
+    pub fn compile(text: &str) -> Result<Template, SyntaxError> {
+        Template::compile_with(text, &TemplateRules::default())
     }
 
-    /// The same for a source that may use only some functions and knows other variables (ING-3.2-11).
-    pub fn compile_with(text: &str, rules: &Rules) -> Result<Template, Flaw> {
+    /// Compiles a template for a source that may use only some functions and variables (ING-3.2-11).
+    pub fn compile_with(text: &str, rules: &TemplateRules) -> Result<Template, SyntaxError> {
         if text.len() > MAX_TEMPLATE {
             let message = format!("the template has {} bytes, at most {MAX_TEMPLATE} are allowed", text.len());
-            return Err(Flaw::new(0, message));
+            return Err(SyntaxError::new(0, message));
         }
         if let Some(at) = text.find(CREDENTIAL_MARK) {
-            return Err(Flaw::new(at, "the control character U+0001 is not allowed in a template"));
+            return Err(SyntaxError::new(at, "the control character U+0001 is not allowed in a template"));
         }
-        let (mut parts, mut prepared, mut reads) = (Vec::new(), literal::Shelf::default(), Reads::default());
+        let (mut parts, mut prepared, mut reads) =
+            (Vec::new(), literal::PreparedLiterals::default(), VariablesRead::default());
         for piece in scan::split(text)? {
             parts.push(match piece {
-                scan::Piece::Literal(text) => Part::Literal(text.to_owned()),
-                scan::Piece::Code { span, tokens } => {
+                scan::TemplatePiece::Literal(text) => TemplatePart::Literal(text.to_owned()),
+                scan::TemplatePiece::Code { span, tokens } => {
                     admit::admit(text, span.start, &tokens, rules, &mut prepared)?;
                     match scan::variable(text, &tokens) {
-                        Some(variable) => Part::Variable { variable, span },
+                        Some(variable) => TemplatePart::Variable { variable, span },
                         None => {
                             scan::names(text, &tokens).for_each(|(_, name)| reads.add(&name));
                             let mut expression = engine::compile(span.start + 2, &text[span.start + 2..span.end - 1])?;
@@ -158,7 +159,7 @@ impl Template {
                                 expression = engine::compile(span.start + 2, &source)?;
                             }
                             let is_time = times::is_time(text, &tokens);
-                            Part::Expression { expression, span, is_time }
+                            TemplatePart::Expression { expression, span, is_time }
                         }
                     }
                 }
@@ -179,57 +180,57 @@ impl Template {
         &self.text
     }
 
-    /// The text for one request; `None` when it has no text of its own and everything in it is null, so that the
-    /// parameter is left out (`nullPolicy=omit`, ING-4.8-02). Under another policy when it was compiled with one.
-    pub fn render(&self, context: &Context) -> Result<Option<String>, RenderError> {
+    /// Renders the text for one request, with the null policy it was compiled with. Returns `None` if there is no
+    /// literal text and every expression is null, so that the parameter is left out (`nullPolicy=omit`, ING-4.8-02).
+    pub fn render(&self, context: &RenderContext) -> Result<Option<String>, RenderError> {
         self.render_with(context, self.nulls)
     }
 
-    /// The same under another policy for null. `None` comes of [`NullPolicy::Omit`] only.
-    pub fn render_with(&self, context: &Context, nulls: NullPolicy) -> Result<Option<String>, RenderError> {
-        self.render_by(context, nulls, Capped::push)
+    /// Renders with another null policy. Only [`NullPolicy::Omit`] can return `None`.
+    pub fn render_with(&self, context: &RenderContext, nulls: NullPolicy) -> Result<Option<String>, RenderError> {
+        self.render_by(context, nulls, CappedOutput::push)
     }
 
-    /// As a path: what an expression gives is percent-encoded, so that it stays within its segment (G-25).
-    pub fn render_path(&self, context: &Context) -> Result<String, RenderError> {
+    /// Renders a URL path. Values of expressions are percent-encoded, so that they stay within their segment (G-25).
+    pub fn render_path(&self, context: &RenderContext) -> Result<String, RenderError> {
         let path = self.render_by(context, self.nulls, |out, text| out.push(&functions::percent_encoded(text)))?;
         Ok(path.unwrap_or_default())
     }
 
     fn render_by(
         &self,
-        context: &Context,
+        context: &RenderContext,
         nulls: NullPolicy,
-        push: impl Fn(&mut Capped, &str) -> Result<(), RenderError>,
+        push: impl Fn(&mut CappedOutput, &str) -> Result<(), RenderError>,
     ) -> Result<Option<String>, RenderError> {
-        let (mut out, mut seen) = (Capped::default(), self.parts.is_empty());
+        let (mut out, mut seen) = (CappedOutput::default(), self.parts.is_empty());
         let mut scope = None;
         for part in self.parts.iter() {
             let (value, span) = match part {
-                Part::Literal(text) => {
+                TemplatePart::Literal(text) => {
                     out.push(text)?;
                     seen = true;
                     continue;
                 }
-                Part::Variable { variable: Variable::Credential(name), .. } => {
+                TemplatePart::Variable { variable: TemplateVariable::Credential(name), .. } => {
                     out.push(&credential_placeholder(name))?;
                     seen = true;
                     continue;
                 }
-                Part::Variable { variable: Variable::Param(name), span } => {
+                TemplatePart::Variable { variable: TemplateVariable::Param(name), span } => {
                     (context.param(name, self.declared.is_some())?, span)
                 }
-                Part::Variable { variable, span } => (context.lookup(variable, &self.times)?, span),
-                Part::Expression { expression, span, is_time } => {
+                TemplatePart::Variable { variable, span } => (context.lookup(variable, &self.times)?, span),
+                TemplatePart::Expression { expression, span, is_time } => {
                     let scope = match &scope {
                         Some(scope) => scope,
                         None => {
-                            let run = Run::new(context.now, &self.prepared);
+                            let run = RenderState::new(context.now, &self.prepared);
                             scope.insert(context.scope(&self.reads, self.declared.as_deref(), run)?)
                         }
                     };
                     let value = engine::eval(expression, scope)?;
-                    (if *is_time { times::written(value, &self.times) } else { value }, span)
+                    (if *is_time { times::format_time(value, &self.times) } else { value }, span)
                 }
             };
             let source = || shorten(&self.text[span.clone()]);
@@ -242,11 +243,11 @@ impl Template {
         Ok(seen.then_some(out.0))
     }
 
-    /// Runs every expression against made-up values, to find what only shows when it runs.
-    pub(crate) fn try_out(&self) -> Result<(), RenderError> {
+    /// Runs every expression against sample values, to find errors that only appear at run time.
+    pub(crate) fn dry_run(&self) -> Result<(), RenderError> {
         self.parts.iter().try_for_each(|part| match part {
-            Part::Expression { expression, span, .. } => {
-                trial::run(expression, &self.text[span.clone()], &self.reads, &self.prepared)
+            TemplatePart::Expression { expression, span, .. } => {
+                dry_run::run(expression, &self.text[span.clone()], &self.reads, &self.prepared)
             }
             _ => Ok(()),
         })
@@ -257,24 +258,24 @@ impl Template {
         reads(&self.text, variable)
     }
 
-    /// The template with every expression that reads only the page, the window or the clock struck out: what is left
-    /// selects records (G-03). `None` when nothing is left.
-    pub(crate) fn meaning(&self) -> Option<String> {
-        scan::meaning(&self.text)
+    /// The template without the expressions that read only the page, the window or the clock: the rest selects records
+    /// (G-03). `None` if nothing is left.
+    pub(crate) fn selection(&self) -> Option<String> {
+        scan::selection(&self.text)
     }
 }
 
 /// Collects output and refuses what does not fit, before it is allocated.
 #[derive(Default)]
-struct Capped(String);
+struct CappedOutput(String);
 
-impl Capped {
+impl CappedOutput {
     fn push(&mut self, text: &str) -> Result<(), RenderError> {
         self.write_str(text).map_err(|_| RenderError::TooLong)
     }
 }
 
-/// False when the value is null and nothing was written. `source` is asked for only to say what is wrong.
+/// Returns false if the value is null and nothing was written. `source` is called only to build an error.
 fn push_value(
     source: impl Fn() -> String,
     value: &Value,
@@ -285,19 +286,19 @@ fn push_value(
         ValueKind::None => return Ok(false),
         ValueKind::Undefined => return Err(RenderError::Undefined(source())),
         ValueKind::String => Cow::Borrowed(value.as_str().unwrap_or_default()),
-        // In small letters, as JSON and most APIs write it; the engine would write `True`.
+        // Lower case, as in JSON and most APIs; the engine would write `True`.
         ValueKind::Bool => Cow::Borrowed(if value.is_true() { "true" } else { "false" }),
         ValueKind::Number => Cow::Owned(value.to_string()),
         other => return Err(RenderError::NotScalar(source(), other.to_string())),
     };
-    // A value that could pass for a mark would be given a secret.
+    // A value that looks like a placeholder would be replaced by a secret.
     if text.contains(CREDENTIAL_MARK) {
         return Err(RenderError::Mark(source()));
     }
     push(&text).map(|()| true)
 }
 
-impl Write for Capped {
+impl Write for CappedOutput {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > MAX_OUTPUT {
             return Err(fmt::Error);

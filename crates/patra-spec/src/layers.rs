@@ -1,9 +1,9 @@
-//! Five layers of settings, the later over the earlier (ING-3.3-03): what the platform says, what the provenance's
-//! `defaults` say, what the endpoint is, what its sections say, what the trigger asks for. They are merged as JSON
-//! documents, so a new section needs nothing here; what comes out is typed again.
+//! Merges five layers of settings, later ones win (ING-3.3-03): platform defaults, the provenance's `defaults`, the
+//! endpoint's definition, the endpoint's sections, and the overrides of a job (layer `trigger`). They are merged as
+//! JSON documents, so a new section needs no change here. The result is typed again.
 //!
-//! Sections merge key by key. Whatever has a name of its own (a parameter, a header, a field) is replaced as a whole, as
-//! are lists. A section that says another `type` than the one below is another thing, and takes nothing from it.
+//! Sections merge key by key. Named entries (a parameter, a header, a field) and lists are replaced as a whole. A
+//! section with another `type` than the one below replaces it and inherits nothing.
 
 pub(crate) mod overrides;
 mod platform;
@@ -14,58 +14,58 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use patra_core::registry::Table;
+use patra_core::registry::RegistryTable;
 
-use crate::manifest::{Endpoint, Manifest};
+use crate::manifest::{EndpointConfig, Manifest};
 use crate::problem::Problem;
 use crate::registry;
 use crate::snapshot::Snapshot;
 
 pub use overrides::Overrides;
 
-/// How many values all endpoints together may take over from `defaults`: laying large ones under many endpoints would
-/// multiply what a small file can ask for.
+/// Most values that all endpoints together may inherit from `defaults`. Large defaults times many endpoints would let a
+/// small file use much memory.
 const MAX_INHERITED: usize = 50_000;
 
-/// Who said it.
+/// The layer that set a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Layer {
+pub enum SettingLayer {
     Platform,
     Provenance,
     Definition,
-    Settings(Table),
+    Settings(RegistryTable),
     Trigger,
 }
 
-impl fmt::Display for Layer {
+impl fmt::Display for SettingLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Layer::Platform => f.write_str("platform"),
-            Layer::Provenance => f.write_str("provenance defaults"),
-            Layer::Definition => f.write_str("endpoint definition"),
-            Layer::Settings(table) => write!(f, "endpoint settings ({})", table.name()),
-            Layer::Trigger => f.write_str("trigger"),
+            SettingLayer::Platform => f.write_str("platform"),
+            SettingLayer::Provenance => f.write_str("provenance defaults"),
+            SettingLayer::Definition => f.write_str("endpoint definition"),
+            SettingLayer::Settings(table) => write!(f, "endpoint settings ({})", table.name()),
+            SettingLayer::Trigger => f.write_str("trigger"),
         }
     }
 }
 
-/// One value of a compiled endpoint, and who said it.
+/// One value of a compiled endpoint, with the layer that set it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
-    /// As in a manifest, from the endpoint on: `pagination.page_size`.
+pub struct ExplainedSetting {
+    /// Path within the endpoint, as in a manifest: `pagination.page_size`.
     pub path: String,
     pub value: Value,
-    pub layer: Layer,
+    pub layer: SettingLayer,
 }
 
-/// The manifest with its defaults laid under every endpoint, and short keys where the long ones are. Nothing is left in
-/// `defaults`, so each endpoint can be looked at alone; places still name what was written.
+/// The manifest with its defaults merged into every endpoint and short keys expanded. `defaults` is then empty, so each
+/// endpoint can be checked alone. Source positions still refer to the original text.
 pub(crate) fn effective(manifest: &Manifest) -> Result<Manifest, Problem> {
     let names = manifest.endpoints.keys().map(String::as_str).collect();
     effective_of(manifest, &names)
 }
 
-/// The same, for one endpoint and those that it names; the others are left as they are.
+/// Like [`effective`], but only for one endpoint and those that it references.
 pub(crate) fn effective_for(manifest: &Manifest, name: &str) -> Result<Manifest, Problem> {
     let (mut names, mut next) = (BTreeSet::new(), vec![name]);
     while let Some(name) = next.pop() {
@@ -82,60 +82,68 @@ pub(crate) fn effective_for(manifest: &Manifest, name: &str) -> Result<Manifest,
 fn effective_of(manifest: &Manifest, names: &BTreeSet<&str>) -> Result<Manifest, Problem> {
     let defaults = document(&manifest.defaults);
     if leaves(&defaults).len().saturating_mul(names.len()) > MAX_INHERITED {
-        let message = format!("too much for {} endpoints to take over", names.len());
-        let hint = format!("together they may take over {MAX_INHERITED} values: move what few of them need to these");
+        let message = format!("too many values for {} endpoints to inherit", names.len());
+        let hint = format!(
+            "together they may inherit {MAX_INHERITED} values: move settings that few of them need to these endpoints"
+        );
         return Err(manifest.origin.problem("defaults", message, Some(hint)));
     }
-    let mut effective = Manifest { defaults: Endpoint::default(), ..manifest.clone() };
+    let mut effective = Manifest { defaults: EndpointConfig::default(), ..manifest.clone() };
     for (name, endpoint) in &mut effective.endpoints {
         let short = endpoint.method.is_some() || endpoint.path.is_some() || endpoint.items_path.is_some();
         if !names.contains(name.as_str()) || (is_empty(&defaults) && !short) {
             continue;
         }
-        let (definition, settings) = parts(endpoint);
+        let (definition, settings) = definition_and_settings(endpoint);
         *endpoint = typed(merged([defaults.clone(), definition, settings]))
             .map_err(|error| manifest.origin.problem(&format!("endpoints.{name}"), error, None))?;
     }
     Ok(effective)
 }
 
-/// The endpoint with what the trigger asks for.
-pub(crate) fn overridden(endpoint: &Endpoint, overrides: &Overrides) -> Result<Endpoint, String> {
+/// The endpoint with the overrides of a job.
+pub(crate) fn overridden(endpoint: &EndpointConfig, overrides: &Overrides) -> Result<EndpointConfig, String> {
     typed(merged([document(endpoint), overrides.document()]))
 }
 
-/// Every value of an endpoint that compiles, and the layer that said it, in the order of their paths.
-pub(crate) fn explain(manifest: &Manifest, snapshot: &Snapshot, overrides: &Overrides) -> Vec<Explained> {
+/// Every value of a compiled endpoint with the layer that set it, ordered by path.
+pub(crate) fn explain(manifest: &Manifest, snapshot: &Snapshot, overrides: &Overrides) -> Vec<ExplainedSetting> {
     let declared = manifest.endpoints.get(&snapshot.endpoint_code).cloned().unwrap_or_default();
-    let (definition, settings) = parts(&declared);
+    let (definition, settings) = definition_and_settings(&declared);
     let layers = [
-        (Layer::Platform, document(&platform::platform(snapshot, &declared))),
-        (Layer::Provenance, document(&manifest.defaults)),
-        (Layer::Definition, definition),
-        (Layer::Settings(Table::EndpointDef), settings),
-        (Layer::Trigger, overrides.document()),
+        (SettingLayer::Platform, document(&platform::platform(snapshot, &declared))),
+        (SettingLayer::Provenance, document(&manifest.defaults)),
+        (SettingLayer::Definition, definition),
+        (SettingLayer::Settings(RegistryTable::EndpointDef), settings),
+        (SettingLayer::Trigger, overrides.document()),
     ];
     let mut at = 0..;
-    let [platform, written @ ..] = layers.clone().map(|(_, document)| signed(document, "", at.next().unwrap_or(0)));
-    // The platform's values are those for what all the others make together.
+    let [platform, written @ ..] =
+        layers.clone().map(|(_, document)| label_layers(document, "", at.next().unwrap_or(0)));
+    // Platform defaults depend on the merge of all other layers.
     let all = merged([platform, merged(written)]);
-    let explained = leaves(&all).into_iter().map(|(path, signed)| {
-        let said = |at: &Value| layers.get(usize::try_from(at.as_u64()?).ok()?).map(|(layer, _)| *layer);
-        let (value, layer) = (unsigned(&signed).clone(), signed.get(0).and_then(said).unwrap_or(Layer::Platform));
-        let layer = if let Layer::Settings(_) = layer { Layer::Settings(registry::table_of(&path)) } else { layer };
-        Explained { path, value, layer }
+    let explained = leaves(&all).into_iter().map(|(path, labelled)| {
+        let layer_of = |at: &Value| layers.get(usize::try_from(at.as_u64()?).ok()?).map(|(layer, _)| *layer);
+        let (value, layer) =
+            (unlabelled(&labelled).clone(), labelled.get(0).and_then(layer_of).unwrap_or(SettingLayer::Platform));
+        let layer = if let SettingLayer::Settings(_) = layer {
+            SettingLayer::Settings(registry::table_of(&path))
+        } else {
+            layer
+        };
+        ExplainedSetting { path, value, layer }
     });
     explained.collect()
 }
 
-/// The document with every value replaced by a list of who said it and the value: lists are laid over each other as a
-/// whole, so the signature stays with its value.
-fn signed(value: Value, path: &str, layer: usize) -> Value {
+/// Replaces every value of the document by `[layer, value]`. Lists are merged as a whole, so the label stays with its
+/// value.
+fn label_layers(value: Value, path: &str, layer: usize) -> Value {
     match value {
         Value::Object(map) if path.is_empty() || !map.is_empty() => {
-            let named = NAMED.contains(&path);
+            let named = NAMED_MAPS.contains(&path);
             let sign = |(key, value): (String, Value)| {
-                let value = if named { json!([layer, value]) } else { signed(value, &join(path, &key), layer) };
+                let value = if named { json!([layer, value]) } else { label_layers(value, &join(path, &key), layer) };
                 (key, value)
             };
             map.into_iter().map(sign).collect::<Map<_, _>>().into()
@@ -144,35 +152,35 @@ fn signed(value: Value, path: &str, layer: usize) -> Value {
     }
 }
 
-fn unsigned(value: &Value) -> &Value {
+fn unlabelled(value: &Value) -> &Value {
     value.get(1).unwrap_or(value)
 }
 
-/// What the endpoint is, with its short keys at their long places; and what its sections say.
-fn parts(endpoint: &Endpoint) -> (Value, Value) {
+/// Splits an endpoint into its definition, with short keys expanded, and its settings sections.
+fn definition_and_settings(endpoint: &EndpointConfig) -> (Value, Value) {
     let (mut definition, mut settings) = (Map::new(), Map::new());
     let Value::Object(document) = document(endpoint) else { return Default::default() };
     for (key, value) in document {
-        match (SHORT.iter().find(|(short, _, _)| *short == key), registry::table_of(&key)) {
+        match (SHORT_KEYS.iter().find(|(short, _, _)| *short == key), registry::table_of(&key)) {
             (Some((_, section, long)), _) => {
                 let section = definition.entry(*section).or_insert_with(|| Value::Object(Map::new()));
                 if let Some(section) = section.as_object_mut() {
                     section.insert((*long).to_owned(), value);
                 }
             }
-            (None, Table::EndpointDef) => drop(definition.insert(key, value)),
+            (None, RegistryTable::EndpointDef) => drop(definition.insert(key, value)),
             (None, _) => drop(settings.insert(key, value)),
         }
     }
     (definition.into(), settings.into())
 }
 
-/// Short keys of an endpoint, and what they are short for.
-pub(crate) const SHORT: &[(&str, &str, &str)] =
+/// Short keys of an endpoint, with the section and key they stand for.
+pub(crate) const SHORT_KEYS: &[(&str, &str, &str)] =
     &[("method", "http", "method"), ("path", "http", "path"), ("items_path", "response", "items_path")];
 
-/// What says what one endpoint is cannot be shared: a detail endpoint must not take over the search's schedule.
-const OWN: &[&str] = &[
+/// Keys that define one endpoint cannot be inherited: a detail endpoint must not inherit the search's schedule.
+const ENDPOINT_ONLY_KEYS: &[&str] = &[
     "role",
     "kind",
     "description",
@@ -186,19 +194,19 @@ const OWN: &[&str] = &[
     "schedule",
 ];
 
-/// Keys that `defaults` have and must not. A file cannot say them; a stored document could.
-pub(crate) fn misplaced(defaults: &Endpoint) -> Vec<&'static str> {
+/// Keys in `defaults` that are not allowed there. The reader rejects them in a file; a stored document could have them.
+pub(crate) fn endpoint_only_keys(defaults: &EndpointConfig) -> Vec<&'static str> {
     let document = document(defaults);
-    OWN.iter().copied().filter(|key| document.get(key).is_some()).collect()
+    ENDPOINT_ONLY_KEYS.iter().copied().filter(|key| document.get(key).is_some()).collect()
 }
 
-fn document(endpoint: &Endpoint) -> Value {
-    // Texts, numbers and maps with text keys: nothing that JSON could refuse.
+fn document(endpoint: &EndpointConfig) -> Value {
+    // Serialisation cannot fail: the value has only texts, numbers and maps with text keys.
     serde_json::to_value(endpoint).unwrap_or_default()
 }
 
-fn typed(document: Value) -> Result<Endpoint, String> {
-    Endpoint::deserialize(document).map_err(|error| format!("the merged settings cannot be read: {error}"))
+fn typed(document: Value) -> Result<EndpointConfig, String> {
+    EndpointConfig::deserialize(document).map_err(|error| format!("the merged settings cannot be read: {error}"))
 }
 
 fn is_empty(document: &Value) -> bool {
@@ -206,19 +214,19 @@ fn is_empty(document: &Value) -> bool {
 }
 
 fn merged(layers: impl IntoIterator<Item = Value>) -> Value {
-    layers.into_iter().fold(Value::Object(Map::new()), |below, above| lay(below, above, ""))
+    layers.into_iter().fold(Value::Object(Map::new()), |below, above| overlay(below, above, ""))
 }
 
-fn lay(below: Value, above: Value, path: &str) -> Value {
+fn overlay(below: Value, above: Value, path: &str) -> Value {
     match (below, above) {
         (Value::Object(mut both), Value::Object(above)) if same_kind(&both, &above, path) => {
             for (key, value) in above {
-                // Names of headers are compared without case: an endpoint's `accept` replaces the provenance's `Accept`.
+                // Header names are compared without case: an endpoint's `accept` replaces the provenance's `Accept`.
                 if path == "http.headers" {
                     both.retain(|name, _| !name.eq_ignore_ascii_case(&key));
                 }
                 let value = match both.remove(&key) {
-                    Some(below) if !NAMED.contains(&path) => lay(below, value, &join(path, &key)),
+                    Some(below) if !NAMED_MAPS.contains(&path) => overlay(below, value, &join(path, &key)),
                     _ => value,
                 };
                 both.insert(key, value);
@@ -229,8 +237,8 @@ fn lay(below: Value, above: Value, path: &str) -> Value {
     }
 }
 
-/// Maps from names to things: each thing is replaced as a whole.
-const NAMED: &[&str] = &[
+/// Maps whose entries are replaced as a whole.
+const NAMED_MAPS: &[&str] = &[
     "query",
     "params",
     "fields",
@@ -241,11 +249,11 @@ const NAMED: &[&str] = &[
     "record.add",
 ];
 
-/// Whether two sections speak of the same thing.
+/// Whether two sections have the same type and can be merged.
 fn same_kind(below: &Map<String, Value>, above: &Map<String, Value>, path: &str) -> bool {
     match path {
         "pagination" | "auth" => {
-            let (below, above) = (below.get("type").map(unsigned), above.get("type").map(unsigned));
+            let (below, above) = (below.get("type").map(unlabelled), above.get("type").map(unlabelled));
             below.is_none() || above.is_none() || below == above
         }
         "body" | "auth.session.body" => above.is_empty() || above.keys().any(|kind| below.contains_key(kind)),
@@ -253,13 +261,13 @@ fn same_kind(below: &Map<String, Value>, above: &Map<String, Value>, path: &str)
     }
 }
 
-/// Path to value of whatever holds nothing further: texts, numbers, lists, named things, empty sections.
+/// Leaf values by path: texts, numbers, lists, named entries, empty sections.
 pub(crate) fn leaves(document: &Value) -> BTreeMap<String, Value> {
     fn collect(value: &Value, path: &str, whole: bool, leaves: &mut BTreeMap<String, Value>) {
         match value {
             Value::Object(map) if path.is_empty() || !(map.is_empty() || whole) => {
                 for (key, value) in map {
-                    collect(value, &join(path, key), NAMED.contains(&path), leaves);
+                    collect(value, &join(path, key), NAMED_MAPS.contains(&path), leaves);
                 }
             }
             _ => drop(leaves.insert(path.to_owned(), value.clone())),
@@ -270,7 +278,7 @@ pub(crate) fn leaves(document: &Value) -> BTreeMap<String, Value> {
     found
 }
 
-/// A key that could be read as several is quoted.
+/// Joins a path and a key. A key with special characters is quoted.
 pub(crate) fn join(path: &str, key: &str) -> String {
     match (path.is_empty(), key.is_empty() || key.contains(['.', '[', ']'])) {
         (_, true) => format!("{path}[{key:?}]"),

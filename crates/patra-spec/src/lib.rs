@@ -1,12 +1,12 @@
-//! Manifests in, immutable spec snapshots out; beside them the expression sandbox and the selectors.
+//! Compiles manifests into immutable spec snapshots. Also holds the expression sandbox and the selectors.
 //!
-//! The way of a manifest: [`read`] turns YAML into a [`Manifest`] and reports every problem at once, each with file, line
-//! and column; [`registry`] makes rows of it and the manifest out of rows; [`compile`] merges five layers of settings into
-//! a [`Snapshot`] for one operation, and [`explain`] tells who said what. Nothing here does I/O: no file, no clock, no
-//! network. What a snapshot says never changes afterwards, so an executor needs the snapshot and nothing of the registry.
+//! [`read`] turns YAML into a [`Manifest`] and reports every problem at once, each with file, line and column.
+//! [`registry`] converts a manifest to rows and back. [`compile`] merges five layers of settings into a [`Snapshot`]
+//! for one operation, and [`explain`] reports which layer set each value. Nothing here does I/O: no file, no clock, no
+//! network. A snapshot never changes, so an executor needs the snapshot and nothing of the registry.
 //!
-//! Beside that way: [`to_yaml`] writes a manifest, [`diff`](fn@diff) compares two, [`schema`](fn@schema) is what an editor
-//! wants to know, and [`dictionary`](fn@dictionary) is every word that may be written.
+//! [`to_yaml`] writes a manifest, [`diff`](fn@diff) compares two, [`schema`](fn@schema) is the JSON Schema for editors,
+//! and [`dictionary`](fn@dictionary) lists every keyword of the manifest language.
 
 mod check;
 mod compile;
@@ -14,7 +14,8 @@ mod dictionary;
 mod diff;
 mod export;
 pub mod expr;
-mod iso;
+mod iso_duration;
+mod keywords;
 mod layers;
 pub mod manifest;
 mod origin;
@@ -25,29 +26,28 @@ pub mod registry;
 mod schema;
 pub mod selector;
 pub mod snapshot;
-mod suggest;
-pub mod timeform;
-mod words;
+pub mod suggest;
+pub mod time_format;
 mod yaml;
 
-pub use compile::{Compiled, Labels, compile, compile_with, explain, inspect};
+pub use compile::{CompiledSnapshot, SnapshotLabels, compile, compile_with, explain, inspect};
 pub use dictionary::dictionary;
-pub use diff::{Change, diff};
+pub use diff::{ManifestChange, diff};
 pub use export::to_yaml;
 pub use expr::Template;
-pub use iso::Iso;
-pub use layers::{Explained, Layer, Overrides};
+pub use iso_duration::IsoDuration;
+pub use keywords::{
+    AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, MissingDetail, OAuth2Grant, OnFieldError,
+    OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod, ResponseFormat,
+};
+pub use layers::{ExplainedSetting, Overrides, SettingLayer};
 pub use manifest::Manifest;
 pub use patra_core::state::{Operation, UpdateReason};
 pub use pattern::Pattern;
-pub use problem::{Flaw, Problem, Problems};
+pub use problem::{Problem, Problems, SyntaxError};
 pub use read::read;
 pub use schema::schema;
 pub use selector::Selector;
 pub use snapshot::{Snapshot, host_key};
-pub use timeform::TimeFormat;
-pub use words::{
-    AuthLocation, AuthType, ClientAuth, DedupScope, FieldType, Format, Grant, Kind, Method, Missing, OnError,
-    OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, Role,
-};
+pub use time_format::TimeFormat;
 pub use yaml::MAX_BYTES as MAX_MANIFEST_BYTES;

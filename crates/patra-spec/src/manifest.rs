@@ -1,5 +1,5 @@
-//! A manifest as it was written: every setting is optional here unless it names the manifest; merging and defaults are
-//! the compiler's job. The registry stores it as a JSON document.
+//! A manifest as written. Every setting is optional, except those that name the manifest; merging and defaults are the
+//! compiler's job. The registry stores the manifest as a JSON document.
 
 mod auth;
 mod body;
@@ -20,55 +20,55 @@ use serde::{Deserialize, Serialize};
 use patra_core::Ts;
 use patra_core::window::Align;
 
-use crate::iso::Iso;
-use crate::origin::Origin;
+use crate::iso_duration::IsoDuration;
+use crate::keywords::{EndpointRole, OnMaxPage, OutOfRange, PagingType, RecordKind, RequestMethod};
+use crate::origin::ManifestOrigin;
 use crate::problem::{Problem, Problems};
-use crate::words::{Kind, Method, OnMaxPage, OutOfRange, PagingType, Role};
 
-pub use auth::{Auth, OAuth2, Session};
-pub use body::Body;
-pub use detail::{Batching, TwoPhase, Update};
-pub use expr::Expr;
-pub use inputs::{Param, Parent, Partition};
-pub use limits::{HeaderAdaptive, Health, Limits, RateLimit, Raw, Retry};
-pub use paths::Paths;
-pub use record::{Field, Record};
-pub use request_param::RequestParam;
-pub use response::{Condition, Csv, ErrorRule, Html, Response, Xml};
-pub use schedule::{Schedule, UpdateSchedule};
+pub use auth::{AuthConfig, OAuth2Config, SessionConfig};
+pub use body::BodyConfig;
+pub use detail::{BatchingConfig, TwoPhaseConfig, UpdateConfig};
+pub use expr::ExprConfig;
+pub use inputs::{ParamConfig, ParentConfig, PartitionConfig};
+pub use limits::{HeaderAdaptive, HealthConfig, LimitsConfig, RateLimitConfig, RawConfig, RetryConfig};
+pub use paths::IdPaths;
+pub use record::{FieldConfig, RecordConfig};
+pub use request_param::RequestParamConfig;
+pub use response::{ConditionConfig, CsvConfig, ErrorRuleConfig, HtmlConfig, ResponseConfig, XmlConfig};
+pub use schedule::{ScheduleConfig, UpdateScheduleConfig};
 
-/// A provenance (who) and its endpoints (how).
+/// A provenance (the source API) and its endpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The code, lower-case and trimmed (PLT-04).
+    /// Provenance code, lower-case and trimmed (PLT-04).
     pub provenance: String,
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The project that it is for; `None`: for all of them.
+    /// The project that the manifest belongs to; `None` for all projects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Plain HTTP is refused unless this says otherwise (C-46).
+    /// Allows plain HTTP (C-46).
     #[serde(default)]
     pub allow_http: bool,
-    /// What the endpoints share; an endpoint's own setting wins. Of an endpoint's keys it never has those that say what
-    /// the one endpoint is: see `read::endpoint`.
+    /// Settings that all endpoints inherit; an endpoint's own setting wins. Keys that define one endpoint are not
+    /// allowed here: see `read::endpoint`.
     #[serde(default)]
-    pub defaults: Endpoint,
-    pub endpoints: BTreeMap<String, Endpoint>,
-    /// Offline tests, kept as they are for the test runner.
+    pub defaults: EndpointConfig,
+    pub endpoints: BTreeMap<String, EndpointConfig>,
+    /// Offline tests, stored unchanged for the test runner.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tests: Vec<serde_json::Value>,
     #[serde(skip)]
-    pub(crate) origin: Origin,
+    pub(crate) origin: ManifestOrigin,
 }
 
 impl Manifest {
-    /// The form that the registry stores; [`patra_core::hash::canonical`] of it is the same for every spelling of the
-    /// same manifest.
+    /// The document that the registry stores. [`patra_core::hash::canonical`] of it is the same for every spelling of
+    /// the same manifest.
     pub fn to_document(&self) -> serde_json::Value {
-        // A manifest holds texts, numbers and maps with text keys: nothing that JSON could refuse.
+        // Serialisation cannot fail: a manifest has only texts, numbers and maps with text keys.
         serde_json::to_value(self).unwrap_or_default()
     }
 
@@ -82,126 +82,126 @@ impl Manifest {
     }
 }
 
-/// One way to ask.
+/// Settings of one endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Endpoint {
+pub struct EndpointConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
+    pub role: Option<EndpointRole>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Read as a whole again and again, for sources; it has no window.
+    /// The endpoint is polled for sources and read as a whole each time; it has no window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub polled: Option<bool>,
     /// Short for `http.method`, which wins over it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<Method>,
+    pub method: Option<RequestMethod>,
     /// Short for `http.path`, which wins over it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Short for `response.items_path`, which wins over it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items_path: Option<String>,
-    #[serde(skip_serializing_if = "Http::is_empty")]
-    pub http: Http,
+    #[serde(skip_serializing_if = "HttpConfig::is_empty")]
+    pub http: HttpConfig,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Inputs of a run.
+    pub auth: Option<AuthConfig>,
+    /// Inputs of a run, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub params: BTreeMap<String, Param>,
+    pub params: BTreeMap<String, ParamConfig>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub partitions: Vec<Partition>,
-    #[serde(skip_serializing_if = "Expr::is_empty")]
-    pub expr: Expr,
-    /// Parameter to template.
+    pub partitions: Vec<PartitionConfig>,
+    #[serde(skip_serializing_if = "ExprConfig::is_empty")]
+    pub expr: ExprConfig,
+    /// Query parameters, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub query: BTreeMap<String, RequestParam>,
+    pub query: BTreeMap<String, RequestParamConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<Body>,
+    pub body: Option<BodyConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pagination: Option<Pagination>,
+    pub pagination: Option<PaginationConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub window: Option<Window>,
+    pub window: Option<WindowConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub two_phase: Option<TwoPhase>,
+    pub two_phase: Option<TwoPhaseConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub update: Option<Update>,
-    #[serde(skip_serializing_if = "Batching::is_empty")]
-    pub batching: Batching,
-    #[serde(skip_serializing_if = "Response::is_empty")]
-    pub response: Response,
+    pub update: Option<UpdateConfig>,
+    #[serde(skip_serializing_if = "BatchingConfig::is_empty")]
+    pub batching: BatchingConfig,
+    #[serde(skip_serializing_if = "ResponseConfig::is_empty")]
+    pub response: ResponseConfig,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Kind>,
-    #[serde(skip_serializing_if = "Record::is_empty")]
-    pub record: Record,
-    /// Field of the record to where it comes from.
+    pub kind: Option<RecordKind>,
+    #[serde(skip_serializing_if = "RecordConfig::is_empty")]
+    pub record: RecordConfig,
+    /// Mapped fields of the record, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub fields: BTreeMap<String, Field>,
+    pub fields: BTreeMap<String, FieldConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub schedule: Option<Schedule>,
-    #[serde(skip_serializing_if = "Retry::is_empty")]
-    pub retry: Retry,
-    #[serde(skip_serializing_if = "RateLimit::is_empty")]
-    pub rate_limit: RateLimit,
-    #[serde(skip_serializing_if = "Limits::is_empty")]
-    pub limits: Limits,
-    #[serde(skip_serializing_if = "Health::is_empty")]
-    pub health: Health,
-    #[serde(skip_serializing_if = "Raw::is_empty")]
-    pub raw: Raw,
+    pub schedule: Option<ScheduleConfig>,
+    #[serde(skip_serializing_if = "RetryConfig::is_empty")]
+    pub retry: RetryConfig,
+    #[serde(skip_serializing_if = "RateLimitConfig::is_empty")]
+    pub rate_limit: RateLimitConfig,
+    #[serde(skip_serializing_if = "LimitsConfig::is_empty")]
+    pub limits: LimitsConfig,
+    #[serde(skip_serializing_if = "HealthConfig::is_empty")]
+    pub health: HealthConfig,
+    #[serde(skip_serializing_if = "RawConfig::is_empty")]
+    pub raw: RawConfig,
 }
 
-/// How requests are made.
+/// The `http` section: how requests are sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Http {
+pub struct HttpConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// The param that holds the whole URL, in the place of `base_url` and `path`.
+    /// The param that holds the whole URL, instead of `base_url` and `path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url_param: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<Method>,
+    pub method: Option<RequestMethod>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, RequestParam>,
+    pub headers: BTreeMap<String, RequestParamConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub connect_timeout: Option<Iso>,
+    pub connect_timeout: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_timeout: Option<Iso>,
-    /// The whole of one attempt.
+    pub read_timeout: Option<IsoDuration>,
+    /// Timeout of one whole attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<Iso>,
-    /// After decompression.
+    pub timeout: Option<IsoDuration>,
+    /// Largest body, after decompression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_body_bytes: Option<u64>,
-    /// Redirects to follow (ING-4.2-09).
+    /// Most redirects to follow (ING-4.2-09).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_redirects: Option<u8>,
-    /// Whether compressed answers are asked for.
+    /// Whether compressed responses are requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
 }
 
-/// How a slice is read page by page. Without one, a single answer holds everything.
+/// The `pagination` section. Without it, a single response holds everything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Pagination {
+pub struct PaginationConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<PagingType>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_size: Option<u32>,
-    /// The far side's own limit, which `page_size` must not exceed (ING-4.3-07).
+    /// The upstream's own limit, which `page_size` must not exceed (ING-4.3-07).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_page_size: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_page: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_max_page: Option<OnMaxPage>,
-    /// The order that the far side keeps (C-13).
+    /// The order in which the upstream returns records (C-13).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order_by: Option<String>,
     /// The token of the first request (C-65).
@@ -216,13 +216,13 @@ pub struct Pagination {
     /// `link`: RFC 8288, the link with rel="next". Any other header holds the URL itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_url_header: Option<String>,
-    /// Hosts besides the base URL's that a next URL may lead to (G-25).
+    /// Hosts that a next URL may point to, besides the base URL's (G-25).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_hosts: Vec<String>,
-    /// How many records of one query the far side gives out (ING-15-02).
+    /// Most records of one query that the upstream returns (ING-15-02).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_ceiling: Option<u64>,
-    /// How many pages one slice reads when there are more (ING-8.2-02).
+    /// Pages per slice if a query has more (ING-8.2-02).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_range: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,56 +230,56 @@ pub struct Pagination {
     /// Number of the first page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base: Option<u32>,
-    /// The far side gives a token on its last page too (C-65).
+    /// The upstream returns a token on its last page too (C-65).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub always_token: Option<bool>,
-    /// A token that came before is the end (ING-15-01).
+    /// A repeated token means the end (ING-15-01).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unique_tokens: Option<bool>,
-    /// A page without a new id is the end (TWEET-170).
+    /// A page without a new id means the end (TWEET-170).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat_ends: Option<bool>,
-    /// The param that says after how many records a run ends.
+    /// The param that holds the number of records after which a run ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_param: Option<String>,
-    /// The param that says how far it goes on while all is new.
+    /// The param that holds the number of records up to which a run continues while all records are new.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_max_param: Option<String>,
-    /// The param that holds the id up to which records are known.
+    /// The param that holds the newest known id; the run stops there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_param: Option<String>,
-    /// Ask for the last page once more (ING-4.3-14).
+    /// Requests the last page once more (ING-4.3-14).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail_probe: Option<bool>,
 }
 
-/// How time is cut, and where HARVEST begins.
+/// The `window` section: how time is split into slices, and where HARVEST begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Window {
+pub struct WindowConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supports_updated_since: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watermark_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub safety_lag: Option<Iso>,
+    pub safety_lag: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_window: Option<Iso>,
+    pub max_window: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_window: Option<Iso>,
+    pub min_window: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub align: Option<Align>,
     /// The first watermark.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<Ts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lookback: Option<Iso>,
-    /// The watermark stands for records without an update time, and only grows (ING-4.4-16).
+    pub lookback: Option<IsoDuration>,
+    /// Records have no update time; the watermark replaces it and only grows (ING-4.4-16).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub monotonic: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_range: Option<OutOfRange>,
-    /// The far side reads a frozen state of its data (ING-4.5-02).
+    /// The upstream returns a frozen state of its data (ING-4.5-02).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of: Option<bool>,
 }
@@ -294,4 +294,15 @@ macro_rules! is_empty {
     )*};
 }
 
-is_empty!(Batching, Expr, Health, Http, Limits, RateLimit, Raw, Record, Response, Retry);
+is_empty!(
+    BatchingConfig,
+    ExprConfig,
+    HealthConfig,
+    HttpConfig,
+    LimitsConfig,
+    RateLimitConfig,
+    RawConfig,
+    RecordConfig,
+    ResponseConfig,
+    RetryConfig
+);

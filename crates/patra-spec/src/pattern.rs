@@ -1,40 +1,40 @@
-//! Regular expressions of manifests, with reins: short, small when compiled, matched in linear time and against the
+//! Regular expressions of manifests, with limits: short, small when compiled, linear time, and matched against the
 //! beginning of long texts only.
 
 use regex::{Regex, RegexBuilder};
 
-use crate::problem::Flaw;
+use crate::problem::SyntaxError;
 
 const MAX_BYTES: usize = 256;
-/// Compiled size.
+/// Largest compiled size.
 const MAX_SIZE: usize = 256 * 1024;
-/// How much of a text is looked at.
+/// Most bytes of a text that are searched.
 const MAX_TEXT: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
-    /// Whether a text must match from end to end, and not only have the pattern in it.
+    /// Whether the pattern must match the whole text.
     whole: bool,
 }
 
 impl Pattern {
-    pub fn parse(text: &str) -> Result<Pattern, Flaw> {
+    pub fn parse(text: &str) -> Result<Pattern, SyntaxError> {
         if text.len() > MAX_BYTES {
             let message = format!("the pattern has {} bytes, at most {MAX_BYTES} are allowed", text.len());
-            return Err(Flaw::new(0, message));
+            return Err(SyntaxError::new(0, message));
         }
         Ok(Pattern { regex: build(text)?, whole: false })
     }
 
-    /// A pattern that a text must match from end to end.
-    pub fn whole(text: &str) -> Result<Pattern, Flaw> {
-        // By itself first: one that is only sound within our brackets, such as `a)|(b`, would get out of them.
+    /// A pattern that must match the whole text.
+    pub fn whole(text: &str) -> Result<Pattern, SyntaxError> {
+        // Parsed alone first: a pattern such as `a)|(b` would otherwise escape from our brackets.
         Pattern::parse(text)?;
         Ok(Pattern { regex: build(&format!(r"\A(?:{text})\z"))?, whole: true })
     }
 
-    /// Whether the pattern occurs in the text, or is all of it.
+    /// Whether the pattern occurs in the text or, if `whole` is set, matches all of it.
     pub fn matches(&self, text: &str) -> bool {
         if self.whole {
             return text.len() <= MAX_TEXT && self.regex.is_match(text);
@@ -43,13 +43,13 @@ impl Pattern {
     }
 }
 
-fn build(text: &str) -> Result<Regex, Flaw> {
-    // No lazy automaton: a hostile pattern would fill it and empty it again and again.
+fn build(text: &str) -> Result<Regex, SyntaxError> {
+    // No lazy DFA: a hostile pattern would fill and clear its cache repeatedly.
     let built = RegexBuilder::new(text).size_limit(MAX_SIZE).dfa_size_limit(0).nest_limit(32).build();
-    built.map_err(|error| Flaw::new(0, format!("the pattern cannot be used: {}", reason(&error))))
+    built.map_err(|error| SyntaxError::new(0, format!("the pattern cannot be used: {}", reason(&error))))
 }
 
-/// The last line of a drawing over several lines, or the sentence itself.
+/// The last line of the library's message, which may be a drawing over several lines.
 fn reason(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default();
@@ -61,7 +61,8 @@ mod tests {
     use super::*;
 
     fn check(pattern: &str, text: &str, expected: &str) {
-        let shown = Pattern::parse(pattern).map_or_else(|flaw| flaw.message, |p| p.matches(text).to_string());
+        let shown =
+            Pattern::parse(pattern).map_or_else(|syntax_error| syntax_error.message, |p| p.matches(text).to_string());
         assert_eq!(shown, expected, "{pattern}");
     }
 
@@ -87,9 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_pattern_leaves_nothing_over() {
+    fn whole_pattern_matches_the_whole_text() {
         let check = |pattern: &str, text: &str, expected: &str| {
-            let shown = Pattern::whole(pattern).map_or_else(|flaw| flaw.message, |p| p.matches(text).to_string());
+            let shown = Pattern::whole(pattern)
+                .map_or_else(|syntax_error| syntax_error.message, |p| p.matches(text).to_string());
             assert_eq!(shown, expected, "{pattern} {text}");
         };
         check("a|ab", "ab", "true");

@@ -1,4 +1,4 @@
-//! What is wrong with a manifest, said so that the author can mend it: where, what was found, what was expected.
+//! Problems of a manifest, written so that the author can fix them: position, what was found, what was expected.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,7 +11,7 @@ pub struct Problem {
     pub file: String,
     pub line: u32,
     pub column: u32,
-    /// For example `endpoints.works.pagination.type`; empty for the file as a whole.
+    /// Path of the setting, for example `endpoints.works.pagination.type`; empty for the file as a whole.
     pub path: String,
     pub message: String,
     pub hint: Option<String>,
@@ -40,15 +40,15 @@ impl fmt::Display for Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    /// `Ok(value)` when nothing was found.
+    /// `Ok(value)` if there are no problems.
     pub(crate) fn or<T>(mut found: Vec<Problem>, value: T) -> Result<T, Problems> {
         if found.is_empty() {
             return Ok(value);
         }
         found.sort_by_key(|problem| (problem.line, problem.column));
-        // What several endpoints take over from one place is wrong once.
-        let mut said = BTreeSet::new();
-        found.retain(|problem| said.insert((problem.path.clone(), problem.message.clone())));
+        // A problem that several endpoints inherit from one place is reported once.
+        let mut reported = BTreeSet::new();
+        found.retain(|problem| reported.insert((problem.path.clone(), problem.message.clone())));
         Err(Problems(found))
     }
 
@@ -76,33 +76,33 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 impl From<&Problems> for Fault {
-    /// A spec that does not compile stops the source until somebody has mended it (ING-3.6-01).
+    /// A manifest that does not compile halts the source until it is fixed (ING-3.6-01).
     fn from(problems: &Problems) -> Fault {
         Fault::new(Code::ConfigError, Level::L4, problems.to_string())
     }
 }
 
-/// What is wrong inside one text (a template, a selector), at a byte offset in it.
+/// An error inside one text (a template, a selector), at a byte offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct Flaw {
+pub struct SyntaxError {
     pub offset: usize,
     pub message: String,
     pub hint: Option<String>,
 }
 
-impl Flaw {
-    pub(crate) fn new(offset: usize, message: impl Into<String>) -> Flaw {
-        Flaw { offset, message: message.into(), hint: None }
+impl SyntaxError {
+    pub(crate) fn new(offset: usize, message: impl Into<String>) -> SyntaxError {
+        SyntaxError { offset, message: message.into(), hint: None }
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Flaw {
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> SyntaxError {
         self.hint = Some(hint.into());
         self
     }
 }
 
-/// A text as it is shown in a message: quoted, and not longer than a line.
+/// Quotes and shortens a text for a message.
 pub(crate) fn quote(text: &str) -> String {
     format!("{:?}", shorten(text))
 }

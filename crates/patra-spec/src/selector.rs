@@ -1,62 +1,66 @@
-//! Where something stands in a JSON document: the plain paths of JSONPath, `$.message['next-cursor']`, `$.title[0]`.
-//! Plain paths are all that the hot path needs; wildcards and filters come with the whole of RFC 9535.
+//! Paths in a JSON document: the plain paths of JSONPath, such as `$.message['next-cursor']` and `$.title[0]`.
+//! Wildcards and filters of RFC 9535 are not supported.
 
 use std::fmt;
 
-use crate::problem::Flaw;
+use crate::problem::SyntaxError;
 
 /// Longest path, in bytes, and most steps in it.
 const MAX_BYTES: usize = 1_024;
 const MAX_STEPS: usize = 32;
 
-/// A parsed path. No segments: the document itself.
+/// A parsed path. Without segments it selects the document itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
-    segments: Vec<Segment>,
+    segments: Vec<PathSegment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Segment {
+pub enum PathSegment {
     Key(String),
     Index(usize),
 }
 
 impl Selector {
-    pub fn parse(text: &str) -> Result<Selector, Flaw> {
+    pub fn parse(text: &str) -> Result<Selector, SyntaxError> {
         if text.len() > MAX_BYTES {
-            return Err(Flaw::new(0, format!("the path has {} bytes, at most {MAX_BYTES} are allowed", text.len())));
+            return Err(SyntaxError::new(
+                0,
+                format!("the path has {} bytes, at most {MAX_BYTES} are allowed", text.len()),
+            ));
         }
         if !text.starts_with('$') {
             let hint = format!("write `$.{}`", text.trim_start_matches('.'));
-            return Err(Flaw::new(0, "a path begins with `$`").hint(hint));
+            return Err(SyntaxError::new(0, "a path begins with `$`").hint(hint));
         }
         let mut segments = Vec::new();
         let mut at = 1;
         while at < text.len() {
             if segments.len() == MAX_STEPS {
-                return Err(Flaw::new(at, format!("a path has at most {MAX_STEPS} steps")));
+                return Err(SyntaxError::new(at, format!("a path has at most {MAX_STEPS} steps")));
             }
-            let (segment, len) = segment(&text[at..]).map_err(|flaw| Flaw { offset: flaw.offset + at, ..flaw })?;
+            let (segment, len) = segment(&text[at..])
+                .map_err(|syntax_error| SyntaxError { offset: syntax_error.offset + at, ..syntax_error })?;
             segments.push(segment);
             at += len;
         }
         Ok(Selector { segments })
     }
 
-    pub fn segments(&self) -> &[Segment] {
+    pub fn segments(&self) -> &[PathSegment] {
         &self.segments
     }
 }
 
 impl fmt::Display for Selector {
-    /// One spelling per path: dotted where the name allows it.
+    /// Prints one normalised spelling: dotted if the name allows it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("$")?;
         for segment in &self.segments {
             match segment {
-                Segment::Index(index) => write!(f, "[{index}]")?,
-                Segment::Key(key) if name_len(key) == key.len() && !key.is_empty() => write!(f, ".{key}")?,
-                Segment::Key(key) => write!(f, "['{}']", key.replace('\\', "\\\\").replace('\'', "\\'"))?,
+                PathSegment::Index(index) => write!(f, "[{index}]")?,
+                PathSegment::Key(key) if name_len(key) == key.len() && !key.is_empty() => write!(f, ".{key}")?,
+                PathSegment::Key(key) => write!(f, "['{}']", key.replace('\\', "\\\\").replace('\'', "\\'"))?,
             }
         }
         Ok(())
@@ -64,7 +68,7 @@ impl fmt::Display for Selector {
 }
 
 /// The first segment of `rest` and its length in bytes.
-fn segment(rest: &str) -> Result<(Segment, usize), Flaw> {
+fn segment(rest: &str) -> Result<(PathSegment, usize), SyntaxError> {
     if rest.starts_with("..") {
         return Err(plain_only(0, "`..`"));
     }
@@ -72,32 +76,32 @@ fn segment(rest: &str) -> Result<(Segment, usize), Flaw> {
         return dotted(name).map(|(segment, len)| (segment, len + 1));
     }
     if let Some(inner) = rest.strip_prefix('[') {
-        return bracketed(inner).map_err(|flaw| Flaw { offset: flaw.offset + 1, ..flaw });
+        return bracketed(inner)
+            .map_err(|syntax_error| SyntaxError { offset: syntax_error.offset + 1, ..syntax_error });
     }
-    Err(Flaw::new(0, format!("expected `.name` or `[…]`, found {}", crate::problem::quote(rest))))
+    Err(SyntaxError::new(0, format!("expected `.name` or `[…]`, found {}", crate::problem::quote(rest))))
 }
 
-fn dotted(name: &str) -> Result<(Segment, usize), Flaw> {
+fn dotted(name: &str) -> Result<(PathSegment, usize), SyntaxError> {
     let len = name_len(name);
     if len > 0 {
-        // `-` is no part of a dotted name in RFC 9535, and the mistake is common.
+        // RFC 9535 does not allow `-` in a dotted name; this is a common mistake.
         if name[len..].starts_with('-') {
             let whole: String = name.chars().take_while(|c| !matches!(c, '.' | '[')).collect();
-            return Err(
-                Flaw::new(1, "a dotted name has letters, digits and `_` only").hint(format!("write `['{whole}']`"))
-            );
+            return Err(SyntaxError::new(1, "a dotted name has letters, digits and `_` only")
+                .hint(format!("write `['{whole}']`")));
         }
-        return Ok((Segment::Key(name[..len].to_owned()), len));
+        return Ok((PathSegment::Key(name[..len].to_owned()), len));
     }
     match name.chars().next() {
         Some('*') => Err(plain_only(1, "`*`")),
-        Some(c) if c.is_ascii_digit() => Err(Flaw::new(1, "a dotted name does not begin with a digit")
+        Some(c) if c.is_ascii_digit() => Err(SyntaxError::new(1, "a dotted name does not begin with a digit")
             .hint("write an array index as `[0]`, a name as `['0']`")),
-        _ => Err(Flaw::new(1, "a name is missing after `.`")),
+        _ => Err(SyntaxError::new(1, "a name is missing after `.`")),
     }
 }
 
-/// Letters, digits and `_`, not beginning with a digit; all of Unicode beyond ASCII, as in RFC 9535.
+/// Length of the leading name: letters, digits, `_` and non-ASCII characters, not beginning with a digit (RFC 9535).
 fn name_len(text: &str) -> usize {
     let first = text.chars().next();
     if first.is_some_and(|c| c.is_ascii_digit()) {
@@ -106,8 +110,8 @@ fn name_len(text: &str) -> usize {
     text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || !c.is_ascii())).unwrap_or(text.len())
 }
 
-/// After `[`. The length counts both brackets.
-fn bracketed(inner: &str) -> Result<(Segment, usize), Flaw> {
+/// Parses what follows `[`. The returned length counts both brackets.
+fn bracketed(inner: &str) -> Result<(PathSegment, usize), SyntaxError> {
     let (segment, len) = match inner.chars().next() {
         Some(quote @ ('\'' | '"')) => quoted(inner, quote)?,
         Some(c) if c.is_ascii_digit() => index(inner)?,
@@ -115,42 +119,42 @@ fn bracketed(inner: &str) -> Result<(Segment, usize), Flaw> {
         Some('?') => return Err(plain_only(0, "a filter")),
         Some('-') => return Err(plain_only(0, "a negative index")),
         Some(':') => return Err(plain_only(0, "a slice")),
-        _ => return Err(Flaw::new(0, "expected an index or a quoted name").hint("write `['name']` or `[0]`")),
+        _ => return Err(SyntaxError::new(0, "expected an index or a quoted name").hint("write `['name']` or `[0]`")),
     };
     match inner[len..].chars().next() {
         Some(']') => Ok((segment, len + 2)),
         Some(',') => Err(plain_only(len, "a list of names")),
         Some(':') => Err(plain_only(len, "a slice")),
-        _ => Err(Flaw::new(len, "`]` is missing")),
+        _ => Err(SyntaxError::new(len, "`]` is missing")),
     }
 }
 
-fn index(inner: &str) -> Result<(Segment, usize), Flaw> {
+fn index(inner: &str) -> Result<(PathSegment, usize), SyntaxError> {
     let len = inner.find(|c: char| !c.is_ascii_digit()).unwrap_or(inner.len());
     // Ten digits are more than any array has, and fit every platform's index.
-    let number = inner[..len].parse::<u32>().map_err(|_| Flaw::new(0, "the index is too large"))?;
-    Ok((Segment::Index(usize::try_from(number).unwrap_or(usize::MAX)), len))
+    let number = inner[..len].parse::<u32>().map_err(|_| SyntaxError::new(0, "the index is too large"))?;
+    Ok((PathSegment::Index(usize::try_from(number).unwrap_or(usize::MAX)), len))
 }
 
-fn quoted(inner: &str, quote: char) -> Result<(Segment, usize), Flaw> {
+fn quoted(inner: &str, quote: char) -> Result<(PathSegment, usize), SyntaxError> {
     let mut name = String::new();
     let mut chars = inner.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
         match c {
             '\\' => match chars.next() {
                 Some((_, escaped @ ('\\' | '\'' | '"' | '/'))) => name.push(escaped),
-                _ => return Err(Flaw::new(at, "only \\\\, \\' and \\\" are known escapes here")),
+                _ => return Err(SyntaxError::new(at, "only \\\\, \\' and \\\" are known escapes here")),
             },
-            c if c == quote => return Ok((Segment::Key(name), at + 1)),
+            c if c == quote => return Ok((PathSegment::Key(name), at + 1)),
             c => name.push(c),
         }
     }
-    Err(Flaw::new(0, "the quoted name has no end"))
+    Err(SyntaxError::new(0, "the quoted name has no end"))
 }
 
-fn plain_only(offset: usize, what: &str) -> Flaw {
-    Flaw::new(offset, format!("{what} is not supported here: only plain paths are, for now"))
-        .hint("a plain path names one place, as in `$.message['next-cursor']` or `$.title[0]`")
+fn plain_only(offset: usize, what: &str) -> SyntaxError {
+    SyntaxError::new(offset, format!("{what} is not supported: only plain paths are"))
+        .hint("a plain path selects one value, as in `$.message['next-cursor']` or `$.title[0]`")
 }
 
 #[cfg(test)]
@@ -160,7 +164,7 @@ mod tests {
     fn check(text: &str, expected: &str) {
         let shown = match Selector::parse(text) {
             Ok(selector) => selector.segments().iter().map(|s| format!("{s:?}")).collect::<Vec<_>>().join(" "),
-            Err(flaw) => format!("{}: {flaw}", flaw.offset),
+            Err(syntax_error) => format!("{}: {syntax_error}", syntax_error.offset),
         };
         assert_eq!(shown, expected, "{text}");
     }
@@ -177,17 +181,17 @@ mod tests {
     }
 
     #[test]
-    fn anything_more_is_refused_where_it_stands() {
+    fn unsupported_syntax_is_reported_at_its_offset() {
         check("items", "0: a path begins with `$`");
         check("", "0: a path begins with `$`");
         check("$.", "2: a name is missing after `.`");
-        check("$.a..b", "3: `..` is not supported here: only plain paths are, for now");
-        check("$.a.*", "4: `*` is not supported here: only plain paths are, for now");
-        check("$[*]", "2: `*` is not supported here: only plain paths are, for now");
-        check("$.a[?(@.b)]", "4: a filter is not supported here: only plain paths are, for now");
-        check("$[-1]", "2: a negative index is not supported here: only plain paths are, for now");
-        check("$[0:2]", "3: a slice is not supported here: only plain paths are, for now");
-        check("$['a','b']", "5: a list of names is not supported here: only plain paths are, for now");
+        check("$.a..b", "3: `..` is not supported: only plain paths are");
+        check("$.a.*", "4: `*` is not supported: only plain paths are");
+        check("$[*]", "2: `*` is not supported: only plain paths are");
+        check("$.a[?(@.b)]", "4: a filter is not supported: only plain paths are");
+        check("$[-1]", "2: a negative index is not supported: only plain paths are");
+        check("$[0:2]", "3: a slice is not supported: only plain paths are");
+        check("$['a','b']", "5: a list of names is not supported: only plain paths are");
         check("$.next-cursor", "2: a dotted name has letters, digits and `_` only");
         check("$.0", "2: a dotted name does not begin with a digit");
         check("$[99999999999]", "2: the index is too large");
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_prints_as_it_reads() {
+    fn path_prints_its_normalised_form() {
         for text in ["$", "$.message['next-cursor'].items[3]", "$['it\\'s']['a\\\\b']", "$['']['0']"] {
             let selector = Selector::parse(text).unwrap();
             assert_eq!(selector.to_string(), text);

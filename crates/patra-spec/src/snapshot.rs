@@ -1,16 +1,16 @@
-//! The immutable spec that plans, slices and executors work from (ING-3.9-01). Fields that a reader does not know are
-//! ignored and those that are missing have defaults, so that a binary can read what an older or newer one has frozen.
+//! The immutable spec that plans, slices and executors work from (ING-3.9-01). Unknown fields are ignored and missing
+//! ones have defaults, so that a binary can read the snapshots of an older or newer one.
 
 mod auth;
 mod detail;
+mod engine_values;
 mod expr;
 mod http;
 mod inputs;
 mod limits;
 mod mapping;
-mod meaning;
 mod response;
-mod view;
+mod selection;
 
 use std::collections::BTreeMap;
 
@@ -20,27 +20,27 @@ use patra_core::state::Operation;
 use patra_core::window::Align;
 use patra_core::{Ts, hash};
 
-use crate::iso::Iso;
-use crate::words::{DedupScope, Kind, OnMaxPage, OutOfRange, PagingType, Role};
+use crate::iso_duration::IsoDuration;
+use crate::keywords::{DedupScope, EndpointRole, OnMaxPage, OutOfRange, PagingType, RecordKind};
 use response::is_false;
 
-pub use auth::{Auth, DEFAULT_REFRESH_AHEAD, DEFAULT_SESSION_LIFE, OAuth2, Session};
-pub use detail::{Batching, DEFAULT_ID_BATCH_SIZE, TwoPhase, Update};
-pub use expr::Expr;
-pub use http::Http;
-pub use inputs::{Param, Parent, Partition};
-pub use limits::{Health, Limits, RateLimit, Retry};
-pub use response::{Condition, ErrorRule, Mapping, OutputField, RequestParam, Response};
-pub use view::host_key;
+pub use auth::{AuthSpec, DEFAULT_REFRESH_AHEAD, DEFAULT_SESSION_LIFE, OAuth2Spec, SessionSpec};
+pub use detail::{BatchingSpec, DEFAULT_ID_BATCH_SIZE, TwoPhaseSpec, UpdateSpec};
+pub use engine_values::host_key;
+pub use expr::ExprSpec;
+pub use http::HttpSpec;
+pub use inputs::{ParamSpec, ParentSpec, PartitionSpec};
+pub use limits::{HealthSpec, LimitsSpec, RateLimitSpec, RetrySpec};
+pub use response::{ConditionSpec, ErrorRuleSpec, MappingSpec, OutputFieldSpec, RequestParamSpec, ResponseSpec};
 
-pub const DEFAULT_SAFETY_LAG: Iso = Iso::secs(600);
-pub const DEFAULT_MAX_WINDOW: Iso = Iso::secs(86_400);
+pub const DEFAULT_SAFETY_LAG: IsoDuration = IsoDuration::secs(600);
+pub const DEFAULT_MAX_WINDOW: IsoDuration = IsoDuration::secs(86_400);
 pub const DEFAULT_MAX_BODY_BYTES: u64 = 16 * 1024 * 1024;
 pub const DEFAULT_CONNECT_TIMEOUT_MS: u64 = 10_000;
 pub const DEFAULT_READ_TIMEOUT_MS: u64 = 30_000;
 /// Newest first (ING-4.5-01).
 pub const DEFAULT_ORDER_BY: &str = "updated desc";
-/// Oldest first: then the newest record of a page bounds all that is read (C-13).
+/// Oldest first: the newest record of a page then bounds everything read so far (C-13).
 pub const ASCENDING: &str = "updated asc";
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,75 +50,75 @@ pub struct Snapshot {
     pub endpoint_code: String,
     pub operation: Operation,
     #[serde(default)]
-    pub role: Role,
-    pub http: Http,
-    /// Absent: none is needed.
-    #[serde(default, skip_serializing_if = "Auth::is_none")]
-    pub auth: Auth,
+    pub role: EndpointRole,
+    pub http: HttpSpec,
+    /// Absent if no authentication is needed.
+    #[serde(default, skip_serializing_if = "AuthSpec::is_none")]
+    pub auth: AuthSpec,
     /// Inputs of a run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub params: BTreeMap<String, Param>,
+    pub params: BTreeMap<String, ParamSpec>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub partitions: Vec<Partition>,
+    pub partitions: Vec<PartitionSpec>,
     #[serde(default)]
-    pub expr: Expr,
-    /// `None`: one answer holds everything.
+    pub expr: ExprSpec,
+    /// `None` if one response holds everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pagination: Option<Pagination>,
+    pub pagination: Option<PaginationSpec>,
     #[serde(default)]
-    pub window: Window,
+    pub window: WindowSpec,
     #[serde(default)]
-    pub retry: Retry,
+    pub retry: RetrySpec,
     #[serde(default)]
-    pub rate_limit: RateLimit,
+    pub rate_limit: RateLimitSpec,
     #[serde(default)]
-    pub limits: Limits,
+    pub limits: LimitsSpec,
     #[serde(default)]
-    pub health: Health,
-    /// How long answers are kept as they came; `None`: not at all.
+    pub health: HealthSpec,
+    /// Retention of raw responses; `None` if they are not stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub raw_keep: Option<Iso>,
+    pub raw_keep: Option<IsoDuration>,
     #[serde(default)]
-    pub batching: Batching,
-    /// `None`: the search gives the records themselves. An UPDATE always has it: it is the second phase alone.
+    pub batching: BatchingSpec,
+    /// `None` if the search returns the records themselves. UPDATE always has it: it is the second phase alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub two_phase: Option<TwoPhase>,
-    /// UPDATE only.
+    pub two_phase: Option<TwoPhaseSpec>,
+    /// Set for UPDATE only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub update: Option<Update>,
-    pub response: Response,
+    pub update: Option<UpdateSpec>,
+    pub response: ResponseSpec,
     #[serde(default)]
-    pub mapping: Mapping,
+    pub mapping: MappingSpec,
     #[serde(default)]
-    pub kind: Kind,
-    /// Read as a whole again and again, without a window.
+    pub kind: RecordKind,
+    /// Polled as a whole each time, without a window.
     #[serde(default, skip_serializing_if = "is_false")]
     pub polled: bool,
     #[serde(default, skip_serializing_if = "is_endpoint")]
     pub dedup_scope: DedupScope,
-    /// What is stored is told to the world outside.
+    /// Whether an event is emitted for each stored record.
     #[serde(default, skip_serializing_if = "is_false")]
     pub emit: bool,
-    /// As it was when this was compiled; [`Snapshot::fingerprint`] computes it.
+    /// Fingerprint at compile time; [`Snapshot::fingerprint`] computes it.
     #[serde(default)]
     pub spec_fingerprint: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Pagination {
+pub struct PaginationSpec {
     pub r#type: PagingType,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_size: Option<u32>,
-    /// The far side's limit.
+    /// Largest page size that the upstream allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_page_size: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_page: Option<u32>,
     pub on_max_page: OnMaxPage,
-    /// As the far side orders, `updated desc` unless declared (ING-4.5-01).
+    /// The upstream's order; `updated desc` by default (ING-4.5-01).
     pub order_by: String,
-    /// Somebody said so; otherwise it is only what is most usual.
+    /// Whether the manifest declares the order; otherwise it is only the default.
     #[serde(skip_serializing_if = "is_false")]
     pub order_declared: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,17 +136,17 @@ pub struct Pagination {
     pub allow_hosts: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_ceiling: Option<u64>,
-    /// How many pages one slice reads when the first total says that there are more.
+    /// Pages per slice if the first total shows that there are more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_range: Option<u32>,
     /// PAGE only: whether the first page is number 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base1: Option<bool>,
     pub always_token: bool,
-    /// A token that came before is the end (ING-15-01).
+    /// A repeated token means the end (ING-15-01).
     #[serde(skip_serializing_if = "is_false")]
     pub unique_tokens: bool,
-    /// A page without a new id is the end (TWEET-170).
+    /// A page without a new id means the end (TWEET-170).
     #[serde(skip_serializing_if = "is_false")]
     pub repeat_ends: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -155,14 +155,14 @@ pub struct Pagination {
     pub limit_max_param: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until_param: Option<String>,
-    /// Ask for the last page once more (ING-4.3-14).
+    /// Requests the last page once more (ING-4.3-14).
     #[serde(skip_serializing_if = "is_false")]
     pub tail_probe: bool,
 }
 
-impl Default for Pagination {
-    fn default() -> Pagination {
-        Pagination {
+impl Default for PaginationSpec {
+    fn default() -> PaginationSpec {
+        PaginationSpec {
             r#type: PagingType::default(),
             page_size: None,
             max_page_size: None,
@@ -192,36 +192,36 @@ impl Default for Pagination {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Window {
+pub struct WindowSpec {
     pub supports_updated_since: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watermark_key: Option<String>,
-    pub safety_lag: Iso,
-    pub max_window: Iso,
+    pub safety_lag: IsoDuration,
+    pub max_window: IsoDuration,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_window: Option<Iso>,
+    pub min_window: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub align: Option<Align>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial: Option<Ts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lookback: Option<Iso>,
-    /// Records have no update time of their own: they are of the window that they were found in (ING-4.4-16).
+    pub lookback: Option<IsoDuration>,
+    /// Records have no update time: they belong to the window that they were found in (ING-4.4-16).
     #[serde(skip_serializing_if = "is_false")]
     pub monotonic: bool,
-    /// What becomes of records outside the window; see [`Snapshot::keeps_out_of_range`].
+    /// How records outside the window are treated; see [`Snapshot::keeps_out_of_range`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out_of_range: Option<OutOfRange>,
-    /// The far side reads a frozen state of its data (ING-4.5-02).
+    /// The upstream returns a frozen state of its data (ING-4.5-02).
     #[serde(skip_serializing_if = "is_false")]
     pub as_of: bool,
     pub timezone: String,
     pub boundary_policy: String,
 }
 
-impl Default for Window {
-    fn default() -> Window {
-        Window {
+impl Default for WindowSpec {
+    fn default() -> WindowSpec {
+        WindowSpec {
             supports_updated_since: false,
             watermark_key: None,
             safety_lag: DEFAULT_SAFETY_LAG,
@@ -244,7 +244,7 @@ fn is_endpoint(scope: &DedupScope) -> bool {
 }
 
 impl Snapshot {
-    /// Canonical JSON: what is stored, once per content.
+    /// Canonical JSON, as stored.
     pub fn body(&self) -> String {
         hash::canonical(&self.to_json())
     }
@@ -263,7 +263,7 @@ impl Snapshot {
     }
 
     fn to_json(&self) -> serde_json::Value {
-        // Texts, numbers and maps with text keys: nothing that JSON could refuse.
+        // Serialisation cannot fail: the value has only texts, numbers and maps with text keys.
         serde_json::to_value(self).unwrap_or_default()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use patra_core::state::UnknownWord;
+use patra_core::state::UnknownValue;
 use patra_core::tx::TxError;
 use tokio_postgres::error::{DbError, Severity};
 
@@ -27,8 +27,8 @@ impl From<tokio_postgres::Error> for Fail {
     }
 }
 
-impl From<UnknownWord> for Fail {
-    fn from(error: UnknownWord) -> Fail {
+impl From<UnknownValue> for Fail {
+    fn from(error: UnknownValue) -> Fail {
         refused(format!("a row is corrupt: {error}"))
     }
 }

@@ -48,7 +48,7 @@ fn is_small(page: &CommitBatch) -> bool {
 }
 
 fn is_plain(end: &EndRun) -> bool {
-    end.poll.is_none() && end.failure.is_none() && end.hold.is_none() && !matches!(end.end, RunEnd::Split { .. })
+    end.poll.is_none() && end.failure.is_none() && end.pause.is_none() && !matches!(end.end, RunEnd::Split { .. })
 }
 
 /// Cheap to clone; the clones share what waits.

@@ -24,16 +24,17 @@ use std::fmt;
 use std::time::Duration;
 
 use patra_core::credential::Credential;
-use patra_core::port::ahead::Ahead;
-use patra_core::port::credential::Ask;
-use patra_core::port::load::Load;
+use patra_core::port::credential::CredentialFilter;
+use patra_core::port::load::StoreLoad;
+use patra_core::port::next_due::NextDue;
 use patra_core::port::query::{
-    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchEvidence, BatchPage, JobProgress, PlanLineage, RegisteredProvenance, StoredApiKey, StoredRawResponse,
+    StoredVersion, View, ViewFilter, ViewRow,
 };
-use patra_core::port::{Boxed, Commands, Credentials, Queries};
-use patra_core::record::{Candidate, Stream};
+use patra_core::port::{BoxFuture, Commands, CredentialQueries, Queries};
+use patra_core::record::{DetailCandidate, RecordStream};
 use patra_core::registry::DictType;
-use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+use patra_core::tx::{Done, IdRange, RefreshCriteria, Tx, TxError};
 use patra_core::{PlanId, RunId};
 
 pub use migrate::Schema;
@@ -151,7 +152,7 @@ impl PostgresStore {
 }
 
 impl Commands for PostgresStore {
-    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+    fn execute(&self, tx: Tx) -> BoxFuture<'_, Result<Done, TxError>> {
         if let Some(kind) = Kind::of(&tx) {
             return Box::pin(self.gather.run(kind, tx));
         }
@@ -159,45 +160,49 @@ impl Commands for PostgresStore {
         Box::pin(pool.run(move |session| Box::pin(exec::execute(session, tx))))
     }
 
-    fn gate_news(&self) -> Boxed<'_, String> {
+    fn gate_changes(&self) -> BoxFuture<'_, String> {
         Box::pin(self.news.next())
     }
 }
 
-impl Credentials for PostgresStore {
-    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+impl CredentialQueries for PostgresStore {
+    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
         Box::pin(self.pool.run(move |session| Box::pin(query::credential::credentials(session, ask))))
     }
 }
 
 impl Queries for PostgresStore {
-    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+    fn registry(&self, provenance_code: &str) -> BoxFuture<'_, Result<Option<RegisteredProvenance>, TxError>> {
         let code = provenance_code.to_owned();
         Box::pin(self.readers.run(move |session| Box::pin(query::registry::read(session, code))))
     }
 
-    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+    fn dictionary(&self) -> BoxFuture<'_, Result<Vec<DictType>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::dictionary::read(session))))
     }
 
-    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+    fn snapshot(&self, hash: &str) -> BoxFuture<'_, Result<Option<String>, TxError>> {
         let hash = hash.to_owned();
         Box::pin(self.readers.run(move |session| Box::pin(query::snapshot(session, hash))))
     }
 
-    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn screen(
+        &self,
+        stream: &RecordStream,
+        candidates: &[DetailCandidate],
+    ) -> BoxFuture<'_, Result<Vec<DetailCandidate>, TxError>> {
         let (stream, candidates) = (stream.clone(), candidates.to_vec());
         Box::pin(self.readers.run(move |session| Box::pin(exec::candidate::screen(session, stream, candidates))))
     }
 
-    fn wanted(
+    fn ids_to_refresh(
         &self,
-        stream: &Stream,
-        wanted: &Wanted,
+        stream: &RecordStream,
+        wanted: &RefreshCriteria,
         range: &IdRange,
         after: Option<&str>,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         let (stream, wanted, range, after) = (stream.clone(), wanted.clone(), range.clone(), after.map(str::to_owned));
         Box::pin(
             self.readers
@@ -205,46 +210,46 @@ impl Queries for PostgresStore {
         )
     }
 
-    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+    fn stored(&self, stream: &RecordStream, keys: &[String]) -> BoxFuture<'_, Result<Vec<StoredVersion>, TxError>> {
         let (stream, keys) = (stream.clone(), keys.to_vec());
         Box::pin(self.readers.run(move |session| Box::pin(query::stored(session, stream, keys))))
     }
 
-    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+    fn evidence(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<BatchEvidence>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::evidence::evidence(session, run, batch_no))))
     }
 
-    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+    fn raw(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<StoredRawResponse>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::raw(session, run, batch_no))))
     }
 
-    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> BoxFuture<'_, Result<Option<PlanLineage>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::lineage::lineage(session, plan, batches))))
     }
 
-    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+    fn progress(&self, public_id: &str) -> BoxFuture<'_, Result<Option<JobProgress>, TxError>> {
         let public_id = public_id.to_owned();
         Box::pin(self.readers.run(move |session| Box::pin(query::progress::progress(session, public_id))))
     }
 
-    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+    fn key(&self, prefix: &str) -> BoxFuture<'_, Result<Option<StoredApiKey>, TxError>> {
         let prefix = prefix.to_owned();
         Box::pin(self.readers.run(move |session| Box::pin(query::key(session, prefix))))
     }
 
-    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+    fn list(&self, view: View, filter: ViewFilter) -> BoxFuture<'_, Result<Vec<ViewRow>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::list::list(session, view, filter))))
     }
 
-    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+    fn load(&self) -> BoxFuture<'_, Result<StoreLoad, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::load::read(session))))
     }
 
-    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+    fn next_due(&self) -> BoxFuture<'_, Result<NextDue, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::ahead::read(session))))
     }
 
-    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+    fn ping(&self) -> BoxFuture<'_, Result<u32, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(query::ping(session))))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, PoolError, RecyclingMethod, Runtime, TimeoutType,
 };
-use patra_core::port::Boxed;
+use patra_core::port::BoxFuture;
 use patra_core::tx::TxError;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, NoTls, Row, Statement};
@@ -100,7 +100,7 @@ impl Pool {
     pub(crate) async fn run<T, W>(&self, work: W) -> Result<T, TxError>
     where
         T: Send + 'static,
-        W: for<'a> FnOnce(&'a Session) -> Boxed<'a, Result<T, Fail>> + Send + 'static,
+        W: for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Fail>> + Send + 'static,
     {
         let pool = self.clone();
         tokio::spawn(async move { pool.run_here(work).await })
@@ -110,7 +110,7 @@ impl Pool {
 
     async fn run_here<T, W>(self, work: W) -> Result<T, TxError>
     where
-        W: for<'a> FnOnce(&'a Session) -> Boxed<'a, Result<T, Fail>>,
+        W: for<'a> FnOnce(&'a Session) -> BoxFuture<'a, Result<T, Fail>>,
     {
         let client = self.get().await.map_err(|error| TxError::Unavailable(unavailable(&error)))?;
         let session = Session {
@@ -315,7 +315,7 @@ fn unavailable(error: &PoolError) -> String {
 mod tests {
     use super::*;
 
-    // covers: ING-3.7-01, ING-3.8-03
+    // covers: ING-3.7-01, ING-3.8-03, ING-2.2-03
     #[tokio::test]
     async fn a_connection_of_the_query_side_cannot_write() {
         let Ok(url) = std::env::var("PATRA_TEST_POSTGRES_URL") else {

@@ -18,8 +18,10 @@ pub(crate) mod source;
 
 use bytes::Bytes;
 use patra_core::RunId;
-use patra_core::port::query::{Key, RawKept, StoredVersion};
-use patra_core::record::{Stream, Version};
+use patra_core::port::query::{StoredApiKey, StoredRawResponse, StoredVersion};
+use patra_core::record::{RecordStream, RecordVersion};
+use patra_core::tx::PartitionKey;
+use tokio_postgres::Row;
 
 use crate::error::{Fail, refused};
 use crate::exec::scope::scope_id;
@@ -56,10 +58,10 @@ pub(crate) async fn snapshot(session: &Session, hash: String) -> Result<Option<S
     Ok(session.opt(&statement, &[&hash]).await?.map(|row| row.try_get(0)).transpose()?)
 }
 
-pub(crate) async fn key(session: &Session, prefix: String) -> Result<Option<Key>, Fail> {
+pub(crate) async fn key(session: &Session, prefix: String) -> Result<Option<StoredApiKey>, Fail> {
     let [statement] = session.prepare([KEY]).await?;
     let Some(row) = session.opt(&statement, &[&prefix]).await? else { return Ok(None) };
-    Ok(Some(Key {
+    Ok(Some(StoredApiKey {
         prefix: row.try_get(0)?,
         hash: row.try_get(1)?,
         scope: row.try_get::<_, &str>(2)?.parse()?,
@@ -70,15 +72,19 @@ pub(crate) async fn key(session: &Session, prefix: String) -> Result<Option<Key>
     }))
 }
 
-pub(crate) async fn stored(session: &Session, stream: Stream, keys: Vec<String>) -> Result<Vec<StoredVersion>, Fail> {
+pub(crate) async fn stored(
+    session: &Session,
+    stream: RecordStream,
+    keys: Vec<String>,
+) -> Result<Vec<StoredVersion>, Fail> {
     let [statement] = session.prepare([STORED]).await?;
-    let Stream { project_key, provenance_code, dedup_scope, .. } = &stream;
+    let RecordStream { project_key, provenance_code, dedup_scope, .. } = &stream;
     let rows = session.rows(&statement, &[project_key, provenance_code, dedup_scope, &keys]).await?;
     let stored = rows.iter().map(|row| {
         let hash: &[u8] = row.try_get(3)?;
         Ok(StoredVersion {
             key: row.try_get(0)?,
-            version: Version { updated_at: row.try_get::<_, Time>(1)?.0, source_version: row.try_get(2)? },
+            version: RecordVersion { updated_at: row.try_get::<_, Time>(1)?.0, source_version: row.try_get(2)? },
             content_hash: hash.try_into().map_err(|_| refused("a content hash that is none"))?,
             generation: row.try_get(4)?,
         })
@@ -86,10 +92,10 @@ pub(crate) async fn stored(session: &Session, stream: Stream, keys: Vec<String>)
     stored.collect()
 }
 
-pub(crate) async fn raw(session: &Session, run: RunId, batch_no: u32) -> Result<Option<RawKept>, Fail> {
+pub(crate) async fn raw(session: &Session, run: RunId, batch_no: u32) -> Result<Option<StoredRawResponse>, Fail> {
     let [statement] = session.prepare([RAW]).await?;
     let Some(row) = session.opt(&statement, &[&run.0, &i64::from(batch_no)]).await? else { return Ok(None) };
-    Ok(Some(RawKept {
+    Ok(Some(StoredRawResponse {
         status: u16::try_from(row.try_get::<_, i32>(0)?).unwrap_or(0),
         headers: row.try_get(1)?,
         body: Bytes::copy_from_slice(row.try_get(2)?),
@@ -101,4 +107,18 @@ pub(crate) async fn ping(session: &Session) -> Result<u32, Fail> {
     let [statement] = session.prepare([PING]).await?;
     let version: Option<i32> = session.one(&statement, &[]).await?.try_get(0)?;
     version.and_then(|version| u32::try_from(version).ok()).ok_or_else(|| refused("no migration is on record"))
+}
+
+/// How many, where a statement counts.
+pub(crate) fn count(row: &Row, at: usize) -> Result<u64, Fail> {
+    Ok(u64::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0))
+}
+
+/// A partition in three columns.
+fn inventory(row: &Row, at: usize) -> Result<PartitionKey, Fail> {
+    Ok(PartitionKey {
+        provenance_code: row.try_get(at)?,
+        endpoint_name: row.try_get(at + 1)?,
+        operation: row.try_get::<_, &str>(at + 2)?.parse()?,
+    })
 }

@@ -3,8 +3,8 @@
 use std::pin::pin;
 
 use futures_util::TryStreamExt as _;
-use patra_core::port::Boxed;
-use patra_core::port::scan::{MAX_BYTES, MAX_ROWS, Page, Scan};
+use patra_core::port::BoxFuture;
+use patra_core::port::scan::{MAX_BYTES, MAX_ROWS, Scan, ScanPage};
 use patra_core::tx::TxError;
 
 use crate::PostgresStore;
@@ -29,11 +29,11 @@ ORDER BY a.attnum";
 const PLACE: (&str, &str) = ("ctid", "tid");
 
 impl Scan for PostgresStore {
-    fn tables(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn tables(&self) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(tables(session))))
     }
 
-    fn page(&self, table: &str, after: Option<Vec<String>>) -> Boxed<'_, Result<Page, TxError>> {
+    fn page(&self, table: &str, after: Option<Vec<String>>) -> BoxFuture<'_, Result<ScanPage, TxError>> {
         let table = table.to_owned();
         Box::pin(self.readers.run(move |session| Box::pin(page(session, table, after))))
     }
@@ -50,7 +50,7 @@ struct Column {
     place: i32,
 }
 
-async fn page(session: &Session, table: String, after: Option<Vec<String>>) -> Result<Page, Fail> {
+async fn page(session: &Session, table: String, after: Option<Vec<String>>) -> Result<ScanPage, Fail> {
     let [statement] = session.prepare([COLUMNS]).await?;
     let rows = session.rows(&statement, &[&table]).await?;
     let mut columns = rows
@@ -68,7 +68,8 @@ async fn page(session: &Session, table: String, after: Option<Vec<String>>) -> R
     let client = session.client()?;
     let statement = client.prepare(&statement_text(&table, &columns, &key, after.is_some())).await?;
     let key = key.iter().map(|column| column.name.clone()).collect();
-    let mut page = Page { columns: columns.into_iter().map(|column| column.name).collect(), key, ..Page::default() };
+    let mut page =
+        ScanPage { columns: columns.into_iter().map(|column| column.name).collect(), key, ..ScanPage::default() };
     let mut rows = pin!(client.query_raw(&statement, after.unwrap_or_default()).await?);
     let mut bytes = 0;
     // One by one: a page of large rows is cut before it is all here.

@@ -4,10 +4,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::gate::{Ask, Limits, Rate};
+use patra_core::gate::{GateLimits, GateRequest, Rate};
 use patra_core::port::CommandsExt as _;
-use patra_core::port::query::{Cell, Condition, View};
-use patra_core::tx::{AskGate, TxError};
+use patra_core::port::query::{Cell, View, ViewCondition};
+use patra_core::tx::{RequestPermits, TxError};
 use tokio_postgres::{Client, NoTls};
 
 use crate::error::{Fail, Health, Phase};
@@ -56,7 +56,7 @@ async fn every_statement_can_be_prepared() {
         let filters =
             ["id", "provenance_code", "endpoint_name", "status_code", "plan_id", "task_id", "run_id", "created_at"];
         let known = filters.into_iter().filter(|column| view.has(column));
-        let known: Vec<_> = known.map(|column| Condition { column, is: ">=", value: Cell::Null }).collect();
+        let known: Vec<_> = known.map(|column| ViewCondition { column, is: ">=", value: Cell::Null }).collect();
         statements.push(query::list::statement(*view, &known, view.owner()));
         statements.push(query::list::statement(*view, &[], None));
     }
@@ -325,15 +325,21 @@ async fn what_the_server_says_is_understood() {
 #[tokio::test]
 async fn a_key_of_the_gate_that_cannot_be_read_begins_anew_and_grants_no_burst() {
     let Some((store, client, schema)) = migrated().await else { return };
-    let limits = Limits { rate: Rate { per_sec: 1.0, burst: 50.0 }, ..Limits::default() };
-    let ask = Ask { member: "m".into(), now: 5, percent: 100, deadline: Duration::from_secs(60), ..Ask::default() };
-    let question = Arc::new(AskGate { key: "k".into(), limits, ask });
+    let limits = GateLimits { rate: Rate { per_sec: 1.0, burst: 50.0 }, ..GateLimits::default() };
+    let ask = GateRequest {
+        member: "m".into(),
+        now: 5,
+        percent: 100,
+        deadline: Duration::from_secs(60),
+        ..GateRequest::default()
+    };
+    let question = Arc::new(RequestPermits { key: "k".into(), limits, request: ask });
     let answer = || async { store.run(Arc::clone(&question)).await.expect("an answer") };
     let fresh = answer().await;
     assert!(fresh.slots[0].at < fresh.now, "a new key has its burst");
     client.batch_execute(r#"UPDATE ing_gate SET state = '{"limits":7}'"#).await.expect("an update");
-    let anew = answer().await;
-    assert!(!anew.slots.is_empty() && anew.slots.iter().all(|slot| slot.at > anew.now), "{anew:?}");
-    assert_eq!(answer().await.refused, None, "it has been written anew");
+    let again = answer().await;
+    assert!(!again.slots.is_empty() && again.slots.iter().all(|slot| slot.at > again.now), "{again:?}");
+    assert_eq!(answer().await.refused, None, "it has been written again");
     drop_schema(&client, &schema).await;
 }

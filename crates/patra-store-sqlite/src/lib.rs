@@ -25,16 +25,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::credential::Credential;
-use patra_core::port::ahead::Ahead;
-use patra_core::port::credential::Ask;
-use patra_core::port::load::Load;
+use patra_core::port::credential::CredentialFilter;
+use patra_core::port::load::StoreLoad;
+use patra_core::port::next_due::NextDue;
 use patra_core::port::query::{
-    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchEvidence, BatchPage, JobProgress, PlanLineage, RegisteredProvenance, StoredApiKey, StoredRawResponse,
+    StoredVersion, View, ViewFilter, ViewRow,
 };
-use patra_core::port::{Boxed, Clock, Commands, Credentials, Queries};
-use patra_core::record::{Candidate, Stream};
+use patra_core::port::{BoxFuture, Clock, Commands, CredentialQueries, Queries};
+use patra_core::record::{DetailCandidate, RecordStream};
 use patra_core::registry::DictType;
-use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+use patra_core::tx::{Done, IdRange, RefreshCriteria, Tx, TxError};
 use patra_core::{PlanId, RunId};
 
 pub use connect::Synchronous;
@@ -131,82 +132,86 @@ fn copy_before_migration(connection: &rusqlite::Connection, options: &Options) -
 }
 
 impl Commands for SqliteStore {
-    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+    fn execute(&self, tx: Tx) -> BoxFuture<'_, Result<Done, TxError>> {
         Box::pin(self.inner.writer.execute(tx))
     }
 }
 
-impl Credentials for SqliteStore {
-    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+impl CredentialQueries for SqliteStore {
+    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
         self.inner.reader.credentials(ask)
     }
 }
 
 impl Queries for SqliteStore {
-    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+    fn registry(&self, provenance_code: &str) -> BoxFuture<'_, Result<Option<RegisteredProvenance>, TxError>> {
         self.inner.reader.registry(provenance_code)
     }
 
-    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+    fn dictionary(&self) -> BoxFuture<'_, Result<Vec<DictType>, TxError>> {
         self.inner.reader.dictionary()
     }
 
-    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+    fn snapshot(&self, hash: &str) -> BoxFuture<'_, Result<Option<String>, TxError>> {
         self.inner.reader.snapshot(hash)
     }
 
-    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn screen(
+        &self,
+        stream: &RecordStream,
+        candidates: &[DetailCandidate],
+    ) -> BoxFuture<'_, Result<Vec<DetailCandidate>, TxError>> {
         self.inner.reader.screen(stream, candidates)
     }
 
-    fn wanted(
+    fn ids_to_refresh(
         &self,
-        stream: &Stream,
-        wanted: &Wanted,
+        stream: &RecordStream,
+        wanted: &RefreshCriteria,
         range: &IdRange,
         after: Option<&str>,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
-        self.inner.reader.wanted(stream, wanted, range, after, limit)
+    ) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
+        self.inner.reader.ids_to_refresh(stream, wanted, range, after, limit)
     }
 
-    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+    fn stored(&self, stream: &RecordStream, keys: &[String]) -> BoxFuture<'_, Result<Vec<StoredVersion>, TxError>> {
         self.inner.reader.stored(stream, keys)
     }
 
-    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+    fn evidence(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<BatchEvidence>, TxError>> {
         self.inner.reader.evidence(run, batch_no)
     }
 
-    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+    fn raw(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<StoredRawResponse>, TxError>> {
         self.inner.reader.raw(run, batch_no)
     }
 
-    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> BoxFuture<'_, Result<Option<PlanLineage>, TxError>> {
         self.inner.reader.lineage(plan, batches)
     }
 
-    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+    fn progress(&self, public_id: &str) -> BoxFuture<'_, Result<Option<JobProgress>, TxError>> {
         self.inner.reader.progress(public_id)
     }
 
-    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+    fn key(&self, prefix: &str) -> BoxFuture<'_, Result<Option<StoredApiKey>, TxError>> {
         self.inner.reader.key(prefix)
     }
 
-    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+    fn list(&self, view: View, filter: ViewFilter) -> BoxFuture<'_, Result<Vec<ViewRow>, TxError>> {
         self.inner.reader.list(view, filter)
     }
 
-    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+    fn load(&self) -> BoxFuture<'_, Result<StoreLoad, TxError>> {
         self.inner.reader.load()
     }
 
-    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
-        self.inner.reader.ahead()
+    fn next_due(&self) -> BoxFuture<'_, Result<NextDue, TxError>> {
+        self.inner.reader.next_due()
     }
 
-    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+    fn ping(&self) -> BoxFuture<'_, Result<u32, TxError>> {
         self.inner.reader.ping()
     }
 }

@@ -15,16 +15,17 @@ mod registry;
 pub(crate) mod source;
 
 use patra_core::credential::Credential;
-use patra_core::port::ahead::Ahead;
-use patra_core::port::credential::Ask;
-use patra_core::port::load::Load;
+use patra_core::port::credential::CredentialFilter;
+use patra_core::port::load::StoreLoad;
+use patra_core::port::next_due::NextDue;
 use patra_core::port::query::{
-    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchEvidence, BatchPage, JobProgress, PlanLineage, RegisteredProvenance, StoredApiKey, StoredRawResponse,
+    StoredVersion, View, ViewFilter, ViewRow,
 };
-use patra_core::port::{Boxed, Credentials, Queries};
-use patra_core::record::{Candidate, Stream, Version};
+use patra_core::port::{BoxFuture, CredentialQueries, Queries};
+use patra_core::record::{DetailCandidate, RecordStream, RecordVersion};
 use patra_core::registry::DictType;
-use patra_core::tx::{IdRange, TxError, Wanted};
+use patra_core::tx::{IdRange, RefreshCriteria, TxError};
 use patra_core::{PlanId, RunId};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -64,88 +65,92 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
 #[cfg(test)]
 pub(crate) use list::statement as list_statement;
 
-impl Credentials for SqliteReader {
-    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+impl CredentialQueries for SqliteReader {
+    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
         Box::pin(self.read(move |db| credential::read(db, &ask)))
     }
 }
 
 impl Queries for SqliteReader {
-    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+    fn registry(&self, provenance_code: &str) -> BoxFuture<'_, Result<Option<RegisteredProvenance>, TxError>> {
         let code = provenance_code.to_owned();
         Box::pin(self.read(move |db| registry::read(db, &code)))
     }
 
-    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+    fn dictionary(&self) -> BoxFuture<'_, Result<Vec<DictType>, TxError>> {
         Box::pin(self.read(dictionary::read))
     }
 
-    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+    fn snapshot(&self, hash: &str) -> BoxFuture<'_, Result<Option<String>, TxError>> {
         let hash = hash.to_owned();
         Box::pin(self.read(move |db| read_text(db, READ_SNAPSHOT, &hash)))
     }
 
-    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn screen(
+        &self,
+        stream: &RecordStream,
+        candidates: &[DetailCandidate],
+    ) -> BoxFuture<'_, Result<Vec<DetailCandidate>, TxError>> {
         let (stream, candidates, now) = (stream.clone(), candidates.to_vec(), self.now());
         Box::pin(self.read(move |db| candidate::screen(db, &stream, candidates, now)))
     }
 
-    fn wanted(
+    fn ids_to_refresh(
         &self,
-        stream: &Stream,
-        wanted: &Wanted,
+        stream: &RecordStream,
+        wanted: &RefreshCriteria,
         range: &IdRange,
         after: Option<&str>,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         let (stream, wanted, range) = (stream.clone(), wanted.clone(), range.clone());
         let after = after.map(str::to_owned);
         Box::pin(self.read(move |db| segment::wanted(db, &stream, &wanted, &range, after.as_deref(), limit)))
     }
 
-    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+    fn stored(&self, stream: &RecordStream, keys: &[String]) -> BoxFuture<'_, Result<Vec<StoredVersion>, TxError>> {
         let (stream, keys) = (stream.clone(), keys.to_vec());
         Box::pin(self.read(move |db| read_stored(db, &stream, keys)))
     }
 
-    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+    fn evidence(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<BatchEvidence>, TxError>> {
         Box::pin(self.read(move |db| evidence::evidence(db, run, batch_no)))
     }
 
-    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+    fn raw(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<StoredRawResponse>, TxError>> {
         let now = self.now();
         Box::pin(self.read(move |db| evidence::raw(db, run, batch_no, now)))
     }
 
-    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> BoxFuture<'_, Result<Option<PlanLineage>, TxError>> {
         Box::pin(self.read(move |db| evidence::lineage(db, plan, batches)))
     }
 
-    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+    fn progress(&self, public_id: &str) -> BoxFuture<'_, Result<Option<JobProgress>, TxError>> {
         let (public_id, now) = (public_id.to_owned(), self.now());
         Box::pin(self.read(move |db| progress::read(db, &public_id, now)))
     }
 
-    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+    fn key(&self, prefix: &str) -> BoxFuture<'_, Result<Option<StoredApiKey>, TxError>> {
         let prefix = prefix.to_owned();
         Box::pin(self.read(move |db| read_key(db, &prefix)))
     }
 
-    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+    fn list(&self, view: View, filter: ViewFilter) -> BoxFuture<'_, Result<Vec<ViewRow>, TxError>> {
         Box::pin(self.read(move |db| list::read(db, view, &filter)))
     }
 
-    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+    fn load(&self) -> BoxFuture<'_, Result<StoreLoad, TxError>> {
         let now = self.now();
         Box::pin(self.read(move |db| load::read(db, now)))
     }
 
-    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+    fn next_due(&self) -> BoxFuture<'_, Result<NextDue, TxError>> {
         let now = self.now();
         Box::pin(self.read(move |db| ahead::read(db, now)))
     }
 
-    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+    fn ping(&self) -> BoxFuture<'_, Result<u32, TxError>> {
         Box::pin(self.read(|db| Ok(db.prepare_cached(READ_VERSION)?.query_row((), |row| row.get(0))?)))
     }
 }
@@ -164,13 +169,13 @@ fn read_text(db: &Connection, sql: &str, key: &str) -> Result<Option<String>> {
     Ok(db.prepare_cached(sql)?.query_row([key], |row| row.get(0)).optional()?)
 }
 
-fn read_stored(db: &Connection, stream: &Stream, keys: Vec<String>) -> Result<Vec<StoredVersion>> {
-    let Stream { project_key, provenance_code, dedup_scope, .. } = stream;
+fn read_stored(db: &Connection, stream: &RecordStream, keys: Vec<String>) -> Result<Vec<StoredVersion>> {
+    let RecordStream { project_key, provenance_code, dedup_scope, .. } = stream;
     let mut statement = db.prepare_cached(READ_STORED)?;
     let mut stored = Vec::new();
     for key in keys {
         let version = statement.query_row(params![project_key, provenance_code, dedup_scope, key], |row| {
-            let version = Version { updated_at: time(row, 0)?, source_version: row.get(1)? };
+            let version = RecordVersion { updated_at: time(row, 0)?, source_version: row.get(1)? };
             Ok((version, row.get(2)?, row.get(3)?))
         });
         let version = version.optional()?;
@@ -184,9 +189,9 @@ fn read_stored(db: &Connection, stream: &Stream, keys: Vec<String>) -> Result<Ve
     Ok(stored)
 }
 
-fn read_key(db: &Connection, prefix: &str) -> Result<Option<Key>> {
+fn read_key(db: &Connection, prefix: &str) -> Result<Option<StoredApiKey>> {
     let key = db.prepare_cached(READ_KEY)?.query_row([prefix], |row| {
-        let key = Key {
+        let key = StoredApiKey {
             prefix: row.get(0)?,
             hash: row.get(1)?,
             scope: word(row, 2)?,
@@ -198,5 +203,5 @@ fn read_key(db: &Connection, prefix: &str) -> Result<Option<Key>> {
     });
     // A list that cannot be read must not become a key for every project.
     let Some((key, projects)) = key.optional()? else { return Ok(None) };
-    Ok(Some(Key { projects: serde_json::from_str(&projects)?, ..key }))
+    Ok(Some(StoredApiKey { projects: serde_json::from_str(&projects)?, ..key }))
 }

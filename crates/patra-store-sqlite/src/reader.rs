@@ -67,7 +67,7 @@ impl SqliteReader {
     }
 }
 
-/// A query under way. Dropped before its end, it stops the query; the connection goes back to the pool only after that,
+/// A query in progress. Dropped before its end, it stops the query; the connection goes back to the pool only after that,
 /// because it travels in the task's answer, which lives until `handle` is dropped.
 struct Running<T> {
     handle: JoinHandle<T>,

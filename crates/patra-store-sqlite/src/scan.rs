@@ -1,7 +1,7 @@
 //! Every row of every table, in pages, by the primary key.
 
-use patra_core::port::Boxed;
-use patra_core::port::scan::{MAX_BYTES, MAX_ROWS, Page, Scan};
+use patra_core::port::BoxFuture;
+use patra_core::port::scan::{MAX_BYTES, MAX_ROWS, Scan, ScanPage};
 use patra_core::tx::TxError;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
@@ -16,11 +16,11 @@ const READ_COLUMNS: &str = "SELECT name, pk FROM pragma_table_info(?1) ORDER BY 
 const ROWID: &str = "rowid";
 
 impl Scan for SqliteReader {
-    fn tables(&self) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn tables(&self) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         Box::pin(self.read(tables))
     }
 
-    fn page(&self, table: &str, after: Option<Vec<String>>) -> Boxed<'_, Result<Page, TxError>> {
+    fn page(&self, table: &str, after: Option<Vec<String>>) -> BoxFuture<'_, Result<ScanPage, TxError>> {
         let table = table.to_owned();
         Box::pin(self.read(move |db| page(db, &table, after.as_deref())))
     }
@@ -31,7 +31,7 @@ fn tables(db: &Connection) -> Result<Vec<String>> {
     Ok(statement.query_map((), |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
-fn page(db: &Connection, table: &str, after: Option<&[String]>) -> Result<Page> {
+fn page(db: &Connection, table: &str, after: Option<&[String]>) -> Result<ScanPage> {
     let mut statement = db.prepare(READ_COLUMNS)?;
     let columns: Vec<(String, u32)> =
         statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
@@ -48,7 +48,7 @@ fn page(db: &Connection, table: &str, after: Option<&[String]>) -> Result<Page> 
     }
     let mut statement = db.prepare(&statement_text(table, &columns, &key, after.is_some()))?;
     let mut rows = statement.query(params_from_iter(after.unwrap_or_default()))?;
-    let mut page = Page { columns, key, ..Page::default() };
+    let mut page = ScanPage { columns, key, ..ScanPage::default() };
     let mut bytes = 0;
     while let Some(row) = rows.next()? {
         let cells: Vec<_> = (0..page.columns.len()).map(|at| Ok(text(row.get_ref(at)?))).collect::<Result<_>>()?;

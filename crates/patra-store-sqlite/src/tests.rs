@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::{Ask, Limits, Rate};
-use patra_core::port::query::{Filter, View};
+use patra_core::gate::{GateLimits, GateRequest, Rate};
+use patra_core::port::query::{View, ViewFilter};
 use patra_core::state::{
     AlertLevel, AuthType, BatchStatus, CandidateStatus, CookieStatus, CredentialStatus, Direction, ExecutionStatus,
-    HoldKind, IntervalFrom, Operation, PausedReason, PlanStatus, QuarantineStatus, RunStatus, SignalStatus,
-    SliceStatus, TaskStatus, TokenStatus, TriggerStatus, TriggerType, UpdateReason,
+    IntervalFrom, JobStatus, Operation, PauseKind, PausedReason, PlanStatus, QuarantineStatus, RunStatus, SignalStatus,
+    SliceStatus, TaskStatus, TokenStatus, TriggerType, UpdateReason,
 };
-use patra_core::tx::{AskGate, Done, Scope, Tx};
+use patra_core::tx::{Done, KeyScope, RequestPermits, Tx};
 use patra_testkit::ManualClock;
 use rusqlite::{Connection, StatementStatus};
 
@@ -62,12 +62,12 @@ fn every_view_can_be_listed_by_every_column_that_it_has() {
     let db = migrated();
     let text = || Some("x".to_owned());
     let filters = [
-        Filter::default(),
-        Filter { provenance_code: text(), ..Filter::default() },
-        Filter { endpoint_name: text(), status: text(), ..Filter::default() },
-        Filter { plan: Some(1), task: Some(1), run: Some(1), ..Filter::default() },
-        Filter { id: Some(1), before_id: Some(1), ..Filter::default() },
-        Filter { from: Some(Ts::MIN), to: Some(Ts::MAX), ..Filter::default() },
+        ViewFilter::default(),
+        ViewFilter { provenance_code: text(), ..ViewFilter::default() },
+        ViewFilter { endpoint_name: text(), status: text(), ..ViewFilter::default() },
+        ViewFilter { plan: Some(1), task: Some(1), run: Some(1), ..ViewFilter::default() },
+        ViewFilter { id: Some(1), before_id: Some(1), ..ViewFilter::default() },
+        ViewFilter { from: Some(Ts::MIN), to: Some(Ts::MAX), ..ViewFilter::default() },
     ];
     for view in View::ALL {
         for filter in &filters {
@@ -167,7 +167,7 @@ fn no_statement_reads_a_whole_table_that_grows() {
     let db = migrated();
     for statement in sql::statements() {
         let plan = plan(&db, statement);
-        // These hold still: a partial index of what waits or is under way, a JSON list, the dictionary, which is the
+        // These hold still: a partial index of what waits or is in progress, a JSON list, the dictionary, which is the
         // program's own, the triggers that one was made into, and tables of which only one row is looked at.
         let small = [
             "SCAN family",
@@ -185,7 +185,7 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "SCAN config",
             "idx_credential_refreshing",
             "idx_task_queue",
-            // As many as wait or are under way, which the inventory bounds.
+            // As many as wait or are in progress, which the inventory bounds.
             "idx_task_open",
             "idx_task_pick",
             "idx_task_poll",
@@ -232,7 +232,7 @@ fn check_words<W: Display>(db: &Connection, table: &str, column: &str, words: im
 #[test]
 fn the_checks_of_the_schema_accept_exactly_the_words_of_the_core() {
     let db = migrated();
-    check_words(&db, "ing_schedule_instance", "status_code", TriggerStatus::ALL);
+    check_words(&db, "ing_schedule_instance", "status_code", JobStatus::ALL);
     check_words(&db, "ing_schedule_instance", "trigger_type_code", TriggerType::ALL);
     check_words(&db, "ing_plan", "status_code", PlanStatus::ALL);
     check_words(&db, "ing_plan_slice", "status_code", SliceStatus::ALL);
@@ -246,8 +246,8 @@ fn the_checks_of_the_schema_accept_exactly_the_words_of_the_core() {
     check_words(&db, "ing_execution", "status", ExecutionStatus::ALL);
     check_words(&db, "crawl_candidate", "status", CandidateStatus::ALL);
     check_words(&db, "alert_state", "level", AlertLevel::ALL);
-    check_words(&db, "api_key", "scope", [Scope::Read, Scope::Write, Scope::Admin].map(Scope::as_str));
-    check_words(&db, "ing_hold", "kind_code", HoldKind::ALL);
+    check_words(&db, "api_key", "scope", [KeyScope::Read, KeyScope::Write, KeyScope::Admin].map(KeyScope::as_str));
+    check_words(&db, "ing_hold", "kind_code", PauseKind::ALL);
     check_words(&db, "ing_signal", "status_code", SignalStatus::ALL);
     check_words(&db, "item_quarantine", "status_code", QuarantineStatus::ALL);
     check_words(&db, "ing_cursor", "direction_code", Direction::ALL);
@@ -357,15 +357,21 @@ fn the_database_itself_refuses_what_no_lock_may_become() {
 #[test]
 fn a_key_of_the_gate_that_cannot_be_read_begins_anew_and_grants_no_burst() {
     let (db, now) = (migrated(), Ts::from_secs(1_800_000_000));
-    let limits = Limits { rate: Rate { per_sec: 1.0, burst: 50.0 }, ..Limits::default() };
-    let ask = Ask { member: "m".into(), now: 5, percent: 100, deadline: Duration::from_secs(60), ..Ask::default() };
-    let question = Tx::from(Arc::new(AskGate { key: "k".into(), limits, ask }));
+    let limits = GateLimits { rate: Rate { per_sec: 1.0, burst: 50.0 }, ..GateLimits::default() };
+    let ask = GateRequest {
+        member: "m".into(),
+        now: 5,
+        percent: 100,
+        deadline: Duration::from_secs(60),
+        ..GateRequest::default()
+    };
+    let question = Tx::from(Arc::new(RequestPermits { key: "k".into(), limits, request: ask }));
     let answer = || match exec::execute(&db, &question, now).unwrap() {
-        Done::AskGate(answer) => answer,
+        Done::RequestPermits(answer) => answer,
         other => panic!("{other:?}"),
     };
     assert!(answer().slots[0].at < now, "a new key has its burst");
     db.execute(r#"UPDATE ing_gate SET state = '{"limits":7}'"#, ()).unwrap();
     assert!(answer().slots.iter().all(|slot| slot.at > now));
-    assert!(!answer().slots.is_empty(), "it has been written anew");
+    assert!(!answer().slots.is_empty(), "it has been written again");
 }

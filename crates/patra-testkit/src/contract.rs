@@ -1,4 +1,7 @@
-//! The store contract: the same cases run on every store. A store's crate calls [`run_all`] from one test.
+//! The store contract: the same cases run on every store. A store's crate makes a test of each by [`contract_tests`], which
+//! calls [`run_case`].
+//!
+//! [`contract_tests`]: crate::contract_tests
 //!
 //! Where a doc comment of `patra_core::tx` leaves room, the suite settles it:
 //!
@@ -78,7 +81,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::Store;
+use patra_core::Ts;
+use patra_core::port::{BoxFuture, Clock, Store};
 
 use crate::clock::ManualClock;
 
@@ -90,54 +94,87 @@ pub use random::differential;
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub store: Arc<dyn Store>,
-    pub time: Time,
+    pub time: Arc<dyn TestTime>,
 }
 
-/// Whose clock the store reads.
-#[derive(Clone, Debug)]
-pub enum Time {
-    Manual(Arc<ManualClock>),
-    /// The database's own; letting time pass means sleeping.
-    Real,
+/// The clock that a store under test reads. It stands still until a test lets time pass.
+pub trait TestTime: Clock {
+    fn pass(&self, span: Duration) -> BoxFuture<'_, ()>;
+}
+
+impl TestTime for ManualClock {
+    fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
+        self.advance(span);
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// For tests in which time plays no part.
+#[derive(Debug)]
+struct Untimed;
+
+impl Clock for Untimed {
+    fn now(&self) -> Ts {
+        panic!("this store's time is not the test's")
+    }
+}
+
+impl TestTime for Untimed {
+    fn pass(&self, _: Duration) -> BoxFuture<'_, ()> {
+        panic!("this store's time is not the test's")
+    }
 }
 
 impl Subject {
-    pub async fn pass(&self, span: Duration) {
-        match &self.time {
-            Time::Manual(clock) => clock.advance(span),
-            Time::Real => tokio::time::sleep(span).await,
-        }
-    }
-
-    pub fn is_real(&self) -> bool {
-        matches!(self.time, Time::Real)
+    /// A store whose time the test leaves alone.
+    pub fn untimed(store: Arc<dyn Store>) -> Subject {
+        Subject { store, time: Arc::new(Untimed) }
     }
 }
 
 /// One case: panics when the store breaks the contract.
 pub type Case = fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs every case, each on a fresh subject, and panics at the end with the list of those that failed.
-pub async fn run_all(make: impl AsyncFn() -> Subject) {
-    let mut failures = Vec::new();
-    for (name, case) in CASES {
-        // A task of its own: a case's panic ends the case, not the suite.
-        let outcome = tokio::spawn(tokio::time::timeout(LONGEST_CASE, case(Fixture::new(make().await)))).await;
-        match outcome {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => failures.push(format!("{name}: not finished within {LONGEST_CASE:?}")),
-            Err(error) => failures.push(format!("{name}: {}", reason(error))),
+/// Runs the case of this name on the subject that `make` makes.
+///
+/// # Panics
+///
+/// When the store breaks the contract, or the case does not end.
+pub fn run_case(name: &str, make: impl AsyncFnOnce() -> Subject) {
+    let (_, case) = CASES.iter().find(|(known, _)| *known == name).expect("a case of this name");
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let fixture = Fixture::new(make().await);
+        // On a worker, as in the program.
+        let outcome = tokio::spawn(tokio::time::timeout(LONGEST_CASE, case(fixture))).await;
+        match outcome.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(ended) => assert!(ended.is_ok(), "not finished within {LONGEST_CASE:?}"),
+            Err(Ok(panic)) => std::panic::resume_unwind(panic),
+            Err(Err(error)) => panic!("{error}"),
         }
-    }
-    assert!(failures.is_empty(), "{} of {} cases failed:\n{}", failures.len(), CASES.len(), failures.join("\n"));
+    });
 }
 
 const LONGEST_CASE: Duration = Duration::from_secs(120);
 
-fn reason(error: tokio::task::JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else { return "cancelled".to_owned() };
-    match panic.downcast::<String>() {
-        Ok(text) => *text,
-        Err(panic) => panic.downcast_ref::<&str>().map_or("panicked", |text| *text).to_owned(),
-    }
+/// One `#[test]` per case, in a module per subject. Each calls the function whose path is given with the name of its case.
+#[macro_export]
+macro_rules! contract_tests {
+    ($run:path) => {
+        $crate::contract_cases!($crate::contract_tests_of, $run);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_tests_of {
+    ($run:path; $($module:ident { $($name:ident),* $(,)? })*) => {$(
+        mod $module {$(
+            #[test]
+            fn $name() {
+                $run(concat!(stringify!($module), "::", stringify!($name)));
+            }
+        )*}
+    )*};
 }

@@ -1,12 +1,12 @@
 //! Many processes on one key of the rate gate, in simulated time: clocks that are wrong, answers that are slow or lost, processes
-//! that die, a far side that asks for silence. The far side counts.
+//! that die, an upstream that asks for silence. The upstream counts.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::{Answer, Limits, Permit, Purse, Rate, Signal, State, Try};
+use patra_core::gate::{GateLimits, GateReply, GateSignal, GateState, Permit, PermitCache, PermitResult, Rate};
 use patra_core::rng::Rng;
 
 /// What is simulated.
@@ -15,9 +15,9 @@ pub struct Plan {
     pub seed: u64,
     pub rate: Rate,
     pub processes: usize,
-    /// Requests that each process has under way at once.
+    /// Requests that each process has in progress at once.
     pub workers: usize,
-    /// Processes are killed and the far side asks for silence about as often as this; zero: never.
+    /// Processes are killed and the upstream asks for silence about as often as this; zero: never.
     pub kill_every: Duration,
     pub silence_every: Duration,
     /// The store's clock is set back, by up to an hour, about as often as this; zero: never.
@@ -43,7 +43,7 @@ impl Plan {
     }
 }
 
-/// What the far side saw.
+/// What the upstream saw.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub permits: usize,
@@ -100,7 +100,7 @@ enum Event {
         life: u32,
         ask: usize,
     },
-    /// A process hears that the far side wants silence.
+    /// A process hears that the upstream wants silence.
     News {
         process: usize,
         life: u32,
@@ -113,7 +113,7 @@ enum Event {
 
 struct Process {
     life: u32,
-    purse: Purse,
+    permit_cache: PermitCache,
     /// How far its clock is off.
     skew: i64,
     waiting: u32,
@@ -126,12 +126,12 @@ struct World {
     now: i64,
     /// How far the store's clock was set back so far.
     set_back: i64,
-    state: State,
+    state: GateState,
     processes: Vec<Process>,
     events: BinaryHeap<Reverse<(i64, u64, Event)>>,
     order: u64,
     /// What was asked, and the answer once it is made.
-    asks: Vec<(patra_core::gate::Ask, i64, Option<Answer>)>,
+    asks: Vec<(patra_core::gate::GateRequest, i64, Option<GateReply>)>,
     permits: Vec<Permit>,
     arrivals: Vec<i64>,
     by_class: [usize; 2],
@@ -144,7 +144,7 @@ const START: i64 = 1_800_000_000_000_000;
 
 /// Runs a plan to its end.
 pub fn run(plan: Plan) -> Outcome {
-    let limits = Limits { rate: plan.rate, ..Limits::default() };
+    let limits = GateLimits { rate: plan.rate, ..GateLimits::default() };
     let outcome = Outcome {
         permits: 0,
         lasted: Duration::ZERO,
@@ -160,7 +160,7 @@ pub fn run(plan: Plan) -> Outcome {
         rng: Rng::new(plan.seed),
         now: START,
         set_back: 0,
-        state: State::new(limits, Ts::from_micros(START)),
+        state: GateState::new(limits, Ts::from_micros(START)),
         processes: Vec::new(),
         events: BinaryHeap::new(),
         order: 0,
@@ -192,7 +192,7 @@ impl World {
     fn born(&mut self) -> Process {
         // Up to a minute ahead or behind.
         let skew = self.rng.below(120_000_000) as i64 - 60_000_000;
-        Process { life: 0, purse: Purse::default(), skew, waiting: 0, hushed_until: 0 }
+        Process { life: 0, permit_cache: PermitCache::default(), skew, waiting: 0, hushed_until: 0 }
     }
 
     fn at(&mut self, at: i64, event: Event) {
@@ -250,25 +250,25 @@ impl World {
             }
             Event::Arrive { process, life, worker, sent } => self.arrive(process, life, worker, sent),
             Event::Refused { process, life, wait, sent } if self.lives(process, life) => {
-                let Process { purse, skew, .. } = &mut self.processes[process];
-                let sent = purse.store_time(Ts::from_micros(sent + *skew));
+                let Process { permit_cache, skew, .. } = &mut self.processes[process];
+                let sent = permit_cache.store_time(Ts::from_micros(sent + *skew));
                 let local = Ts::from_micros(self.now + *skew);
-                purse.hear(Signal::Refused { sent }, local);
-                purse.hear(Signal::RetryAfter(Duration::from_micros(wait as u64)), local);
+                permit_cache.record_signal(GateSignal::Refused { sent }, local);
+                permit_cache.record_signal(GateSignal::RetryAfter(Duration::from_micros(wait as u64)), local);
                 self.processes[process].hushed_until = self.silent_until;
                 self.ask(process);
             }
             Event::News { process, life } if self.lives(process, life) => {
-                self.processes[process].purse.empty();
+                self.processes[process].permit_cache.empty();
                 self.processes[process].hushed_until = self.silent_until;
             }
             Event::Asked { process, life, ask } => {
-                if self.asks[ask].0.signals.iter().any(|signal| matches!(signal, Signal::RetryAfter(_))) {
+                if self.asks[ask].0.signals.iter().any(|signal| matches!(signal, GateSignal::RetryAfter(_))) {
                     self.tell_all();
                 }
                 let (time, (question, _, answer)) = (self.store_time(), &mut self.asks[ask]);
-                let limits = Limits { rate: self.plan.rate, ..Limits::default() };
-                *answer = Some(self.state.ask(limits, question, time));
+                let limits = GateLimits { rate: self.plan.rate, ..GateLimits::default() };
+                *answer = Some(self.state.request(limits, question, time));
                 let at = self.now + 100 + self.rng.below(8_000) as i64;
                 self.at(at, Event::Answered { process, life, ask });
             }
@@ -293,26 +293,26 @@ impl World {
 
     fn send(&mut self, process: usize, life: u32, worker: usize) {
         let local = self.local(process);
-        let limits = Limits { rate: self.plan.rate, ..Limits::default() };
-        let tried = self.processes[process].purse.take(true, &limits, local);
+        let limits = GateLimits { rate: self.plan.rate, ..GateLimits::default() };
+        let tried = self.processes[process].permit_cache.take(true, &limits, local);
         let again = Event::Send { process, life, worker };
         match tried {
-            Try::Go(permit) => {
+            PermitResult::Go(permit) => {
                 // Between the permit and the wire the process may be held up.
                 let held_up = if self.rng.chance(5) { self.rng.below(60_000) } else { self.rng.below(200) } as i64;
                 self.permits.push(permit);
                 let permit = self.permits.len() - 1;
                 self.at(self.now + held_up, Event::Leave { process, life, worker, permit });
             }
-            Try::At(at) => self.at(at.micros() - self.processes[process].skew, again),
-            Try::Empty => {
+            PermitResult::At(at) => self.at(at.micros() - self.processes[process].skew, again),
+            PermitResult::Empty => {
                 let at = self.now + 5_000 + self.rng.below(5_000) as i64;
                 self.at(at, again);
             }
-            Try::Closed(_, until) => self.at(until.micros() - self.processes[process].skew + 1, again),
+            PermitResult::Closed(_, until) => self.at(until.micros() - self.processes[process].skew + 1, again),
         }
         self.processes[process].waiting = match tried {
-            Try::Go(_) => self.processes[process].waiting.saturating_sub(1),
+            PermitResult::Go(_) => self.processes[process].waiting.saturating_sub(1),
             _ => self.plan.workers as u32 / 2,
         };
         self.processes[process].waiting = self.processes[process].waiting.max(1);
@@ -323,7 +323,7 @@ impl World {
     fn leave(&mut self, process: usize, life: u32, worker: usize, permit: usize) {
         let local = self.local(process);
         let mut permits = vec![self.permits[permit]];
-        if !self.processes[process].purse.spend(&mut permits, local) {
+        if !self.processes[process].permit_cache.spend(&mut permits, local) {
             self.at(self.now, Event::Send { process, life, worker });
             return;
         }
@@ -336,9 +336,9 @@ impl World {
 
     fn ask(&mut self, process: usize) {
         let local = self.local(process);
-        let Process { purse, life, waiting, .. } = &mut self.processes[process];
+        let Process { permit_cache, life, waiting, .. } = &mut self.processes[process];
         let life = *life;
-        let Some(mut ask) = purse.ask(*waiting, true, local) else { return };
+        let Some(mut ask) = permit_cache.request(*waiting, true, local) else { return };
         let class = process % 2;
         ask.member = format!("{process}-{life}");
         ask.class = class.to_string();
@@ -353,11 +353,11 @@ impl World {
         let local = self.local(process);
         let (_, sent, answer) = &self.asks[ask];
         let sent = Ts::from_micros(*sent + self.processes[process].skew);
-        let purse = &mut self.processes[process].purse;
+        let permit_cache = &mut self.processes[process].permit_cache;
         match (answer, self.rng.chance(2)) {
-            (Some(answer), false) => purse.on_answer(answer, sent, local, &mut self.rng),
+            (Some(answer), false) => permit_cache.on_reply(answer, sent, local, &mut self.rng),
             // The answer was lost; so are its slots.
-            _ => purse.on_failure(local),
+            _ => permit_cache.on_failure(local),
         }
     }
 

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod contract;
 pub mod gate;
 pub mod memory;
+pub mod postgres;
 pub mod schema;
 pub mod sim;
 

@@ -42,12 +42,12 @@ mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patra_core::port::pool::{CaptureRule, Project};
-use patra_core::port::source::BeatRow;
-use patra_core::registry::{DictType, Row};
+use patra_core::port::pool::{CaptureRule, ProjectRow};
+use patra_core::port::source::HeartbeatRow;
+use patra_core::registry::{DictType, RegistryRow};
 use patra_core::tweet::FetchStats;
-use patra_core::tx::{Done, Inventory, Tx, TxError, TypeRow};
-use patra_core::{HoldId, InstanceId, PlanId, RunId, SliceId, SourceId, TaskId, Ts};
+use patra_core::tx::{Done, PartitionKey, SourceTypeRow, Tx, TxError};
+use patra_core::{JobId, PauseId, PlanId, RunId, SliceId, SourceId, TaskId, Ts};
 
 pub use due::Due;
 pub use outbox::OutboxRow;
@@ -69,7 +69,7 @@ pub struct MemStore {
     pub provenances: Vec<Provenance>,
     pub endpoints: Vec<Endpoint>,
     /// The sections of each provenance, sorted: the columns `config` of all tables.
-    pub sections: BTreeMap<String, Vec<Row>>,
+    pub sections: BTreeMap<String, Vec<RegistryRow>>,
     pub dictionary: Vec<DictType>,
     pub schedules: Vec<ScheduleRow>,
     pub snapshots: BTreeMap<String, String>,
@@ -88,17 +88,17 @@ pub struct MemStore {
     pub keys: Vec<KeyRow>,
     pub credentials: Vec<CredentialRow>,
     pub credential_states: Vec<CredentialState>,
-    pub holds: BTreeMap<HoldId, HoldRow>,
+    pub holds: BTreeMap<PauseId, HoldRow>,
     pub gates: Vec<GateRow>,
     pub signals: BTreeMap<i64, SignalRow>,
     pub raw: BTreeMap<(RunId, u32), RawRow>,
     pub archive: Vec<ArchiveRow>,
     pub exports: Vec<ExportRow>,
     pub sources: Vec<SourceRow>,
-    pub source_types: BTreeMap<String, TypeRow>,
+    pub source_types: BTreeMap<String, SourceTypeRow>,
     /// Which sources an item was found in.
     pub links: BTreeMap<(SourceId, i64), Link>,
-    pub beats: BTreeMap<String, BeatRow>,
+    pub beats: BTreeMap<String, HeartbeatRow>,
     pub settings: BTreeMap<String, String>,
     pub executions: Vec<ExecutionRow>,
     /// `crawl_candidate`.
@@ -107,9 +107,9 @@ pub struct MemStore {
     /// By platform and minute: succeeded and failed.
     pub crawl_minutes: BTreeMap<(String, Ts), (u64, u64)>,
     /// By alert and subject.
-    pub alerts: BTreeMap<(String, String), patra_core::alert::View>,
+    pub alerts: BTreeMap<(String, String), patra_core::alert::AlertView>,
     /// But `default`, which is always there.
-    pub projects: BTreeMap<String, Project>,
+    pub projects: BTreeMap<String, ProjectRow>,
     pub urls: Vec<UrlRow>,
     /// By project and job type.
     pub capture_rules: BTreeMap<(String, String), CaptureRule>,
@@ -123,7 +123,7 @@ pub struct MemStore {
 /// Rows of old polls that are no longer there. Their batches are marked as archived.
 #[derive(Clone, Debug, Default)]
 struct Forgotten {
-    instances: BTreeSet<InstanceId>,
+    instances: BTreeSet<JobId>,
     plans: BTreeSet<PlanId>,
     slices: BTreeSet<SliceId>,
     tasks: BTreeSet<TaskId>,
@@ -139,9 +139,9 @@ struct Index {
     hold_ids: i64,
     signal_ids: i64,
     event_ids: i64,
-    instance_by_public_id: BTreeMap<String, InstanceId>,
+    instance_by_public_id: BTreeMap<String, JobId>,
     /// REQUESTED triggers.
-    waiting: BTreeSet<InstanceId>,
+    waiting: BTreeSet<JobId>,
     task_by_key: BTreeMap<String, TaskId>,
     partitions: Vec<Partition>,
     /// QUEUED polls.
@@ -156,7 +156,7 @@ struct Index {
     /// Per stream: place in `items` by key.
     items: Vec<BTreeMap<String, usize>>,
     /// Holds that last.
-    holds: BTreeSet<HoldId>,
+    holds: BTreeSet<PauseId>,
     /// OPEN signals.
     signals: BTreeMap<SignalKey, i64>,
     /// Places of SIGNALLED rows of the quarantine.
@@ -166,7 +166,7 @@ struct Index {
 /// The tasks that share the limits on work at once.
 #[derive(Clone, Debug)]
 struct Partition {
-    of: Inventory,
+    of: PartitionKey,
     /// QUEUED tasks in the order in which they are claimed.
     queue: BTreeSet<(i32, Ts, TaskId)>,
     /// DISPATCHED and EXECUTING ones.
@@ -191,16 +191,16 @@ impl MemStore {
             Tx::ApplyProvenance(op) => Done::ApplyProvenance(self.apply_provenance(now, op)?),
             Tx::RemoveProvenance(op) => Done::RemoveProvenance(self.remove_provenance(op)),
             Tx::SyncDictionary(op) => Done::SyncDictionary(self.sync_dictionary(op)?),
-            Tx::Fire(op) => Done::Fire(self.fire(now, op)),
+            Tx::RequestJob(op) => Done::RequestJob(self.fire(now, op)),
             Tx::FireDue(op) => Done::FireDue(self.fire_due(now, *op)),
-            Tx::TakeTrigger(op) => Done::TakeTrigger(self.take_trigger(now, op).map(Box::new)),
-            Tx::SettleTrigger(op) => Done::SettleTrigger(self.settle_trigger(now, op)?),
+            Tx::ClaimJob(op) => Done::ClaimJob(self.take_trigger(now, op).map(Box::new)),
+            Tx::SettleJob(op) => Done::SettleJob(self.settle_trigger(now, op)?),
             Tx::FanOut(op) => Done::FanOut(self.fan_out(now, op)?),
             Tx::ReadParents(op) => Done::ReadParents(self.read_parents(op)),
             Tx::ReadCoverage(op) => Done::ReadCoverage(self.read_coverage(now, op)),
             Tx::ReadSegments(op) => Done::ReadSegments(self.read_segments(now, op)),
             Tx::SavePlan(op) => Done::SavePlan(self.save_plan(now, op)?),
-            Tx::Claim(op) => Done::Claim(self.claim(now, op)),
+            Tx::ClaimTasks(op) => Done::ClaimTasks(self.claim(now, op)),
             Tx::Renew(op) => Done::Renew(self.renew(now, op)),
             Tx::StartRun(op) => Done::StartRun(self.start_run(now, *op)?),
             Tx::CommitBatch(op) => Done::CommitBatch(self.commit_batch(now, op)?),
@@ -211,21 +211,21 @@ impl MemStore {
             Tx::SaveSources(op) => Done::SaveSources(self.save_sources(now, op)),
             Tx::ChangeSource(op) => Done::ChangeSource(self.change_source(now, op)?),
             Tx::SyncTypes(op) => Done::SyncTypes(self.sync_types(now, op)),
-            Tx::Poll(op) => Done::Poll(self.queue_polls(now, op)),
+            Tx::QueuePolls(op) => Done::QueuePolls(self.queue_polls(now, op)),
             Tx::HurryPoll(op) => Done::HurryPoll(self.hurry_poll(now, *op)),
             Tx::ClaimPolls(op) => Done::ClaimPolls(self.claim_polls(now, op)),
-            Tx::Beat(op) => Done::Beat(self.beat(now, op)),
-            Tx::Clean(op) => Done::Clean(self.clean(now, op)),
-            Tx::Configure(op) => Done::Configure(self.configure(op)),
-            Tx::AskGate(op) => Done::AskGate(self.ask_gate(now, op)),
+            Tx::Heartbeat(op) => Done::Heartbeat(self.beat(now, op)),
+            Tx::PurgeExpired(op) => Done::PurgeExpired(self.clean(now, op)),
+            Tx::SaveSetting(op) => Done::SaveSetting(self.configure(op)),
+            Tx::RequestPermits(op) => Done::RequestPermits(self.ask_gate(now, op)),
             Tx::Sweep(op) => Done::Sweep(self.sweep(now, *op)),
-            Tx::Hold(op) => Done::Hold(self.hold(now, op)?),
-            Tx::Release(op) => Done::Release(self.release(now, op)),
-            Tx::Cancel(op) => Done::Cancel(self.cancel(now, op)),
-            Tx::Redrive(op) => Done::Redrive(self.redrive(now, op)?),
-            Tx::Signal(op) => Done::Signal(self.signal(now, op)?),
-            Tx::Abandon(op) => Done::Abandon(self.abandon(now, op)),
-            Tx::Archive(op) => Done::Archive(self.archive(now, *op)),
+            Tx::PauseWork(op) => Done::PauseWork(self.hold(now, op)?),
+            Tx::ResumeWork(op) => Done::ResumeWork(self.release(now, op)),
+            Tx::CancelWork(op) => Done::CancelWork(self.cancel(now, op)),
+            Tx::RedriveWork(op) => Done::RedriveWork(self.redrive(now, op)?),
+            Tx::SignalRecords(op) => Done::SignalRecords(self.signal(now, op)?),
+            Tx::AbandonRecord(op) => Done::AbandonRecord(self.abandon(now, op)),
+            Tx::ArchiveLedger(op) => Done::ArchiveLedger(self.archive(now, *op)),
             Tx::RecordExport(op) => Done::RecordExport(self.record_export(now, op)),
             Tx::CreateKey(op) => Done::CreateKey(self.create_key(now, op)),
             Tx::RevokeKey(op) => Done::RevokeKey(self.revoke_key(now, op)),
@@ -237,7 +237,7 @@ impl MemStore {
             Tx::MarkCredential(op) => Done::MarkCredential(self.mark_credential(now, op)),
             Tx::SaveCookie(op) => Done::SaveCookie(self.save_cookie(now, op)?),
             Tx::PickCookie(op) => Done::PickCookie(self.pick_cookie(now, op)),
-            Tx::JudgeCookie(op) => Done::JudgeCookie(self.judge_cookie(now, op)),
+            Tx::RecordCookieOutcome(op) => Done::RecordCookieOutcome(self.judge_cookie(now, op)),
             Tx::ReactivateCookie(op) => Done::ReactivateCookie(self.reactivate_cookie(now, op)),
             Tx::Reseal(op) => Done::Reseal(self.reseal(now, op)?),
             Tx::AcquireExecution(op) => Done::AcquireExecution(self.acquire(now, op)?),
@@ -255,12 +255,12 @@ impl MemStore {
             Tx::AddUrls(op) => Done::AddUrls(self.add_urls(now, op)?),
             Tx::ConfigureCapture(op) => Done::ConfigureCapture(self.configure_capture(now, op)?),
             Tx::PutDocument(op) => Done::PutDocument(self.put_document(now, op)),
-            Tx::AskChore(op) => Done::AskChore(self.ask_chore(now, op)),
-            Tx::TakeChore(op) => Done::TakeChore(self.take_chore(now, op).map(Box::new)),
-            Tx::TakeEvents(op) => Done::TakeEvents(self.take_events(now, op)),
-            Tx::Retell(op) => Done::Retell(self.retell(now, op)),
+            Tx::RequestBackgroundJob(op) => Done::RequestBackgroundJob(self.ask_chore(now, op)),
+            Tx::ClaimBackgroundJob(op) => Done::ClaimBackgroundJob(self.take_chore(now, op).map(Box::new)),
+            Tx::ClaimEvents(op) => Done::ClaimEvents(self.take_events(now, op)),
+            Tx::RetryEvents(op) => Done::RetryEvents(self.retell(now, op)),
             Tx::SettleEvent(op) => Done::SettleEvent(self.settle_event(now, op)),
-            Tx::KeepChore(op) => Done::KeepChore(self.keep_chore(now, op)?),
+            Tx::UpdateBackgroundJob(op) => Done::UpdateBackgroundJob(self.keep_chore(now, op)?),
         })
     }
 }

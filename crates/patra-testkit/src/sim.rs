@@ -1,5 +1,5 @@
 //! The seeded simulator: the real protocols of several processes over one in-memory store, with a clock, a network and
-//! a far side that misbehave as the seed decides. After every transaction the invariants of the design are checked on
+//! an upstream that misbehave as the seed decides. After every transaction the invariants of the design are checked on
 //! the tables; in the end the faults stop and everything must come to rest with nothing missing.
 //!
 //! One seed is one schedule, bit for bit. A failure names its seed and the command that replays it.

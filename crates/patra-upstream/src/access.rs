@@ -1,6 +1,6 @@
-//! Who may read, and what was handed out to them: tokens, sessions, signatures. Pure: time is an argument, and nothing
-//! here knows of requests; [`crate::server`] finds what a request shows.
+//! Access control: tokens, sessions, signatures. Pure: time is an argument, and nothing here knows of requests;
+//! [`crate::server`] extracts the credentials of a request.
 
 pub(crate) mod hmac;
 pub(crate) mod signing;
-pub(crate) mod vault;
+pub(crate) mod token_store;

@@ -1,22 +1,22 @@
-//! The cursor's token: opaque, checked, and always holding `+`, `/` and `=`, so that a client that does not escape it
-//! is found out.
+//! Cursor tokens: opaque, with a checksum, and always containing `+`, `/` and `=`, so that a client that does not
+//! escape them is detected.
 
 use crate::base64::{decode, encode};
 use crate::rng::mix;
 
-/// Where a listing goes on: a boundary between records, not a rank, so that a record that appears late neither
-/// shifts nor repeats the pages behind the cursor.
+/// The position of a listing: a boundary between records, not a rank, so that a late record neither shifts nor repeats
+/// the pages after the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub(crate) struct CursorToken {
     pub(crate) boundary: u64,
-    /// From 1; only a script that repeats tokens looks at it.
+    /// Page number from 1; only used by scripts that repeat tokens.
     pub(crate) page: u32,
 }
 
-/// Encodes to `+/`, which is what a client must escape.
+/// Encodes to `+/`, which a client must escape.
 const PREFIX: [u8; 2] = [0xFB, 0xF0];
 
-impl Cursor {
+impl CursorToken {
     pub(crate) fn to_token(self) -> String {
         encode(&self.to_bytes())
     }
@@ -27,7 +27,7 @@ impl Cursor {
         let mut boundary = [0; 8];
         boundary[2..].copy_from_slice(&bytes[6..12]);
         let cursor = Self { boundary: u64::from_be_bytes(boundary), page };
-        // Comparing the whole token also refuses a wrong checksum and the stray bits base64 leaves room for.
+        // Comparing the whole token also rejects a wrong checksum and stray bits of base64.
         (cursor.to_token() == token).then_some(cursor)
     }
 
@@ -49,20 +49,20 @@ mod tests {
     #[test]
     fn every_token_needs_escaping_and_comes_back() {
         for boundary in [0, 1, 99, 1_000_000, (1 << 48) - 1] {
-            let cursor = Cursor { boundary, page: 7 };
+            let cursor = CursorToken { boundary, page: 7 };
             let token = cursor.to_token();
             assert!(token.starts_with("+/") && token.ends_with("=="), "{token}");
-            assert_eq!(Cursor::from_token(&token), Some(cursor));
+            assert_eq!(CursorToken::from_token(&token), Some(cursor));
         }
     }
 
     #[test]
-    fn garbage_is_refused() {
-        let token = Cursor { boundary: 5, page: 1 }.to_token();
+    fn invalid_tokens_are_rejected() {
+        let token = CursorToken { boundary: 5, page: 1 }.to_token();
         let unescaped = token.replace('+', " ");
         let touched = token.replacen('A', "B", 1);
         for bad in ["", "*", "abc", "+/==", &unescaped, &touched, token.trim_end_matches('=')] {
-            assert_eq!(Cursor::from_token(bad), None, "{bad}");
+            assert_eq!(CursorToken::from_token(bad), None, "{bad}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What the far side has: synthetic bibliographic records, rendered once into one buffer, so that a page is a few
-//! slices of it and serving costs no serialisation.
+//! The records of the mock API: synthetic bibliographic records, rendered once into one buffer, so that a page is a few
+//! slices of it and serving needs no serialisation.
 
 mod people;
 mod record;
-mod words;
+mod vocabulary;
 
 use std::fmt;
 use std::ops::Range;
@@ -17,24 +17,24 @@ pub use self::people::People;
 #[derive(Clone)]
 pub struct Dataset {
     text: Arc<String>,
-    /// The same memory as `text`, in the form the wire wants.
+    /// The same memory as `text`, as bytes for the connection.
     bytes: Bytes,
-    index: Arc<[Entry]>,
-    /// Made when the first id is looked up: listings never need it.
+    index: Arc<[RecordEntry]>,
+    /// Built at the first lookup by id; listings do not need it.
     by_id: Arc<OnceLock<Box<[usize]>>>,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
-    /// The record's place in the buffer; the byte at `end` is a comma, so that neighbours are one slice.
+struct RecordEntry {
+    /// Range of the record in the buffer. The byte at `end` is a comma, so that neighbouring records are one slice.
     start: usize,
     end: usize,
     updated_at: i64,
 }
 
-/// How to make a [`Dataset`]; see [`Dataset::builder`].
+/// Builds a [`Dataset`]; see [`Dataset::builder`].
 #[derive(Debug, Clone)]
-pub struct Builder {
+pub struct DatasetBuilder {
     seed: u64,
     count: usize,
     start_micros: i64,
@@ -49,8 +49,8 @@ impl Dataset {
     }
 
     /// Seed 1, no records, one a minute from 2024-01-01T00:00:00Z, every seventh tied to the one before.
-    pub fn builder() -> Builder {
-        Builder { seed: 1, count: 0, start_micros: 1_704_067_200_000_000, step_micros: 60_000_000, tie_every: 7 }
+    pub fn builder() -> DatasetBuilder {
+        DatasetBuilder { seed: 1, count: 0, start_micros: 1_704_067_200_000_000, step_micros: 60_000_000, tie_every: 7 }
     }
 
     pub fn len(&self) -> usize {
@@ -61,7 +61,7 @@ impl Dataset {
         self.index.is_empty()
     }
 
-    /// The far side's own list: id, `updated_at` in microseconds since 1970, and the record as served.
+    /// All records: id, `updated_at` in microseconds since 1970, and the record as served.
     pub fn records(&self) -> impl DoubleEndedIterator<Item = (&str, i64, &str)> + ExactSizeIterator {
         self.index.iter().map(|entry| self.record(*entry))
     }
@@ -81,7 +81,7 @@ impl Dataset {
         by_id.binary_search_by(|index| id_of(index).cmp(id)).ok().map(|at| by_id[at])
     }
 
-    /// The same records as the posts of so many users.
+    /// The same records as posts of this many users.
     pub fn people(&self, users: usize) -> People<'_> {
         People::new(self, users)
     }
@@ -98,13 +98,13 @@ impl Dataset {
         self.index[self.range(from_micros, to_micros)].iter().map(|entry| self.record(*entry).0)
     }
 
-    /// How many bytes all records take.
+    /// Size of all records in bytes.
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Neighbouring records, joined by commas.
-    pub(crate) fn run(&self, range: Range<usize>) -> Bytes {
+    pub(crate) fn joined_records(&self, range: Range<usize>) -> Bytes {
         match self.index.get(range) {
             Some([first, .., last]) => self.bytes.slice(first.start..last.end),
             Some([only]) => self.bytes.slice(only.start..only.end),
@@ -112,20 +112,20 @@ impl Dataset {
         }
     }
 
-    fn record(&self, entry: Entry) -> (&str, i64, &str) {
+    fn record(&self, entry: RecordEntry) -> (&str, i64, &str) {
         let json = &self.text[entry.start..entry.end];
         (&json[record::ID], entry.updated_at, json)
     }
 }
 
-/// Without the records: they would fill the screen of a failed assertion.
+/// Prints no records: they would flood the output of a failed assertion.
 impl fmt::Debug for Dataset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dataset").field("records", &self.len()).field("bytes", &self.byte_len()).finish()
     }
 }
 
-impl Builder {
+impl DatasetBuilder {
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -142,7 +142,7 @@ impl Builder {
         self
     }
 
-    /// From one `updated_at` to the next; with 0 all records share one.
+    /// Step between two `updated_at`; with 0 all records have the same.
     pub fn step_micros(mut self, step_micros: i64) -> Self {
         self.step_micros = step_micros.max(0);
         self
@@ -161,11 +161,11 @@ impl Builder {
             record::render(&mut text, self.seed, n as u64, updated_at);
             let end = text.len();
             text.push(',');
-            Entry { start, end, updated_at }
+            RecordEntry { start, end, updated_at }
         });
         let index = index.collect();
         let text = Arc::new(text);
-        Dataset { bytes: Bytes::from_owner(Shared(text.clone())), text, index, by_id: Arc::default() }
+        Dataset { bytes: Bytes::from_owner(SharedText(text.clone())), text, index, by_id: Arc::default() }
     }
 
     fn updated_at(&self, n: usize) -> i64 {
@@ -174,9 +174,9 @@ impl Builder {
     }
 }
 
-struct Shared(Arc<String>);
+struct SharedText(Arc<String>);
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for SharedText {
     fn as_ref(&self) -> &[u8] {
         self.0.as_bytes()
     }

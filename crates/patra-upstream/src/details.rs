@@ -1,61 +1,62 @@
-//! The second phase: records by id, many or one at a time.
+//! Records by id, several or one at a time.
 
 use bytes::Bytes;
 
-use crate::content::{Content, Refused};
-use crate::paging::Listing;
+use crate::content::{DataContent, DataError};
+use crate::paging::ListRequest;
 use crate::query::Query;
-use crate::script::Unknown;
+use crate::script::UnknownIdPolicy;
 
-/// `{"items":[…]}` in the order asked for. The ids come in `ids=a,b,c` or in a JSON body, `{"ids":["a","b","c"]}`.
-pub(crate) fn details(listing: &Listing<'_>, query: &Query, body: &[u8]) -> Result<Content, Refused> {
-    let ids = asked_for(query, body)?;
+/// Returns `{"items":[…]}` in the requested order. The ids come in `ids=a,b,c` or in a JSON body,
+/// `{"ids":["a","b","c"]}`.
+pub(crate) fn details(listing: &ListRequest<'_>, query: &Query, body: &[u8]) -> Result<DataContent, DataError> {
+    let ids = requested_ids(query, body)?;
     let detail = &listing.script.detail;
     if ids.len() > detail.max_ids {
         let message = format!("{} ids are more than the {} of one request", ids.len(), detail.max_ids);
-        return Err(Refused::new(400, "too_many_ids", message));
+        return Err(DataError::new(400, "too_many_ids", message));
     }
     let mut items = Vec::new();
     for id in &ids {
         match (look_up(listing, id)?, detail.unknown) {
-            (Some(index), _) => items.push(listing.dataset.run(index..index + 1)),
-            (None, Unknown::Omit) => {}
-            (None, Unknown::Status(status)) => {
-                return Err(Refused::new(status, "unknown_id", format!("there is no {id:?}")));
+            (Some(index), _) => items.push(listing.dataset.joined_records(index..index + 1)),
+            (None, UnknownIdPolicy::Omit) => {}
+            (None, UnknownIdPolicy::Status(status)) => {
+                return Err(DataError::new(status, "unknown_id", format!("there is no {id:?}")));
             }
         }
     }
     let records = items.len();
-    Ok(Content::json(records, list(r#"{"items":["#, items, "]}")))
+    Ok(DataContent::json(records, list(r#"{"items":["#, items, "]}")))
 }
 
 /// The record itself, or 404.
-pub(crate) fn detail(listing: &Listing<'_>, id: &str) -> Result<Content, Refused> {
-    let index = look_up(listing, id)?.ok_or_else(|| Refused::not_found(format!("there is no {id:?}")))?;
-    Ok(Content::json(1, vec![listing.dataset.run(index..index + 1)]))
+pub(crate) fn detail(listing: &ListRequest<'_>, id: &str) -> Result<DataContent, DataError> {
+    let index = look_up(listing, id)?.ok_or_else(|| DataError::not_found(format!("there is no {id:?}")))?;
+    Ok(DataContent::json(1, vec![listing.dataset.joined_records(index..index + 1)]))
 }
 
-fn asked_for(query: &Query, body: &[u8]) -> Result<Vec<String>, Refused> {
+fn requested_ids(query: &Query, body: &[u8]) -> Result<Vec<String>, DataError> {
     #[derive(serde::Deserialize)]
-    struct Body {
+    struct DetailsBody {
         ids: Vec<String>,
     }
     let ids: Vec<String> = if body.is_empty() {
         let lists = query.iter().filter(|(name, _)| *name == "ids").flat_map(|(_, value)| value.split(','));
         lists.filter(|id| !id.is_empty()).map(str::to_owned).collect()
     } else {
-        let body: Result<Body, _> = serde_json::from_slice(body);
-        body.map_err(|_| Refused::new(400, "bad_body", "the body must be {\"ids\": [\"…\"]}"))?.ids
+        let body: Result<DetailsBody, _> = serde_json::from_slice(body);
+        body.map_err(|_| DataError::new(400, "bad_body", "the body must be {\"ids\": [\"…\"]}"))?.ids
     };
-    if ids.is_empty() { Err(Refused::new(400, "bad_parameter", "ids must name at least one")) } else { Ok(ids) }
+    if ids.is_empty() { Err(DataError::new(400, "bad_parameter", "ids must name at least one")) } else { Ok(ids) }
 }
 
-/// The record, if it may be seen; an error if it is one of those that spoil a request.
-fn look_up(listing: &Listing<'_>, id: &str) -> Result<Option<usize>, Refused> {
+/// The index of the record, if it is visible; an error if the script makes requests for it fail.
+fn look_up(listing: &ListRequest<'_>, id: &str) -> Result<Option<usize>, DataError> {
     let detail = &listing.script.detail;
     let Some(index) = listing.dataset.find(id).filter(|index| listing.is_visible(*index)) else { return Ok(None) };
     match detail.poison.iter().find(|poison| poison.index == index) {
-        Some(poison) => Err(Refused::new(poison.status, "poison", format!("{id:?} cannot be served"))),
+        Some(poison) => Err(DataError::new(poison.status, "poison", format!("{id:?} cannot be served"))),
         None => Ok(Some(index).filter(|index| !detail.gone.contains(index))),
     }
 }

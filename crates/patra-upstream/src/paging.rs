@@ -1,5 +1,5 @@
-//! The listings as pure functions: a dataset, a script and the number of the request in, the parts of a JSON body
-//! out. Nothing here knows of sockets, clocks or faults on the wire.
+//! The listings as pure functions: from a dataset, a script and the number of the request to the parts of a JSON body.
+//! Nothing here knows of sockets, clocks or connection faults.
 
 mod cursor;
 mod numbered;
@@ -7,15 +7,15 @@ mod view;
 
 use bytes::Bytes;
 
-pub(crate) use self::view::Shape;
-use self::view::{Order, View};
-use crate::content::Refused;
+pub(crate) use self::view::ItemForm;
+use self::view::{DatasetView, SortOrder};
+use crate::content::DataError;
 use crate::dataset::Dataset;
 use crate::query::{BadParameter, Query};
 use crate::script::{CeilingMode, Script};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub(crate) enum ListEndpoint {
     Offset,
     Page,
     Cursor,
@@ -23,7 +23,7 @@ pub(crate) enum Endpoint {
     Window,
 }
 
-impl Endpoint {
+impl ListEndpoint {
     pub(crate) fn of(path: &str) -> Option<Self> {
         match path {
             "/offset" => Some(Self::Offset),
@@ -36,77 +36,77 @@ impl Endpoint {
     }
 }
 
-/// One answer of a listing.
+/// One page of a listing.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ListPage {
     pub(crate) records: usize,
-    /// The body, in order.
+    /// The parts of the body, in order.
     pub(crate) parts: Vec<Bytes>,
     /// The value of the `Link` header.
     pub(crate) link: Option<String>,
 }
 
-/// What a page depends on besides its query.
-pub(crate) struct Listing<'a> {
+/// The inputs of a page besides its query.
+pub(crate) struct ListRequest<'a> {
     pub(crate) dataset: &'a Dataset,
     pub(crate) script: &'a Script,
-    /// Of the data request, from 1.
+    /// Number of the data request, from 1.
     pub(crate) number: u64,
     /// `http://host:port`, for absolute links.
     pub(crate) base_url: &'a str,
 }
 
-impl Listing<'_> {
-    pub(crate) fn page(&self, endpoint: Endpoint, query: &Query) -> Result<Page, Refused> {
+impl ListRequest<'_> {
+    pub(crate) fn page(&self, endpoint: ListEndpoint, query: &Query) -> Result<ListPage, DataError> {
         self.walk(endpoint, query, &self.view(query)?)
     }
 
-    /// The same listing of ids: `version=1` adds what tells one state of a record from the next.
-    pub(crate) fn ids(&self, endpoint: Endpoint, query: &Query) -> Result<Page, Refused> {
+    /// The listing of ids: `version=1` adds the version of each record.
+    pub(crate) fn ids(&self, endpoint: ListEndpoint, query: &Query) -> Result<ListPage, DataError> {
         let shape = match query.get("version") {
-            None | Some("0") => Shape::Id,
-            Some("1") => Shape::Version,
+            None | Some("0") => ItemForm::Id,
+            Some("1") => ItemForm::Version,
             Some(other) => return Err(BadParameter(format!("version must be 0 or 1, not {other:?}")).into()),
         };
-        self.walk(endpoint, query, &self.view(query)?.shaped(shape))
+        self.walk(endpoint, query, &self.view(query)?.with_form(shape))
     }
 
-    fn walk(&self, endpoint: Endpoint, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
+    fn walk(&self, endpoint: ListEndpoint, query: &Query, view: &DatasetView<'_>) -> Result<ListPage, DataError> {
         match endpoint {
-            Endpoint::Offset => numbered::offset(self, query, view),
-            Endpoint::Page => numbered::page(self, query, view),
-            Endpoint::Cursor => cursor::cursor(self, query, view),
-            Endpoint::Link => numbered::link(self, query, view),
-            Endpoint::Window => numbered::window(self, query, view),
+            ListEndpoint::Offset => numbered::offset(self, query, view),
+            ListEndpoint::Page => numbered::page(self, query, view),
+            ListEndpoint::Cursor => cursor::cursor(self, query, view),
+            ListEndpoint::Link => numbered::link(self, query, view),
+            ListEndpoint::Window => numbered::window(self, query, view),
         }
     }
 
-    fn view(&self, query: &Query) -> Result<View<'_>, BadParameter> {
+    fn view(&self, query: &Query) -> Result<DatasetView<'_>, BadParameter> {
         let order = match query.get("order") {
-            None | Some("asc") => Order::Ascending,
-            Some("desc") => Order::Descending,
+            None | Some("asc") => SortOrder::Ascending,
+            Some("desc") => SortOrder::Descending,
             Some(other) => return Err(BadParameter(format!("order must be asc or desc, not {other:?}"))),
         };
         let (from, to) = (query.time("from")?.unwrap_or(i64::MIN), query.time("to")?.unwrap_or(i64::MAX));
         let range = self.dataset.range(from, to);
         let visible = self.script.visible.unwrap_or(usize::MAX);
         let range = range.start.min(visible)..range.end.min(visible);
-        let view = View::new(self.dataset, range, self.script.hidden_from(self.number), order);
+        let view = DatasetView::new(self.dataset, range, self.script.hidden_from(self.number), order);
         Ok(view.with_ceiling(self.script.ceiling.unwrap_or(usize::MAX)))
     }
 
-    /// Refuses a page that begins behind the ceiling, where that is what the script wants.
-    fn check_ceiling(&self, rank: usize) -> Result<(), Refused> {
+    /// Rejects a page that begins beyond the ceiling, if the script says so.
+    fn check_ceiling(&self, rank: usize) -> Result<(), DataError> {
         let Some(ceiling) = self.script.ceiling else { return Ok(()) };
         if rank < ceiling || self.script.ceiling_mode == CeilingMode::Clamp {
             return Ok(());
         }
-        let message = format!("only the first {ceiling} records of a query are served: ask for a smaller window");
-        Err(Refused::new(400, "result_window_too_large", message))
+        let message = format!("only the first {ceiling} records of a query are served: request a smaller window");
+        Err(DataError::new(400, "result_window_too_large", message))
     }
 
-    /// Whether the answer says that more follows behind the row of this rank.
-    fn has_more(&self, view: &View<'_>, end: usize) -> bool {
+    /// Whether the response reports more rows after this rank.
+    fn has_more(&self, view: &DatasetView<'_>, end: usize) -> bool {
         let clamped = self.script.ceiling_mode == CeilingMode::Clamp;
         end < if clamped { view.len().min(view.ceiling()) } else { view.len() }
     }
@@ -117,7 +117,7 @@ impl Listing<'_> {
         !hidden && index < self.script.visible.unwrap_or(usize::MAX)
     }
 
-    /// The page size asked for under `key`, within bounds.
+    /// The requested page size, within bounds.
     pub(crate) fn size(&self, query: &Query, key: &str) -> Result<usize, BadParameter> {
         match query.number(key)? {
             Some(0) => Err(BadParameter(format!("{key} must be at least 1"))),
@@ -125,18 +125,18 @@ impl Listing<'_> {
         }
     }
 
-    /// The total as reported, which need not be true.
-    fn total(&self, view: &View<'_>) -> i64 {
+    /// The reported total, which the script may falsify.
+    fn total(&self, view: &DatasetView<'_>) -> i64 {
         self.script.total(view.len(), self.number)
     }
 
-    /// Whether the page of this number loops onto itself.
+    /// Whether the page of this number names itself as the next.
     fn repeats(&self, page: usize) -> bool {
         self.script.repeat_token_after.is_some_and(|after| page > after as usize)
     }
 }
 
-/// Puts the records between the two ends of the envelope.
+/// Wraps the records in the envelope.
 fn envelope(head: String, items: Vec<Bytes>, tail: &'static str) -> Vec<Bytes> {
     let mut parts = Vec::with_capacity(items.len() + 2);
     parts.push(Bytes::from(head));

@@ -1,8 +1,8 @@
-//! The query of a request: escaping, and typed access that says which parameter was wrong.
+//! The query of a request: escaping, and typed access with errors that name the parameter.
 
 use crate::time;
 
-/// A parameter that cannot be served; the wire answers it with 400.
+/// An invalid parameter; the response is 400.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadParameter(pub(crate) String);
 
@@ -29,12 +29,12 @@ impl Query {
         self.typed(key, "a whole number", |text| text.parse().ok())
     }
 
-    /// In microseconds since 1970.
+    /// A time parameter, in microseconds since 1970.
     pub(crate) fn time(&self, key: &str) -> Result<Option<i64>, BadParameter> {
         self.typed(key, "an RFC 3339 time, a date or epoch seconds", time::parse)
     }
 
-    /// A parameter that is there but empty is wrong, not absent: a template that rendered nothing should be noticed.
+    /// An empty parameter is an error, not absent: a template that rendered nothing must be noticed.
     fn typed<T>(&self, key: &str, what: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, BadParameter> {
         let Some(text) = self.get(key) else { return Ok(None) };
         read(text).map(Some).ok_or_else(|| BadParameter(format!("{key} must be {what}, not {text:?}")))
@@ -53,7 +53,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// As HTML forms do it: a plus is a blank, so a cursor sent unescaped does not come back as it was.
+/// Decodes like HTML forms: a plus is a space, so an unescaped cursor does not survive.
 fn unescape(text: &str) -> String {
     if !text.bytes().any(|b| b == b'%' || b == b'+') {
         return text.to_owned();

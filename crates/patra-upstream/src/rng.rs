@@ -1,10 +1,10 @@
-//! The only source of variety: seeded, so that the same seed gives the same bytes on every machine and in every
-//! version of every dependency.
+//! The only source of randomness. It is seeded, so that the same seed gives the same bytes on every machine and with
+//! every version of every dependency.
 
 /// SplitMix64.
-pub(crate) struct Rng(u64);
+pub(crate) struct SplitMix64(u64);
 
-impl Rng {
+impl SplitMix64 {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }

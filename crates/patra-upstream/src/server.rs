@@ -1,13 +1,13 @@
-//! The dataset and the script on a socket. A server lives as long as its handle: dropping it closes the listener and
-//! every connection.
+//! Serves the dataset and the script on a socket. The server lives as long as its handle: dropping it closes the
+//! listener and every connection.
 
 mod access;
+mod auth_routes;
 mod connection;
 mod control;
 mod data;
-mod doors;
-mod gate;
 mod head;
+mod limiter;
 mod log;
 mod reply;
 mod state;
@@ -26,29 +26,29 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time;
 
 pub use self::log::LogEntry;
-use self::state::State;
+use self::state::ServerState;
 use crate::dataset::Dataset;
 use crate::script::Script;
-use crate::stats::Stats;
+use crate::stats::MockApiStats;
 
 const MAX_CONNECTIONS: usize = 4096;
 
 #[derive(Debug)]
-pub struct Server {
+pub struct MockApi {
     addr: SocketAddr,
-    state: Arc<State>,
+    state: Arc<ServerState>,
     task: JoinHandle<()>,
 }
 
-impl Server {
-    /// Listens and serves on the current tokio runtime; port 0 picks one. An error outside of a runtime.
+impl MockApi {
+    /// Listens and serves on the current tokio runtime; port 0 picks one. Returns an error outside of a runtime.
     pub fn start(listen: SocketAddr, dataset: Dataset, script: Script) -> io::Result<Self> {
         let runtime = Handle::try_current().map_err(io::Error::other)?;
         let listener = std::net::TcpListener::bind(listen)?;
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let addr = listener.local_addr()?;
-        let state = Arc::new(State::new(dataset, script, format!("http://{addr}")));
+        let state = Arc::new(ServerState::new(dataset, script, format!("http://{addr}")));
         let task = runtime.spawn(accept(listener, state.clone()));
         Ok(Self { addr, state, task })
     }
@@ -57,7 +57,7 @@ impl Server {
         self.addr
     }
 
-    /// `http://127.0.0.1:18080`, without a slash at the end.
+    /// Base URL such as `http://127.0.0.1:18080`, without a trailing slash.
     pub fn base_url(&self) -> &str {
         &self.state.base_url
     }
@@ -66,49 +66,49 @@ impl Server {
         &self.state.dataset
     }
 
-    /// To read and change the script while serving.
+    /// Reads and changes the script while serving.
     pub fn script(&self) -> ScriptHandle {
         ScriptHandle { state: self.state.clone() }
     }
 
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> MockApiStats {
         self.state.stats()
     }
 
-    /// The latest data requests in the order of their numbers, up to the script's `log_limit`.
+    /// The latest data requests, ordered by number, up to the script's `log_limit`.
     pub fn log(&self) -> Vec<LogEntry> {
         self.state.log.entries()
     }
 
-    /// Requests to the provider of tweets, by the user that they were about, in lower case; of lists as `list:ID`, and `bookmarks`.
+    /// Requests to the tweet provider by user name in lower case; lists as `list:ID`, and `bookmarks`.
     pub fn requests_by_user(&self) -> BTreeMap<String, u64> {
         self.state.by_user()
     }
 
-    /// Every access token is void from now on; refresh tokens stay.
+    /// Revokes all access tokens; refresh tokens stay valid.
     pub fn revoke_tokens(&self) {
-        state::lock(&self.state.vault).revoke_tokens();
+        state::lock(&self.state.tokens).revoke_tokens();
     }
 
-    /// Every session is over from now on.
+    /// Revokes all sessions.
     pub fn revoke_sessions(&self) {
-        state::lock(&self.state.vault).revoke_sessions();
+        state::lock(&self.state.tokens).revoke_sessions();
     }
 
-    /// Starts all counts, and with them the faults, from the beginning; the script stays.
+    /// Resets all counters, and so the faults; the script stays.
     pub fn reset(&self) {
         self.state.reset();
     }
 
-    /// Stops, and returns when the port is free again.
+    /// Stops the server and returns when the port is free again.
     pub async fn stop(mut self) {
         self.task.abort();
-        // The only end of an aborted task is its abortion, which is no news.
+        // The task was aborted, so its result is always an error.
         let _ = (&mut self.task).await;
     }
 }
 
-impl Drop for Server {
+impl Drop for MockApi {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -117,7 +117,7 @@ impl Drop for Server {
 /// The script of a running server; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ScriptHandle {
-    state: Arc<State>,
+    state: Arc<ServerState>,
 }
 
 impl ScriptHandle {
@@ -129,7 +129,7 @@ impl ScriptHandle {
         self.update(|current| *current = script);
     }
 
-    /// Changes some of it: `server.script().update(|s| s.visible = Some(200))`.
+    /// Changes part of the script: `server.script().update(|s| s.visible = Some(200))`.
     pub fn update(&self, change: impl FnOnce(&mut Script)) {
         self.state
             .change_script(|script| {
@@ -140,8 +140,8 @@ impl ScriptHandle {
     }
 }
 
-/// Owns the connections, so that they end with it.
-async fn accept(listener: TcpListener, state: Arc<State>) {
+/// Accepts connections. It owns them, so that they end with it.
+async fn accept(listener: TcpListener, state: Arc<ServerState>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -150,7 +150,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
                     state.counters.connections.fetch_add(1, Relaxed);
                     connections.spawn(connection::serve(stream, state.clone()));
                 }
-                // Out of file descriptors, most likely: trying again at once would only burn the core.
+                // Probably out of file descriptors: an immediate retry would only waste CPU.
                 Err(_) => time::sleep(Duration::from_millis(10)).await,
             },
             Some(_) = connections.join_next() => {}

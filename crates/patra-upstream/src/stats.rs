@@ -1,27 +1,27 @@
-//! What happened since the start or the last reset. Each data request is counted under exactly one of its outcomes,
-//! so the outcomes add up to `data_requests` once all are answered.
+//! Counters since the start or the last reset. Each data request is counted under exactly one outcome, so the outcomes
+//! add up to `data_requests` once all are done.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stats {
-    /// Of any kind, also `/stats`, unknown paths and unreadable ones.
+pub struct MockApiStats {
+    /// All requests, including `/stats`, unknown paths and malformed requests.
     pub requests: u64,
-    /// To the listings: those that faults are counted over.
+    /// Data requests; faults are counted over these.
     pub data_requests: u64,
     /// Outcome: 200 with a whole page of ordinary size.
     pub ok: u64,
-    /// In the pages counted under `ok`.
+    /// Records in the pages counted under `ok`.
     pub records: u64,
-    /// Of bodies answered to data requests, whatever the outcome.
+    /// Body bytes of data responses, whatever the outcome.
     pub bytes: u64,
     /// Outcome: no credential, or a wrong one.
     pub r401: u64,
-    /// Outcome: the same, said with 403.
+    /// Outcome: the same with status 403.
     pub r403: u64,
-    /// Outcome: told to come back later.
+    /// Outcome: throttled with 429.
     pub r429: u64,
     /// Outcome: failed on purpose.
     pub r500: u64,
@@ -29,30 +29,30 @@ pub struct Stats {
     pub truncated: u64,
     /// Outcome: connection reset.
     pub resets: u64,
-    /// Outcome: a page padded beyond measure.
+    /// Outcome: an oversized page.
     pub oversized: u64,
-    /// Outcome: 400 or another refusal of what was asked for, a parameter or cursor that makes no sense.
+    /// Outcome: 400 or another client error, such as an invalid parameter or cursor.
     pub bad: u64,
-    /// Accepted.
+    /// Accepted connections.
     pub connections: u64,
-    /// Data requests being answered at the same moment, at most; never more than the client had open.
+    /// Most data requests in progress at the same time; never more than the client had open.
     pub max_concurrent: u64,
-    /// Data requests that came before the time last told by a `Retry-After`. The far side cannot tell its clients
-    /// apart: one that was on its way while another was told to wait counts too.
+    /// Data requests that came before the time of the last `Retry-After`. Clients are not distinguished: a request that
+    /// was in flight while another client was throttled counts too.
     pub too_early: u64,
     pub access: AccessStats,
 }
 
-/// What happened at `/oauth/token`, `/login` and `/sign`.
+/// Counters of `/oauth/token`, `/login` and `/sign`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessStats {
-    /// Access tokens.
+    /// Issued access tokens.
     pub tokens_issued: u64,
-    /// Requests for one that were refused, for whatever reason.
+    /// Rejected token requests.
     pub tokens_refused: u64,
-    /// Of those issued: for a refresh token.
+    /// Access tokens issued for a refresh token.
     pub refreshes: u64,
-    /// Refresh tokens that came a second time; each ended its family.
+    /// Reused refresh tokens; each revoked its family.
     pub refresh_reuses: u64,
     pub logins: u64,
     pub logins_refused: u64,
@@ -61,7 +61,7 @@ pub struct AccessStats {
 
 /// How a data request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum DataOutcome {
     Ok,
     R401,
     R429,
@@ -74,7 +74,7 @@ pub(crate) enum Outcome {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct RequestCounters {
     pub(crate) requests: AtomicU64,
     pub(crate) data_requests: AtomicU64,
     pub(crate) records: AtomicU64,
@@ -86,8 +86,8 @@ pub(crate) struct Counters {
     max_concurrent: AtomicU64,
 }
 
-impl Counters {
-    pub(crate) fn ended(&self, outcome: Outcome) {
+impl RequestCounters {
+    pub(crate) fn record(&self, outcome: DataOutcome) {
         self.outcomes[outcome as usize].fetch_add(1, Relaxed);
     }
 
@@ -98,23 +98,23 @@ impl Counters {
         InProgress(self)
     }
 
-    /// Without what happened at the doors, which is not counted here.
-    pub(crate) fn snapshot(&self) -> Stats {
-        let ended = |outcome: Outcome| self.outcomes[outcome as usize].load(Relaxed);
-        Stats {
+    /// The counters without those of the auth routes, which are kept elsewhere.
+    pub(crate) fn snapshot(&self) -> MockApiStats {
+        let ended = |outcome: DataOutcome| self.outcomes[outcome as usize].load(Relaxed);
+        MockApiStats {
             requests: self.requests.load(Relaxed),
             data_requests: self.data_requests.load(Relaxed),
-            ok: ended(Outcome::Ok),
+            ok: ended(DataOutcome::Ok),
             records: self.records.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
-            r401: ended(Outcome::R401),
-            r403: ended(Outcome::R403),
-            r429: ended(Outcome::R429),
-            r500: ended(Outcome::R500),
-            truncated: ended(Outcome::Truncated),
-            resets: ended(Outcome::Reset),
-            oversized: ended(Outcome::Oversized),
-            bad: ended(Outcome::Bad),
+            r401: ended(DataOutcome::R401),
+            r403: ended(DataOutcome::R403),
+            r429: ended(DataOutcome::R429),
+            r500: ended(DataOutcome::R500),
+            truncated: ended(DataOutcome::Truncated),
+            resets: ended(DataOutcome::Reset),
+            oversized: ended(DataOutcome::Oversized),
+            bad: ended(DataOutcome::Bad),
             connections: self.connections.load(Relaxed),
             max_concurrent: self.max_concurrent.load(Relaxed),
             too_early: self.too_early.load(Relaxed),
@@ -122,7 +122,7 @@ impl Counters {
         }
     }
 
-    /// All but what is in progress, which will still be left.
+    /// Resets all counters except the number of requests in progress.
     pub(crate) fn reset(&self) {
         let counts = [&self.requests, &self.data_requests, &self.records, &self.bytes, &self.connections];
         let rest = [&self.too_early, &self.max_concurrent];
@@ -132,7 +132,7 @@ impl Counters {
     }
 }
 
-pub(crate) struct InProgress<'a>(&'a Counters);
+pub(crate) struct InProgress<'a>(&'a RequestCounters);
 
 impl Drop for InProgress<'_> {
     fn drop(&mut self) {

@@ -1,5 +1,5 @@
-//! Instants in microseconds since 1970 (UTC), as text and back. By hand, because this crate stays small and shares
-//! no code with the side it tests: a bug in the collector's calendar must not be repeated here.
+//! Converts times in microseconds since 1970 (UTC) to text and back. Written by hand, because this crate stays small
+//! and shares no code with the collector: a bug in its calendar must not be repeated here.
 
 pub(crate) const MICROS: i64 = 1_000_000;
 const DAY: i64 = 86_400;
@@ -46,7 +46,7 @@ fn parse_calendar(text: &str) -> Option<i64> {
     let mut part = |len: usize| number(parts.next()?, len..=len);
     let (year, month, day) = (part(4)?, part(2)?, part(2)?);
     let days = days_from_civil(year, month, day);
-    // The 31st of April would silently be the 1st of May otherwise.
+    // Otherwise the 31st of April would silently be the 1st of May.
     if civil(days) != (year, month, day) {
         return None;
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_apis_send() {
+    fn times_of_apis_are_parsed() {
         check("2024-01-01", Some("2024-01-01T00:00:00Z"));
         check("2024-02-29T12:30:00Z", Some("2024-02-29T12:30:00Z"));
         check("2024-01-01T00:00:00+02:00", Some("2023-12-31T22:00:00Z"));
@@ -134,9 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn refuses_the_rest() {
+    fn invalid_times_are_rejected() {
         let bad = ["", "x", "2024-13-01", "2023-02-29", "2024-01-01T00:00:00", "2024-01-01T24:00:00Z", "+5", "1e9"];
-        // A blank where the plus was: the client did not escape it.
+        // A space instead of the plus: the client did not escape it.
         for text in bad.into_iter().chain(["2024-01-01T00:00:00 02:00", "2024-01-01T00:00:60Z", "2024-01-01T", "é"]) {
             check(text, None);
         }

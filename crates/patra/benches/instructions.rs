@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, fs};
 
-use patra_connectors::{Ask, Pager};
+use patra_connectors::{PageRequest, Pager};
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::transport::Response;
+use patra_core::port::transport::HttpResponse;
 use patra_core::{Ts, Window};
 use patra_spec::Operation;
 use patra_store_sqlite::{Options, SqliteStore, Synchronous};
 use patra_testkit::clock::ManualClock;
-use patra_testkit::contract::{Fixture, Subject, Time, make};
+use patra_testkit::contract::{Fixture, Subject, make};
 use patra_testkit::sim::simulate;
 
 const KNOWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
@@ -117,10 +117,10 @@ fn read(times: usize) {
     let position = Position::Token(Some("AoJ/abc==".into()));
     let window = Window { from: Ts::from_secs(1_700_000_000), to: Ts::from_secs(1_700_086_400) };
     let now = Ts::from_secs(1_700_100_000);
-    let ask = Ask { position: &position, window, page_size: 100, params: &params, now };
+    let ask = PageRequest { position: &position, window, page_size: 100, params: &params, now };
     let items: Vec<_> = (0..RECORDS).map(item).collect();
     let body = format!(r#"{{"next":"abc","items":[{}]}}"#, items.join(",")).into();
-    let response = Response { status: 200, headers: Vec::new(), body, redirected: None };
+    let response = HttpResponse { status: 200, headers: Vec::new(), body, redirected: None };
     for _ in 0..times {
         let exchange = pager.request(&ask).unwrap();
         let page = pager.read(exchange, Ok(response.clone()), Duration::ZERO, now).unwrap();
@@ -135,7 +135,7 @@ async fn commit(times: usize) {
     let mut options = Options::new(folder.path().join("patra.db"), clock.clone());
     options.synchronous = Synchronous::Normal;
     let store = Arc::new(SqliteStore::open(options).unwrap());
-    let fx = Fixture::new(Subject { store, time: Time::Manual(clock) });
+    let fx = Fixture::new(Subject { store, time: clock });
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;

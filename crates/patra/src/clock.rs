@@ -9,11 +9,11 @@ use patra_core::port::Clock;
 #[derive(Debug)]
 pub(crate) struct SystemClock;
 
-/// When the program first asked, on both clocks.
+/// The first reading of both clocks.
 static START: LazyLock<(Ts, Instant)> = LazyLock::new(|| (SystemClock.now(), instant()));
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place where the program learns what time it is")]
+    #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     fn now(&self) -> Ts {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Ts::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
@@ -25,7 +25,7 @@ impl Clock for SystemClock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where the program learns how much time has passed")]
+#[expect(clippy::disallowed_methods, reason = "the only place that reads the monotonic clock")]
 fn instant() -> Instant {
     Instant::now()
 }

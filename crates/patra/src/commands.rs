@@ -2,13 +2,14 @@
 
 mod apply;
 mod audit;
-mod blackbox;
 mod board;
+mod bundle;
 mod collect;
 mod crawl;
 mod credential;
 mod db;
 mod demo;
+mod explain;
 mod gates;
 mod get;
 mod health;
@@ -25,9 +26,7 @@ mod source;
 mod test;
 mod r#try;
 
-use clap::CommandFactory as _;
-
-use crate::cli::{Cli, Command};
+use crate::cli::{self, Cli, Command};
 use crate::error::{Error, Exit};
 use crate::{output, store};
 
@@ -56,7 +55,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Quarantine { command } => operations::quarantine(&global, &command).await,
         Command::Archive(args) => operations::archive(&global, &args).await,
         Command::Replay(args) => replay::run(&global, &args).await,
-        Command::Blackbox { command } => blackbox::run(&global, &command).await,
+        Command::Bundle { command } => bundle::run(&global, &command).await,
         Command::Schema => registry::schema(),
         Command::Migrate => {
             let version = store::open(&global).await?.store.ping().await?;
@@ -69,16 +68,17 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Health(args) => health::run(&global, &args).await,
         Command::Key { command } => key::run(&global, &command).await,
         Command::Credential { command } => credential::run(&global, &command).await,
+        Command::Explain { code } => explain::run(&global, code.as_deref()),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "patra", &mut script);
+            clap_complete::generate(shell, &mut cli::command(), "patra", &mut script);
             output::line(String::from_utf8_lossy(&script).trim_end())?;
             Ok(Exit::Ok)
         }
         Command::Man { folder } => {
             let written =
-                std::fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(Cli::command(), &folder));
-            let error = |error| Error::configuration(format!("{} cannot be written to: {error}", folder.display()));
+                std::fs::create_dir_all(&folder).and_then(|()| clap_mangen::generate_to(cli::command(), &folder));
+            let error = |error| Error::configuration(format!("{} is not writable: {error}", folder.display()));
             written.map_err(error)?;
             Ok(Exit::Ok)
         }

@@ -1,4 +1,4 @@
-//! Errors as people see them: `error[CODE]: what`, and a `hint:` that says what to do. The exit code follows the class.
+//! Errors as users see them: `error[CODE]: message`, and a `hint:` that says what to do. The exit code follows the class.
 
 use std::fmt;
 use std::io::Write as _;
@@ -8,28 +8,46 @@ use patra_core::Code;
 use patra_core::mask::mask;
 use patra_core::tx::TxError;
 use patra_engine::registry;
-use patra_engine::trial::{Unfit, UnfitKind};
+use patra_engine::try_run::{TryRefusal, TryRefusalKind};
 
-/// How the program ends.
+/// The exit code of the program, by class of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok,
-    /// It ran to its end, and some of it failed.
+    /// The command ran to its end, and part of the work failed.
     Failures,
     Unexpected,
     Usage,
     Configuration,
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> ExitCode {
-        ExitCode::from(match exit {
+impl Exit {
+    pub(crate) const ALL: &[Exit] = &[Exit::Ok, Exit::Failures, Exit::Unexpected, Exit::Usage, Exit::Configuration];
+
+    fn number(self) -> u8 {
+        match self {
             Exit::Ok => 0,
             Exit::Failures => 1,
             Exit::Unexpected => 2,
             Exit::Usage => 64,
             Exit::Configuration => 78,
-        })
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Exit::Ok => "0",
+            Exit::Failures => "1",
+            Exit::Unexpected => "2",
+            Exit::Usage => "64",
+            Exit::Configuration => "78",
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.number())
     }
 }
 
@@ -58,7 +76,7 @@ impl Error {
         Error::new(Exit::Configuration, Code::NotFound, message)
     }
 
-    /// The same where a script must tell it from settings that are wrong (COLL-111).
+    /// Like [`Error::not_found`], with an exit code that scripts can distinguish from wrong settings (COLL-111).
     pub(crate) fn unknown(message: impl Into<String>) -> Error {
         Error::new(Exit::Unexpected, Code::NotFound, message)
     }
@@ -80,13 +98,13 @@ impl Error {
     }
 
     pub(crate) fn print(&self) {
-        // Nobody reads a closed pipe's errors, and a stderr that cannot be written is nobody to tell.
+        // If stderr is closed or full, nobody can read the error anyway.
         if !self.message.is_empty() {
             let _ = writeln!(std::io::stderr(), "{}", mask(&self.to_string()));
         }
     }
 
-    /// The reader of our output went away: that is how pipelines end, not an error.
+    /// The reader of the output is gone. Pipelines end like that, so it is no error.
     pub(crate) fn broken_pipe() -> Error {
         Error::new(Exit::Ok, Code::InternalError, "")
     }
@@ -106,7 +124,7 @@ impl From<TxError> for Error {
     fn from(error: TxError) -> Error {
         let hint = match &error {
             TxError::Unavailable(_) | TxError::Busy | TxError::Unknown(_) => {
-                "try again; nothing is lost by repeating the command"
+                "try again; repeating the command loses nothing"
             }
             _ => return Error::unexpected(error.to_string()),
         };
@@ -124,12 +142,12 @@ impl From<registry::Error> for Error {
     }
 }
 
-impl From<Unfit> for Error {
-    fn from(unfit: Unfit) -> Error {
+impl From<TryRefusal> for Error {
+    fn from(unfit: TryRefusal) -> Error {
         let error = match unfit.kind {
-            UnfitKind::Usage => Error::usage(unfit.message),
-            UnfitKind::NotFound => Error::not_found(unfit.message),
-            UnfitKind::Manifest => Error::configuration(unfit.message),
+            TryRefusalKind::Usage => Error::usage(unfit.message),
+            TryRefusalKind::NotFound => Error::not_found(unfit.message),
+            TryRefusalKind::Manifest => Error::configuration(unfit.message),
         };
         unfit.hint.into_iter().fold(error, Error::hint)
     }

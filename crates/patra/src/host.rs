@@ -1,13 +1,13 @@
-//! Putting an engine together for `serve` and `run`.
+//! Builds the engine for commands that collect: options, environment and ports in, a started engine out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::{Clock as _, Signer, Sources, Store, Transport};
+use patra_core::port::{Clock as _, Signer, SourceQueries, Store, Transport};
 use patra_core::tx::{RECORDS_STORED, TWEETS_COLLECTED};
 use patra_core::vault::VaultCell;
-use patra_engine::{CredentialOptions, Engine, Listener, Options, Ports, Role};
+use patra_engine::{CredentialOptions, Engine, EngineRole, Options, Ports, RunListener};
 use patra_http::HttpSigner;
 
 use crate::cli::{self, Global};
@@ -17,24 +17,24 @@ use crate::settings::Environment;
 use crate::traces;
 use crate::vault;
 
-/// Starts the engine's parts on a store.
+/// Starts the engine with these roles on a store.
 pub(crate) async fn engine(
     global: &Global,
     settings: cli::Engine,
-    roles: Vec<Role>,
+    roles: Vec<EngineRole>,
     store: Arc<dyn Store>,
     alone: bool,
-    listener: Arc<dyn Listener>,
+    listener: Arc<dyn RunListener>,
 ) -> Result<Engine, Error> {
     let environment = Environment::read();
     if let (_, ignored) = environment.intervals()
         && !ignored.is_empty()
     {
-        tracing::warn!(ignored = ?ignored, "intervals that are no number of minutes from 1 on are ignored");
+        tracing::warn!(ignored = ?ignored, "ignoring intervals that are not a number of minutes of at least 1");
     }
     let credentials = credentials(global, &*store).await?;
     let summarization = environment.summarization()?;
-    let tell = summarization.is_some();
+    let emit_tweets = summarization.is_some();
     let webhooks = [(TWEETS_COLLECTED, summarization), (RECORDS_STORED, environment.records_webhook()?)];
     let ports = Ports { store, transport: transport(global)?, clock: Arc::new(SystemClock) };
     let options = Options {
@@ -48,8 +48,8 @@ pub(crate) async fn engine(
         credentials,
         collector: environment.collector()?,
         crawl_times: environment.crawl_times()?,
-        keeper: environment.keeper()?,
-        run: patra_core::protocol::run::Options { tell, ..Default::default() },
+        keeper: environment.maintenance()?,
+        run: patra_core::protocol::run::Options { emit_tweets, ..Default::default() },
         webhooks: webhooks.into_iter().filter_map(|(event, webhook)| Some((event.to_owned(), webhook?))).collect(),
         log_batch_percent: environment.log_batch_percent()?,
         trace_context: Some(traces::context),
@@ -59,10 +59,10 @@ pub(crate) async fn engine(
     Ok(Engine::start(ports, options, listener).await?)
 }
 
-/// Starts a collector, or a part of it, and nothing else.
+/// Starts an engine that only collects sources.
 pub(crate) async fn collector(
     global: &Global,
-    roles: Vec<Role>,
+    roles: Vec<EngineRole>,
     store: Arc<dyn Store>,
     alone: bool,
 ) -> Result<Engine, Error> {
@@ -70,38 +70,39 @@ pub(crate) async fn collector(
     engine(global, settings, roles, store, alone, Arc::new(())).await
 }
 
-/// What credentials are opened and requests signed with.
-pub(crate) async fn credentials(global: &Global, store: &dyn Sources) -> Result<CredentialOptions, Error> {
+/// The vault that decrypts credentials, the services that sign requests, and the limits of cookies.
+pub(crate) async fn credentials(global: &Global, store: &dyn SourceQueries) -> Result<CredentialOptions, Error> {
     const PREFIX: &str = "PATRA_SIGNER_";
     let named = std::env::vars().filter_map(|(name, url)| Some((name.strip_prefix(PREFIX)?.to_owned(), url)));
     let mut signers = BTreeMap::new();
-    // What the command line says goes before the environment.
+    // The command line overrides the environment.
     for (name, url) in named.chain(global.signers.iter().cloned()) {
         let signer = HttpSigner::new(&url)
-            .map_err(|error| Error::configuration(format!("the signer `{name}` cannot be used: {error}")))?;
+            .map_err(|error| Error::configuration(format!("cannot use the signer `{name}`: {error}")))?;
         signers.insert(patra_engine::hook_key(&name), Arc::new(signer) as Arc<dyn Signer>);
     }
     let vault = VaultCell::new(vault::load(global, vault::salt(store).await?.as_deref())?);
     Ok(CredentialOptions { vault, signers, cookies: Environment::read().cookies()? })
 }
 
-/// The guarded way out.
+/// The HTTP client, behind the guard that refuses private addresses.
 pub(crate) fn transport(global: &Global) -> Result<Arc<dyn Transport>, Error> {
-    let guard = patra_http::Guard::new(global.allow_net.clone());
+    let guard = patra_http::AddressGuard::new(global.allow_net.clone());
     match patra_http::Client::new(guard) {
         Ok(client) => Ok(Arc::new(client)),
-        Err(error) => Err(Error::unexpected(format!("the HTTP client cannot be started: {error}"))),
+        Err(error) => Err(Error::unexpected(format!("cannot start the HTTP client: {error}"))),
     }
 }
 
-/// Names this process and this start of it.
+/// A name for this process that no other process has, not even after a restart.
 pub(crate) fn owner() -> Result<String, Error> {
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let host = host.trim();
     Ok(format!("{}:{}:{}", if host.is_empty() { "host" } else { host }, std::process::id(), random_hex::<4>()?))
 }
 
-/// Random hex digits for a name of our own.
+/// `2 * N` random hex digits.
 pub(crate) fn random_hex<const N: usize>() -> Result<String, Error> {
-    patra_api::key::random_hex::<N>().map_err(|error| Error::unexpected(format!("no randomness: {error}")))
+    patra_api::key::random_hex::<N>()
+        .map_err(|error| Error::unexpected(format!("the system gives no random bytes: {error}")))
 }

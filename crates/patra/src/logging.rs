@@ -1,5 +1,5 @@
-//! Log lines, for people or as JSON. A JSON line holds what the event says and what the spans around it say: where in the lineage
-//! it happened (ING-14.5-01). People see the event alone; it names what matters.
+//! Log lines, as text or as JSON. A JSON line holds the fields of the event and of the spans around it, which place it in the
+//! lineage (ING-14.5-01). A text line holds the event alone.
 
 mod json;
 mod plain;
@@ -14,11 +14,11 @@ use crate::error::Error;
 use crate::progress::LogWriter;
 use crate::traces::{self, Traces};
 
-/// Begins to log, and to take traces where the environment says to whom. What is given back must live as long as the program.
+/// Starts logging, and tracing if the environment names a collector. Keep the returned guard until the program ends.
 pub(crate) fn start(cli: &Cli) -> Result<Option<Traces>, Error> {
-    let wish = std::env::var("RUST_LOG").unwrap_or_else(|_| cli.default_log().to_owned());
-    let filter = EnvFilter::try_new(wish)
-        .map_err(|error| Error::usage(format!("RUST_LOG is unreadable: {error}")).hint("for example RUST_LOG=info"))?;
+    let directives = std::env::var("RUST_LOG").unwrap_or_else(|_| cli.default_log().to_owned());
+    let filter = EnvFilter::try_new(directives)
+        .map_err(|error| Error::usage(format!("RUST_LOG is invalid: {error}")).hint("for example RUST_LOG=info"))?;
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let lines = tracing_subscriber::fmt::layer().with_writer(LogWriter).with_ansi(colour);
     let lines = match cli.global.log_format {

@@ -1,9 +1,10 @@
-//! The `patra` program: command line, wiring, signals. Decisions live in the crates below; this one puts them together.
+//! The `patra` program: command line, wiring, signals. The other crates decide; this one connects them.
 
 mod cli;
 mod clock;
 mod commands;
 mod error;
+mod explain;
 mod host;
 mod logging;
 mod output;
@@ -17,6 +18,7 @@ mod traces;
 mod tweets;
 mod vault;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::FromArgMatches as _;
@@ -26,22 +28,17 @@ use crate::error::{Error, Exit};
 
 fn main() -> ExitCode {
     panic::install();
-    let parsed = cli::command().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
-    let cli = match parsed {
+    let mut command = cli::command();
+    let mut args: Vec<_> = std::env::args_os().collect();
+    if args.len() <= 1 {
+        args = vec!["patra".into(), "--help".into()];
+    }
+    let parsed = command.try_get_matches_from_mut(&args);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Help and version are answers, not errors.
-            if !error.use_stderr() {
-                let _ = error.print();
-                return ExitCode::SUCCESS;
-            }
-            let text = error.to_string();
-            let error = Error::usage(text.trim_start_matches("error: ").trim_end());
-            error.print();
-            return error.exit.into();
-        }
+        Err(error) => return refused(&error, &command, &args),
     };
-    // The traces that are left are sent when the work is over.
+    // The last traces are sent when the guard is dropped, after the work.
     let result = logging::start(&cli).and_then(|_traces| run(cli));
     match result {
         Ok(exit) => exit.into(),
@@ -52,13 +49,28 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints what the parser stopped at: help and version are no errors.
+fn refused(error: &clap::Error, command: &clap::Command, args: &[OsString]) -> ExitCode {
+    if !error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    if cli::is_incomplete(error) {
+        let _ = error.print();
+        return Exit::Usage.into();
+    }
+    let error = cli::usage_error(error, command, args);
+    error.print();
+    error.exit.into()
+}
+
 fn run(cli: Cli) -> Result<Exit, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::unexpected(format!("the runtime cannot be started: {error}")))?;
     let result = runtime.block_on(commands::run(cli));
-    // What still runs is cancelled work of a hurried stop: do not wait for it.
+    // Only work that a second signal cancelled still runs: do not wait for it.
     runtime.shutdown_timeout(std::time::Duration::from_millis(200));
     result
 }

@@ -1,20 +1,20 @@
-//! Data on stdout, as table, JSON or one JSON object a line.
+//! Results on stdout: as a table, as JSON, or as one JSON object per line.
 
 use std::io::{self, Write as _};
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::Value;
 
-use patra_core::port::query::{Cell, Row, View};
+use patra_core::port::query::{Cell, View, ViewRow};
 
 use crate::cli::Output;
 use crate::error::Error;
 
 /// Prints rows of a view.
-pub(crate) fn rows(format: Output, view: View, rows: &[Row]) -> Result<(), Error> {
+pub(crate) fn rows(format: Output, view: View, rows: &[ViewRow]) -> Result<(), Error> {
     match format {
         Output::Table => table(view, rows),
-        // One row a line in both: stored JSON is printed as it is stored, not parsed and spelled anew.
+        // One row per line in both formats. Stored JSON is printed as it is, so that numbers keep their digits.
         Output::Json => {
             let rows: Vec<_> = rows.iter().map(|row| format!("  {}", view.to_json_text(row))).collect();
             line(&if rows.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", rows.join(",\n")) })
@@ -23,7 +23,7 @@ pub(crate) fn rows(format: Output, view: View, rows: &[Row]) -> Result<(), Error
     }
 }
 
-/// Prints one result: as text for people, else as JSON.
+/// Prints one result: as text for the table format, otherwise as JSON.
 pub(crate) fn result(format: Output, text: &str, value: &Value) -> Result<(), Error> {
     match format {
         Output::Table => line(text),
@@ -42,7 +42,7 @@ pub(crate) fn line(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Prints objects that have the same members: under the names of the first, or as JSON.
+/// Prints objects that have the same members, as a table or as JSON.
 pub(crate) fn values(format: Output, rows: &[Value]) -> Result<(), Error> {
     match format {
         Output::Json => json(&Value::from(rows)),
@@ -60,7 +60,7 @@ pub(crate) fn values(format: Output, rows: &[Value]) -> Result<(), Error> {
     }
 }
 
-/// Prints columns under their headings.
+/// Prints a table.
 pub(crate) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Result<(), Error> {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -69,8 +69,8 @@ pub(crate) fn grid(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>
     line(&table.to_string())
 }
 
-fn table(view: View, rows: &[Row]) -> Result<(), Error> {
-    // Columns in which nothing stands would only push the others off the screen.
+fn table(view: View, rows: &[ViewRow]) -> Result<(), Error> {
+    // Empty columns would push the others off the screen.
     let used: Vec<_> = (0..view.columns().len()).filter(|at| rows.iter().any(|row| row[*at] != Cell::Null)).collect();
     if rows.is_empty() {
         return line(&format!("no {}", view.as_str()));
@@ -92,7 +92,7 @@ fn short(cell: &Cell) -> String {
         Cell::Time(at) => at.to_short_text(),
         Cell::Text(text) | Cell::Json(text) => text.clone(),
     };
-    // What came from outside must not steer the terminal.
+    // Text from outside must not control the terminal.
     let text: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if text.chars().count() <= WIDEST {
         return text;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_cannot_steer_the_terminal() {
+    fn cells_cannot_control_the_terminal() {
         assert_eq!(short(&Cell::Text("\u{1b}[31mred\nx".into())), "\u{fffd}[31mred\u{fffd}x");
     }
 }

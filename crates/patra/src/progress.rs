@@ -1,5 +1,5 @@
-//! What a person sees while work goes on: a bar on a terminal, nothing elsewhere. Log lines go through the same writer, so
-//! that they do not tear it.
+//! Progress on stderr: a bar on a terminal, nothing elsewhere. Log lines go through the same writer, so that they do not break
+//! the bar.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use patra_connectors::mask::personal;
 use patra_core::Level;
 use patra_core::mask::mask;
-use patra_core::protocol::run::{Outcome, Refusal};
+use patra_core::protocol::run::{PageFailure, RunOutcome};
 use patra_core::state::TaskStatus;
-use patra_engine::{Listener, RunEvent};
+use patra_engine::{RunEvent, RunListener};
 
 fn display() -> &'static MultiProgress {
     static DISPLAY: OnceLock<MultiProgress> = OnceLock::new();
@@ -25,14 +25,14 @@ fn display() -> &'static MultiProgress {
     })
 }
 
-/// Says something on stderr, above the bar.
+/// Prints a line on stderr, above the bar.
 pub(crate) fn say(text: &str) {
     display().suspend(|| {
         let _ = writeln!(io::stderr(), "{text}");
     });
 }
 
-/// Counts what the engine does, and shows it.
+/// Counts pages, records and runs of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) pages: AtomicU64,
@@ -49,8 +49,8 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Says why something did not work, once for each new reason: a command that waits must not be silent.
-    fn tell(&self, reason: &str) {
+    /// Prints why something failed, once for each new reason: a command that waits must not be silent.
+    fn print_reason(&self, reason: &str) {
         let mut last = self.last_reason.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != reason {
             say(&format!("  {}; trying again", mask(reason)));
@@ -62,9 +62,9 @@ impl Counts {
         *self.ended.borrow()
     }
 
-    /// Until so many runs have ended.
+    /// Waits until this many runs have ended.
     pub(crate) async fn until_ended(&self, count: u64) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         let _ = self.ended.subscribe().wait_for(|ended| *ended >= count).await;
     }
 
@@ -73,7 +73,7 @@ impl Counts {
     }
 }
 
-impl Listener for Counts {
+impl RunListener for Counts {
     fn on(&self, event: &RunEvent<'_>) {
         match event {
             RunEvent::Committed { stats, .. } => {
@@ -86,17 +86,17 @@ impl Listener for Counts {
             RunEvent::Throttled { wait, .. } => {
                 self.throttled.fetch_add(1, Relaxed);
                 if *wait >= Duration::from_millis(500) {
-                    say(&format!("  the far side asked for a pause: waiting {:.1} s", wait.as_secs_f64()));
+                    say(&format!("  the API demands a pause: waiting {:.1} s", wait.as_secs_f64()));
                 }
             }
-            RunEvent::Answered { answer: Err(Refusal { fault, throttled: false, .. }), .. } => {
+            RunEvent::Answered { answer: Err(PageFailure { fault, throttled: false, .. }), .. } => {
                 if fault.level == Level::L1 {
-                    self.tell(&fault.message);
+                    self.print_reason(&fault.message);
                 }
             }
-            RunEvent::StoreFailed { error, .. } => self.tell(&error.to_string()),
+            RunEvent::StoreFailed { error, .. } => self.print_reason(&error.to_string()),
             RunEvent::Ended { ended, .. } => {
-                if let Outcome::Closed(TaskStatus::Failed | TaskStatus::Partial, _) = ended.outcome {
+                if let RunOutcome::Closed(TaskStatus::Failed | TaskStatus::Partial, _) = ended.outcome {
                     self.tasks_failed.fetch_add(1, Relaxed);
                 }
                 self.ended.send_modify(|ended| *ended += 1);
@@ -106,7 +106,7 @@ impl Listener for Counts {
     }
 }
 
-/// The bar of one command.
+/// The progress bar of one command.
 #[derive(Debug)]
 pub(crate) struct Bar {
     bar: ProgressBar,
@@ -129,7 +129,7 @@ impl Bar {
         self.bar.set_message(format!("{} records ({rate:.0}/s)", self.counts.records()));
     }
 
-    /// Says in front of the bar how many partitions are done, when there are any.
+    /// Shows the number of finished partitions in front of the bar, if there are partitions.
     pub(crate) fn show_partitions(&self, done: u64, all: u64) {
         if all > 0 {
             self.bar.set_prefix(format!("{done}/{all} partitions "));
@@ -141,12 +141,11 @@ impl Bar {
     }
 }
 
-/// Log lines on stderr, in step with the bar. Whatever their format, they pass the masker: what should not be in them goes no
-/// further (CRAWL-149..152).
+/// Writes log lines to stderr above the bar. Every line passes the masker, whatever its format (CRAWL-149..152).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogWriter;
 
-/// Without what is secret or looks personal.
+/// The line without secrets and without anything that looks personal.
 fn masked(line: &[u8]) -> String {
     personal(&mask(&String::from_utf8_lossy(line))).into_owned()
 }
@@ -176,7 +175,7 @@ mod tests {
 
     // covers: ING-14.5-04, ING-14.10-03
     #[test]
-    fn a_line_keeps_neither_secrets_nor_what_looks_personal() {
+    fn log_lines_contain_neither_secrets_nor_personal_data() {
         let line =
             masked(b"2026-11-17T00:04:27.123456Z  WARN a page error=\"no ann@example.org, Bearer canary\" task_id=17");
         assert!(!line.contains("ann@example.org") && !line.contains("canary"), "{line}");

@@ -1,41 +1,41 @@
-//! Settings of the collector and the crawler that come from the environment, or from a `.env` file beside it (COLL-22).
+//! Settings from the environment, or from a `.env` file in the current folder (COLL-22).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::cookie::Rules;
+use patra_core::cookie::CookieLimits;
 use patra_core::cron::Timetable;
 use patra_core::port::{CommandsExt as _, Notifier, Store};
 use patra_core::secret::Secret;
 use patra_core::source::Intervals;
-use patra_core::tx::Configure;
+use patra_core::tx::SaveSetting;
 use patra_engine::crawler::CrawlTimes;
-use patra_engine::keeper::KeeperOptions;
+use patra_engine::maintenance::KeeperOptions;
 use patra_engine::{CollectorOptions, CookieRules, TimeZone};
 use patra_http::Webhook;
 use url::Url;
 
 use crate::error::Error;
 
-/// The file, in the folder that the program is started in.
+/// Name of the file, in the current folder.
 pub(crate) const DOT_ENV: &str = ".env";
 
-/// Makes the configuration table say what is wanted, where it says something else.
+/// Writes the values that differ into the configuration table.
 pub(crate) async fn write(
     store: &dyn Store,
     known: &[(String, String)],
-    wanted: impl IntoIterator<Item = (&'static str, Option<String>)>,
+    values: impl IntoIterator<Item = (&'static str, Option<String>)>,
 ) -> Result<(), Error> {
-    for (key, value) in wanted {
+    for (key, value) in values {
         if value.as_ref() != known.iter().find(|(known, _)| known == key).map(|(_, value)| value) {
-            store.run(Configure { key: key.to_owned(), value }).await?;
+            store.run(SaveSetting { key: key.to_owned(), value }).await?;
         }
     }
     Ok(())
 }
 
-/// Variables of the process, and those of `.env` that the process has not.
+/// Variables of the process, and those of `.env` that the process does not set.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
     variables: BTreeMap<String, String>,
@@ -45,14 +45,14 @@ impl Environment {
     pub(crate) fn read() -> Environment {
         let file = std::fs::read_to_string(DOT_ENV).unwrap_or_default();
         let mut variables: BTreeMap<_, _> = file.lines().filter_map(pair).collect();
-        // What cannot be read as text is none of ours.
+        // None of our variables is anything but text.
         variables.extend(
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         );
         Environment { variables }
     }
 
-    /// Those that say something.
+    /// Variables that are not empty.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables
             .iter()
@@ -60,7 +60,7 @@ impl Environment {
             .filter(|(_, value)| !value.trim().is_empty())
     }
 
-    /// All whose names begin so.
+    /// Variables whose names begin with the prefix.
     pub(crate) fn beginning_with<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.all().filter(move |(name, _)| name.starts_with(prefix))
     }
@@ -76,7 +76,7 @@ impl Environment {
         number.map(Some).ok_or_else(wrong)
     }
 
-    /// Whether something is switched on or off, where that is said.
+    /// A switch; `None` if it is not set.
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Error> {
         let Some(text) = self.get(name) else { return Ok(None) };
         match text.trim().to_ascii_lowercase().as_str() {
@@ -92,7 +92,7 @@ impl Environment {
         Ok(self.flag(name)?.unwrap_or(false))
     }
 
-    /// The address of a far side.
+    /// The base URL of an API.
     pub(crate) fn address(&self, name: &str) -> Result<Option<String>, Error> {
         let Some(text) = self.get(name).map(str::trim) else { return Ok(None) };
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -103,17 +103,17 @@ impl Environment {
         url.map(|_| Some(text.to_owned())).ok_or_else(wrong)
     }
 
-    /// How long running work may take to finish when asked to stop.
+    /// Time that running work has to finish after the first signal.
     pub(crate) fn grace(&self) -> Result<Duration, Error> {
         Ok(Duration::from_secs(self.number("SHUTDOWN_TIMEOUT_SECONDS", 0, 3_600)?.unwrap_or(30)))
     }
 
-    /// Of a hundred batches that went well, so many leave a line.
+    /// Percentage of successful batches that are logged.
     pub(crate) fn log_batch_percent(&self) -> Result<u32, Error> {
         Ok(self.number("PATRA_LOG_BATCH_PERCENT", 0, 100)?.unwrap_or(1) as u32)
     }
 
-    /// The intervals of the types, and the values that are none and change nothing.
+    /// The intervals of the types, and the variables with invalid values, which are ignored.
     pub(crate) fn intervals(&self) -> (Intervals, Vec<String>) {
         let mut intervals = Intervals::default();
         let mut ignored = intervals.environment(self.variables.clone().into_iter());
@@ -135,12 +135,12 @@ impl Environment {
         self.number("SCRAPER_INTERVAL", 60, 31_536_000)
     }
 
-    /// When followed users are scraped together, in the place of an interval for each (TWEET-113, 114).
+    /// The cron pattern for scraping all followed users together, instead of an interval for each (TWEET-113, 114).
     pub(crate) fn scraper_cron(&self) -> Result<Option<String>, Error> {
         let interval = self.scraper_interval()?;
         let Some(text) = self.get("SCRAPER_CRON") else { return Ok(None) };
         if interval.is_some() {
-            let message = "SCRAPER_CRON and SCRAPER_INTERVAL are both set: scraping goes by one of them";
+            let message = "SCRAPER_CRON and SCRAPER_INTERVAL are both set: set only one";
             return Err(Error::configuration(message));
         }
         let wrong = |reason| {
@@ -154,13 +154,13 @@ impl Environment {
         Ok(self.number(name, 1, 7 * 24 * 60)?.map(|minutes| Duration::from_secs(minutes * 60)))
     }
 
-    /// How cookies wear out (CRAWL-167..169), and where their day begins (CRAWL-GAP-12).
+    /// Error limits and cooling of cookies (CRAWL-167..169), and the time zone of their daily limits (CRAWL-GAP-12).
     pub(crate) fn cookies(&self) -> Result<CookieRules, Error> {
         let default = CookieRules::default();
         let count = |name, default: u32| {
             Ok::<_, Error>(self.number(name, 1, 1_000_000)?.and_then(|n| u32::try_from(n).ok()).unwrap_or(default))
         };
-        let wear = Rules {
+        let wear = CookieLimits {
             max_consecutive_errors: count("MAX_CONSECUTIVE_ERRORS", default.wear.max_consecutive_errors)?,
             max_total_errors: count("MAX_TOTAL_ERRORS", default.wear.max_total_errors)?,
             cooling: self.minutes("COOLING_DURATION_MINUTES")?.unwrap_or(default.wear.cooling),
@@ -172,12 +172,12 @@ impl Environment {
         Ok(CookieRules { wear, day })
     }
 
-    /// Questions for tweets that may leave in a second: by the balance of the key.
+    /// Requests per second to the API for tweets; it depends on the balance of the key.
     pub(crate) fn twitter_rate(&self) -> Result<Option<u64>, Error> {
         self.number("TWITTER_RATE_PER_SEC", 1, 1_000)
     }
 
-    /// Who is told of new tweets, if anybody wants to be (TWEET-71).
+    /// The webhook for new tweets, if it is switched on (TWEET-71).
     pub(crate) fn summarization(&self) -> Result<Option<Arc<dyn Notifier>>, Error> {
         if !self.is_on("AUTO_SUMMARIZATION_ENABLED")? {
             return Ok(None);
@@ -188,7 +188,7 @@ impl Environment {
         Ok(Some(webhook))
     }
 
-    /// Who is told of the records of endpoints that emit, if anybody wants to be (ING-2.3-05).
+    /// The webhook for records of endpoints that emit events (ING-2.3-05).
     pub(crate) fn records_webhook(&self) -> Result<Option<Arc<dyn Notifier>>, Error> {
         self.webhook("RECORDS_WEBHOOK_URL", "RECORDS_WEBHOOK_SECRET")
     }
@@ -196,22 +196,22 @@ impl Environment {
     fn webhook(&self, url: &str, secret: &str) -> Result<Option<Arc<dyn Notifier>>, Error> {
         let Some(address) = self.get(url) else { return Ok(None) };
         let webhook = Webhook::new(address.trim(), self.get(secret).map(Secret::new))
-            .map_err(|error| Error::configuration(format!("{url} cannot be used: {error}")))?;
+            .map_err(|error| Error::configuration(format!("{url} is invalid: {error}")))?;
         Ok(Some(Arc::new(webhook)))
     }
 
-    /// Records in one claim, unless asked otherwise (CRAWL-174).
+    /// Records in one claim by default (CRAWL-174).
     pub(crate) fn batch_size(&self) -> Result<u32, Error> {
         let given = self.number("BATCH_SIZE", 1, 1_000)?.and_then(|size| u32::try_from(size).ok());
         Ok(given.unwrap_or(patra_core::crawl::BATCH_SIZE))
     }
 
-    /// Tries after the first one, at most (CRAWL-172).
+    /// Retries after the first try, at most (CRAWL-172).
     pub(crate) fn max_retry(&self) -> Result<usize, Error> {
         Ok(self.number("MAX_RETRY", 0, 10)?.map_or(3, |tries| tries as usize))
     }
 
-    /// Waits before a question is asked again (CRAWL-173): three numbers of seconds.
+    /// Delays before the first three retries (CRAWL-173).
     pub(crate) fn backoff(&self) -> Result<Option<[Duration; 3]>, Error> {
         let Some(text) = self.get("BACKOFF") else { return Ok(None) };
         let secs: Option<Vec<u64>> =
@@ -221,7 +221,7 @@ impl Environment {
         Ok(Some(secs.ok_or_else(wrong)?.map(|secs| Duration::from_secs(secs.min(3_600)))))
     }
 
-    /// How long questions to platforms may take (CRAWL-170, 171).
+    /// Timeouts of requests to platforms (CRAWL-170, 171).
     pub(crate) fn crawl_times(&self) -> Result<CrawlTimes, Error> {
         let default = CrawlTimes::default();
         let seconds = |name, default| Ok::<_, Error>(self.number(name, 1, 600)?.map_or(default, Duration::from_secs));
@@ -233,8 +233,8 @@ impl Environment {
         })
     }
 
-    /// Locks, their recovery, and who is told of alerts (CRAWL-162, 165, 166).
-    pub(crate) fn keeper(&self) -> Result<KeeperOptions, Error> {
+    /// Locks, their recovery, and the webhook for alerts (CRAWL-162, 165, 166).
+    pub(crate) fn maintenance(&self) -> Result<KeeperOptions, Error> {
         let default = KeeperOptions::default();
         Ok(KeeperOptions {
             lock_timeout: self.minutes("LOCK_TIMEOUT_MINUTES")?.unwrap_or(default.lock_timeout),
@@ -272,7 +272,7 @@ impl Environment {
     }
 }
 
-/// `NAME=value`, with `export` before it and quotes around the value or not; a `#` begins a remark.
+/// Parses `NAME=value`, with or without `export` and quotes; `#` begins a comment.
 pub(crate) fn pair(line: &str) -> Option<(String, String)> {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);
@@ -297,7 +297,7 @@ mod tests {
 
     // covers: COLL-34, COLL-35, COLL-95, COLL-96, COLL-98, COLL-AC-16, COLL-AC-18, COLL-RISK-4
     #[test]
-    fn the_tick_has_an_old_name_and_a_default() {
+    fn tick_reads_its_old_variable_and_has_a_default() {
         let tick = |pairs: &[_]| of(pairs).collector().unwrap().tick.as_secs();
         assert_eq!(tick(&[]), 60);
         assert_eq!(tick(&[("COLLECTOR_INTERVAL", "300")]), 300);
@@ -309,7 +309,7 @@ mod tests {
 
     // covers: COLL-44, COLL-97
     #[test]
-    fn items_are_kept_thirty_days_or_as_said() {
+    fn items_are_kept_thirty_days_unless_set() {
         let keep = |pairs: &[_]| of(pairs).collector().unwrap().keep_items.map(|keep| keep.as_secs() / 86_400);
         assert_eq!(keep(&[]), Some(30));
         assert_eq!(keep(&[("RAW_ITEMS_TTL_DAYS", "7")]), Some(7));
@@ -320,10 +320,10 @@ mod tests {
 
     // covers: CRAWL-175, CRAWL-165, CRAWL-166, CRAWL-167, CRAWL-168, CRAWL-169, CRAWL-170, CRAWL-171, CRAWL-172, CRAWL-173, CRAWL-174
     #[test]
-    fn the_crawlers_constants_are_settings_of_the_same_names() {
+    fn crawler_constants_can_be_set_by_their_names() {
         let none = of(&[]);
-        let keeper = none.keeper().unwrap();
-        assert_eq!((keeper.lock_timeout.as_secs(), keeper.recover_every.as_secs()), (1_800, 900));
+        let maintenance = none.maintenance().unwrap();
+        assert_eq!((maintenance.lock_timeout.as_secs(), maintenance.recover_every.as_secs()), (1_800, 900));
         let times = none.crawl_times().unwrap();
         assert_eq!((times.search.as_secs(), times.detail.as_secs(), times.batch.as_secs()), (30, 15, 60));
         let wear = none.cookies().unwrap().wear;
@@ -341,7 +341,7 @@ mod tests {
             ("MAX_RETRY", "1"),
             ("BACKOFF", "1s, 2s,3"),
         ]);
-        assert_eq!(all.keeper().unwrap().lock_timeout.as_secs(), 300);
+        assert_eq!(all.maintenance().unwrap().lock_timeout.as_secs(), 300);
         assert_eq!(all.cookies().unwrap().wear.max_consecutive_errors, 4);
         assert_eq!((all.batch_size().unwrap(), all.max_retry().unwrap()), (8, 1));
         assert_eq!(all.backoff().unwrap().unwrap().map(|wait| wait.as_secs()), [1, 2, 3]);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_or_an_address_that_is_none_is_refused_by_name() {
+    fn invalid_switches_and_addresses_name_the_variable() {
         let flag = |text| of(&[("ANY", text)]).flag("ANY").map_err(|error| error.message().to_owned());
         assert_eq!((flag(""), flag(" Yes "), flag("off")), (Ok(None), Ok(Some(true)), Ok(Some(false))));
         assert!(flag("maybe").unwrap_err().starts_with("ANY is \"maybe\": expected true"));
@@ -363,7 +363,7 @@ mod tests {
 
     // covers: COLL-22
     #[test]
-    fn lines_of_a_file_are_read_as_shells_do() {
+    fn env_files_are_read_as_shells_do() {
         let pairs: Vec<_> = ["A=1", "export B = 2 # two", "C=\"x # y\" z", "D='q'", "# E=1", "F", "=3"]
             .iter()
             .filter_map(|line| pair(line))

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first asks to finish, the second to end at once.
+//! SIGINT and SIGTERM: the first stops gracefully, the second at once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,21 +20,21 @@ impl Signals {
             Signals { first: Arc::default(), stop: CancellationToken::new(), hurry: CancellationToken::new() };
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        let told = signals.clone();
+        let shared = signals.clone();
         tokio::spawn(async move {
-            for token in [&told.stop, &told.hurry] {
+            for token in [&shared.stop, &shared.hurry] {
                 let name = tokio::select! {
                     _ = interrupt.recv() => "SIGINT",
                     _ = terminate.recv() => "SIGTERM",
                 };
-                let _ = told.first.set(name);
+                let _ = shared.first.set(name);
                 token.cancel();
             }
         });
         Ok(signals)
     }
 
-    /// Waits for the first signal, and names it.
+    /// Waits for the first signal and returns its name.
     pub(crate) async fn stopped(&self) -> &'static str {
         self.stop.cancelled().await;
         self.first.get().copied().unwrap_or("a signal")

@@ -1,12 +1,14 @@
-//! Opening the store that the options name.
+//! Opens the store that the options name, for writing or for reading only.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use patra_core::port::query::{Filter, View};
-use patra_core::port::{Boards, Clock, Crawls, Credentials, Pool, Queries, Scan, Sources, Store};
+use patra_core::port::query::{View, ViewFilter};
+use patra_core::port::{
+    BoardQueries, Clock, CrawlQueries, CredentialQueries, PoolQueries, Queries, Scan, SourceQueries, Store,
+};
 use patra_core::project;
-use patra_engine::gate::Gate;
+use patra_engine::gate::RateGate;
 use patra_store_postgres::PostgresStore;
 use patra_store_sqlite::{OpenError, SqliteStore, backup};
 
@@ -21,14 +23,14 @@ pub(crate) struct Opened {
     pub(crate) alone: bool,
 }
 
-/// For reading and writing; migrates, and brings the dictionary up to this program.
+/// Opens the store for reading and writing: migrates it, and updates the dictionary.
 pub(crate) async fn open(global: &Global) -> Result<Opened, Error> {
-    let opened = open_as_it_is(global).await?;
+    let opened = open_store(global).await?;
     patra_engine::registry::sync_dictionary(&*opened.store).await?;
     Ok(opened)
 }
 
-async fn open_as_it_is(global: &Global) -> Result<Opened, Error> {
+async fn open_store(global: &Global) -> Result<Opened, Error> {
     if let Some(url) = &global.database_url {
         let store = open_postgres(global, url).await?;
         return Ok(Opened { store: Arc::new(store), alone: false });
@@ -39,49 +41,51 @@ async fn open_as_it_is(global: &Global) -> Result<Opened, Error> {
     Ok(Opened { store: Arc::new(store), alone: true })
 }
 
-/// For reading only: works beside a running server.
+/// Opens the store for reading only, which works next to a running server.
 pub(crate) async fn open_to_read(global: &Global) -> Result<Arc<dyn Queries>, Error> {
-    Ok(open_to_look(global).await?.queries)
+    Ok(open_read_only(global).await?.queries)
 }
 
-/// What a replay may have: everything that can be read, and what is sealed, still sealed.
-pub(crate) struct Looking {
+/// A store opened for reading only. Credentials stay encrypted.
+pub(crate) struct ReadOnly {
     pub(crate) queries: Arc<dyn Queries>,
-    pub(crate) credentials: Arc<dyn Credentials>,
-    pub(crate) sources: Arc<dyn Sources>,
-    pub(crate) crawls: Arc<dyn Crawls>,
-    pub(crate) pool: Arc<dyn Pool>,
-    pub(crate) boards: Arc<dyn Boards>,
+    pub(crate) credentials: Arc<dyn CredentialQueries>,
+    pub(crate) sources: Arc<dyn SourceQueries>,
+    pub(crate) crawls: Arc<dyn CrawlQueries>,
+    pub(crate) pool: Arc<dyn PoolQueries>,
+    pub(crate) boards: Arc<dyn BoardQueries>,
 }
 
-pub(crate) async fn open_crawls(global: &Global) -> Result<Arc<dyn Crawls>, Error> {
-    Ok(open_to_look(global).await?.crawls)
+pub(crate) async fn open_crawls(global: &Global) -> Result<Arc<dyn CrawlQueries>, Error> {
+    Ok(open_read_only(global).await?.crawls)
 }
 
-pub(crate) async fn open_sources(global: &Global) -> Result<Arc<dyn Sources>, Error> {
-    Ok(open_to_look(global).await?.sources)
+pub(crate) async fn open_sources(global: &Global) -> Result<Arc<dyn SourceQueries>, Error> {
+    Ok(open_read_only(global).await?.sources)
 }
 
-pub(crate) async fn open_pool(global: &Global) -> Result<Arc<dyn Pool>, Error> {
-    Ok(open_to_look(global).await?.pool)
+pub(crate) async fn open_pool(global: &Global) -> Result<Arc<dyn PoolQueries>, Error> {
+    Ok(open_read_only(global).await?.pool)
 }
 
-/// The project that a command is about: the one that is named, or `default`.
-pub(crate) async fn project(global: &Global, pool: &(impl Pool + ?Sized)) -> Result<String, Error> {
+/// The project of the command: the one that is named, or `default`.
+pub(crate) async fn project(global: &Global, pool: &(impl PoolQueries + ?Sized)) -> Result<String, Error> {
     let Some(key) = &global.project else { return Ok(project::DEFAULT.to_owned()) };
     known_project(pool, key).await?;
     Ok(key.clone())
 }
 
-pub(crate) async fn known_project(pool: &(impl Pool + ?Sized), key: &str) -> Result<(), Error> {
+pub(crate) async fn known_project(pool: &(impl PoolQueries + ?Sized), key: &str) -> Result<(), Error> {
     match pool.projects().await?.iter().any(|known| known.project_key == key) {
         true => Ok(()),
-        false => Err(Error::not_found(format!("there is no project {key:?}")).hint("`patra project create` makes one")),
+        false => {
+            Err(Error::not_found(format!("there is no project {key:?}")).hint("create it with `patra project create`"))
+        }
     }
 }
 
-/// Refuses what is another project's as what is not there.
-pub(crate) async fn mine(
+/// Fails as if the row did not exist when it belongs to another project.
+pub(crate) async fn check_project(
     global: &Global,
     queries: &(impl Queries + ?Sized),
     view: View,
@@ -89,30 +93,38 @@ pub(crate) async fn mine(
     name: &str,
 ) -> Result<(), Error> {
     let Some(key) = &global.project else { return Ok(()) };
-    let filter = Filter { project_key: Some(key.clone()), id: Some(id), limit: 1, ..Filter::default() };
+    let filter = ViewFilter { project_key: Some(key.clone()), id: Some(id), limit: 1, ..ViewFilter::default() };
     match queries.list(view, filter).await?.is_empty() {
         false => Ok(()),
         true => Err(Error::not_found(format!("there is no {name} in project {key}"))),
     }
 }
 
-/// The same of a job, by its public id.
-pub(crate) async fn my_job(global: &Global, queries: &(impl Queries + ?Sized), job: &str) -> Result<(), Error> {
+/// Like [`check_project`], for a job by its public id.
+pub(crate) async fn check_project_of_job(
+    global: &Global,
+    queries: &(impl Queries + ?Sized),
+    job: &str,
+) -> Result<(), Error> {
     let Some(key) = &global.project else { return Ok(()) };
-    let filter =
-        Filter { project_key: Some(key.clone()), public_id: Some(job.to_owned()), limit: 1, ..Filter::default() };
+    let filter = ViewFilter {
+        project_key: Some(key.clone()),
+        public_id: Some(job.to_owned()),
+        limit: 1,
+        ..ViewFilter::default()
+    };
     match queries.list(View::Jobs, filter).await?.is_empty() {
         false => Ok(()),
         true => Err(Error::not_found(format!("there is no job {job} in project {key}"))),
     }
 }
 
-/// The same, credentials included.
-pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
+/// Opens every part of the store for reading only.
+pub(crate) async fn open_read_only(global: &Global) -> Result<ReadOnly, Error> {
     if let Some(url) = &global.database_url {
         let store = Arc::new(open_postgres(global, url).await?);
         let (queries, credentials) = (Arc::clone(&store) as _, Arc::clone(&store) as _);
-        return Ok(Looking {
+        return Ok(ReadOnly {
             queries,
             credentials,
             sources: Arc::clone(&store) as _,
@@ -126,7 +138,7 @@ pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
     let reader = reader.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
     let reader = Arc::new(reader);
     let (queries, credentials) = (Arc::clone(&reader) as _, Arc::clone(&reader) as _);
-    Ok(Looking {
+    Ok(ReadOnly {
         queries,
         credentials,
         sources: Arc::clone(&reader) as _,
@@ -136,17 +148,17 @@ pub(crate) async fn open_to_look(global: &Global) -> Result<Looking, Error> {
     })
 }
 
-/// The gate that all processes on a PostgreSQL share, for commands that send a few requests beside them. An embedded database
-/// belongs to one process: a command beside it keeps the declared rate by itself.
-pub(crate) async fn shared_gate(global: &Global, clock: &Arc<dyn Clock>) -> Result<Option<Arc<Gate>>, Error> {
+/// The rate gate that all processes on a PostgreSQL database share, for commands that send a few requests. On an embedded
+/// database only one process can write, so another command keeps the declared rate by itself.
+pub(crate) async fn shared_gate(global: &Global, clock: &Arc<dyn Clock>) -> Result<Option<Arc<RateGate>>, Error> {
     if global.database_url.is_none() {
         return Ok(None);
     }
-    let store = open_as_it_is(global).await?.store;
-    Ok(Some(Gate::new(store, Arc::clone(clock), crate::host::owner()?, clock.now().micros().unsigned_abs())))
+    let store = open_store(global).await?.store;
+    Ok(Some(RateGate::new(store, Arc::clone(clock), crate::host::owner()?, clock.now().micros().unsigned_abs())))
 }
 
-/// [`open_to_read`]; `None` when there is no embedded database yet.
+/// Like [`open_to_read`]; `None` if there is no embedded database yet.
 pub(crate) async fn open_if_there(global: &Global) -> Result<Option<Arc<dyn Queries>>, Error> {
     if is_there(global) { open_to_read(global).await.map(Some) } else { Ok(None) }
 }
@@ -169,13 +181,13 @@ pub(crate) fn database_file(global: &Global) -> PathBuf {
     global.data.join("patra.db")
 }
 
-/// Whether migrations may change a database of which there is no copy. What cannot be read as a yes is none.
+/// Whether migrations may run without a backup. A value that is not a clear yes counts as no.
 fn without_backup() -> bool {
     Environment::read().is_on("PATRA_MIGRATE_WITHOUT_BACKUP").unwrap_or(false)
 }
 
-/// Everything that is in the database, to read: works beside a running server, and changes no schema. `None` when there is no
-/// embedded database yet.
+/// Opens the store to scan every table. Works next to a running server and does not migrate. `None` if there is no embedded
+/// database yet.
 pub(crate) async fn open_to_scan(global: &Global) -> Result<Option<Arc<dyn Scan>>, Error> {
     if let Some(url) = &global.database_url {
         let options = patra_store_postgres::Options::new(url);
@@ -191,7 +203,7 @@ pub(crate) async fn open_to_scan(global: &Global) -> Result<Option<Arc<dyn Scan>
     Ok(Some(Arc::new(reader)))
 }
 
-/// Opens a PostgreSQL database, migrated; one that a migration will change is copied before.
+/// Opens a PostgreSQL database and migrates it, after a backup.
 async fn open_postgres(global: &Global, url: &str) -> Result<PostgresStore, Error> {
     let options = patra_store_postgres::Options::new(url);
     let schema = PostgresStore::schema(&options).await.map_err(|error| postgres(&error))?;
@@ -202,14 +214,14 @@ async fn open_postgres(global: &Global, url: &str) -> Result<PostgresStore, Erro
         let name = format!("{}.dump", backup::name(SystemClock.now(), version, true));
         let taken = patra_store_postgres::backup::dump(&options, &backup::free(&folder.join(name))).await;
         let taken = taken.map_err(|error| {
-            let message = format!("the database has to be migrated and could not be copied before: {error}");
+            let message = format!("the database needs a migration, and the backup before it failed: {error}");
             Error::configuration(message).hint(
-                "install the PostgreSQL client programs of the server's version; or copy it yourself and set \
+                "install the PostgreSQL client programs of the server's version; or take a backup yourself and set \
                  PATRA_MIGRATE_WITHOUT_BACKUP=1",
             )
         })?;
         backup::forget(&folder, &format!("{}.dump", backup::BEFORE_MIGRATION));
-        tracing::info!(path = %taken.path.display(), schema.version = version, "copied the database before its migration");
+        tracing::info!(path = %taken.path.display(), schema.version = version, "backed up the database before its migration");
     }
     PostgresStore::open(options).await.map_err(|error| postgres(&error))
 }
@@ -220,16 +232,17 @@ pub(crate) fn sqlite(error: &OpenError) -> Error {
             "choose another folder with --data, or change its permissions"
         }
         OpenError::Locked { .. } => {
-            "stop that process, or ask it by HTTP (POST /api/v1/jobs, POST /api/v1/manifests); `patra get` works beside it"
+            "only one process can write: stop that one, or use its API (POST /api/v1/jobs, POST /api/v1/manifests); \
+             `patra get` works next to it"
         }
-        OpenError::Missing { .. } => "`patra apply -f FILE` makes it; or name the right folder with --data",
+        OpenError::Missing { .. } => "`patra apply -f FILE` creates it; or name the right folder with --data",
         OpenError::NotADatabase { .. } | OpenError::Foreign { .. } => "choose another folder with --data",
         OpenError::SchemaNewer { .. } | OpenError::MigrationChanged { .. } => {
             "use the version of patra that wrote it, or a newer one"
         }
         OpenError::SchemaOlder { .. } => "run `patra migrate`",
         OpenError::NoBackup { .. } => {
-            "make room for it or mend the folder; PATRA_MIGRATE_WITHOUT_BACKUP=1 migrates without a copy, and without a way back"
+            "free some disk space or fix the folder; PATRA_MIGRATE_WITHOUT_BACKUP=1 migrates without a backup, and without a way back"
         }
         OpenError::OldSqlite { .. } | OpenError::Thread { .. } | OpenError::Sqlite { .. } => {
             return Error::unexpected(error.to_string());

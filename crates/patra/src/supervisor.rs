@@ -1,4 +1,4 @@
-//! What systemd is told where it started us as `Type=notify`: that we are ready, alive, stopping. Nobody else is told anything.
+//! Notifies systemd, if it started the process as `Type=notify`: ready, alive, stopping.
 //!
 //! The protocol is a datagram of `NAME=value` lines to the socket that `NOTIFY_SOCKET` names (sd_notify(3)).
 
@@ -11,12 +11,12 @@ use crate::settings::Environment;
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     socket: Option<UnixDatagram>,
-    /// Within which time it wants to hear from us.
-    patience: Option<Duration>,
+    /// Longest time between two signs of life.
+    watchdog: Option<Duration>,
 }
 
 impl Supervisor {
-    /// Whoever started us. A socket that cannot be reached is said to the log: we work without, until the start is given up.
+    /// Reads the variables that systemd sets. A socket that cannot be reached is logged, and the process runs without it.
     pub(crate) fn find(environment: &Environment) -> Supervisor {
         let socket = environment.get("NOTIFY_SOCKET").and_then(|name| match connect(name) {
             Ok(socket) => Some(socket),
@@ -25,40 +25,39 @@ impl Supervisor {
                 None
             }
         });
-        let is_ours = environment.get("WATCHDOG_PID").is_none_or(|pid| pid == std::process::id().to_string());
+        let is_own = environment.get("WATCHDOG_PID").is_none_or(|pid| pid == std::process::id().to_string());
         let micros = environment.get("WATCHDOG_USEC").and_then(|micros| micros.parse().ok());
-        let patience = micros.filter(|_| is_ours && socket.is_some()).map(Duration::from_micros);
-        Supervisor { socket, patience }
+        let watchdog = micros.filter(|_| is_own && socket.is_some()).map(Duration::from_micros);
+        Supervisor { socket, watchdog }
     }
 
-    /// Everything is up.
+    /// Reports that every part has started.
     pub(crate) fn ready(&self, status: &str) {
-        self.tell(&format!("READY=1\nSTATUS={status}"));
+        self.notify(&format!("READY=1\nSTATUS={status}"));
     }
 
     pub(crate) fn stopping(&self) {
-        self.tell("STOPPING=1\nSTATUS=finishing what is in flight");
+        self.notify("STOPPING=1\nSTATUS=finishing what is in flight");
     }
 
-    /// Says that we are alive, for as long as the runtime turns. A database that is away is no reason to be
-    /// started again: that is waited for.
+    /// Sends signs of life as long as the runtime works. They do not depend on the database: a restart does not bring it back.
     pub(crate) async fn beat(&self) -> Infallible {
-        let Some(patience) = self.patience else { return std::future::pending().await };
-        let mut every = tokio::time::interval((patience / 3).max(Duration::from_millis(1)));
+        let Some(watchdog) = self.watchdog else { return std::future::pending().await };
+        let mut every = tokio::time::interval((watchdog / 3).max(Duration::from_millis(1)));
         loop {
             every.tick().await;
-            self.tell("WATCHDOG=1");
+            self.notify("WATCHDOG=1");
         }
     }
 
-    fn tell(&self, lines: &str) {
+    fn notify(&self, lines: &str) {
         if let Some(Err(error)) = self.socket.as_ref().map(|socket| socket.send(lines.as_bytes())) {
-            tracing::debug!(error = %error, "the supervisor could not be told");
+            tracing::debug!(error = %error, "the supervisor could not be notified");
         }
     }
 }
 
-/// A path, or with `@` in front a name without a file.
+/// Connects to a path or, after `@`, to an abstract name.
 fn connect(name: &str) -> std::io::Result<UnixDatagram> {
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;

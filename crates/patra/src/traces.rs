@@ -1,6 +1,6 @@
-//! Traces, for whom `OTEL_EXPORTER_OTLP_ENDPOINT` names: OTLP as protobuf over HTTP. Without it nothing is taken.
+//! Traces for the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names: OTLP as protobuf over HTTP. Without it there are none.
 //!
-//! Only the engine's own spans leave, with the fields that it gave them: lines of the log stay here, where they are masked.
+//! Only the engine's own spans are sent, with their fields. Log lines are not sent: they are masked and written here.
 
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
@@ -15,17 +15,17 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::error::Error;
 
-/// The engine's spans.
+/// Target of the engine's spans.
 pub(crate) const SPANS: &str = "patra_engine::spans";
 
-/// Sends what is left when it is dropped.
+/// Sends the remaining spans when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
 }
 
-/// `None` where nobody wants any. To be called outside of the runtime: the exporter has a thread and a client of its own, so that
-/// spans leave also while the runtime ends.
+/// Starts tracing; `None` if no collector is named. Call it outside of the runtime: the exporter has its own thread and client,
+/// so that spans are sent even while the runtime shuts down.
 pub(crate) fn start() -> Result<Option<Traces>, Error> {
     let names = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
     if !names.iter().any(|name| std::env::var_os(name).is_some_and(|endpoint| !endpoint.is_empty())) {
@@ -34,7 +34,7 @@ pub(crate) fn start() -> Result<Option<Traces>, Error> {
     patra_http::install_crypto();
     let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary).build();
     let exporter = exporter.map_err(|error| {
-        Error::configuration(format!("traces cannot be sent: {error}"))
+        Error::configuration(format!("cannot send traces: {error}"))
             .hint("OTEL_EXPORTER_OTLP_ENDPOINT is a URL such as http://127.0.0.1:4318")
     })?;
     let service = [KeyValue::new("service.name", "patra"), KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
@@ -64,7 +64,7 @@ impl Drop for Traces {
     }
 }
 
-/// The header `traceparent` for what is done in the span at hand; nothing where no traces are taken.
+/// The header `traceparent` of the current span; `None` without tracing.
 pub(crate) fn context() -> Option<String> {
     let context = Span::current().context();
     let span = context.span().span_context().clone();

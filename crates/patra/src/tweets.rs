@@ -1,5 +1,5 @@
-//! What the environment says of tweets: the key, the address, the users who are followed. It is brought into the database at the
-//! start of a command, so that every process on it goes by the same.
+//! Settings for tweets from the environment: API key, address, users to follow. A command copies them into the database when it
+//! starts, so that all processes on the database use the same.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use patra_core::project;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::AuthType;
 use patra_core::tweet;
-use patra_core::tx::Configure;
+use patra_core::tx::SaveSetting;
 use patra_engine::SCRAPER_ENABLED;
-use patra_engine::admin::{self, Named};
+use patra_engine::admin::{self, CredentialName};
 use patra_engine::scrape::{self, SCRAPER_CRON};
 use patra_engine::sources::{TWITTER, TWITTER_BASE_URL, TWITTER_RATE};
 
@@ -20,45 +20,45 @@ use crate::error::Error;
 use crate::settings::{self, Environment};
 use crate::vault;
 
-/// The credential that holds the key of the environment.
+/// Alias of the credential that holds the API key from the environment.
 const ALIAS: &str = "twitterapi_io_env";
-/// What it is recognised by, so that it is not stored anew at every start.
+/// Setting with the hash of that key, so that it is not stored again at every start.
 const FINGERPRINT: &str = "twitter.key_fingerprint";
 
-/// What a command has to do with the schedule.
+/// How much of the settings a command takes over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
-    /// It collects: what it is not told does not hold.
-    Keeps,
-    /// It asks once: the schedule is that of whoever collects.
-    Visits,
+pub(crate) enum Takeover {
+    /// For a process that collects on schedule: settings that are not in the environment are cleared.
+    Full,
+    /// For a command that collects once: the schedule stays as the collector set it.
+    WithoutSchedule,
 }
 
-/// Takes over what the environment says.
-pub(crate) async fn settle(global: &Global, store: &Arc<dyn Store>, part: Part) -> Result<(), Error> {
+/// Copies the settings from the environment into the database.
+pub(crate) async fn apply_settings(global: &Global, store: &Arc<dyn Store>, takeover: Takeover) -> Result<(), Error> {
     let environment = Environment::read();
-    let far_side = far_side(&environment)?;
+    let upstream = upstream(&environment)?;
     let settings = store.settings().await?;
     let set = |key: &str| settings.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
-    let wanted = match part {
-        Part::Keeps => far_side.into_iter().chain(schedule(&environment)?).collect::<Vec<_>>(),
-        Part::Visits => far_side.into_iter().filter(|(_, value)| value.is_some()).collect(),
+    let values = match takeover {
+        Takeover::Full => upstream.into_iter().chain(schedule(&environment)?).collect::<Vec<_>>(),
+        Takeover::WithoutSchedule => upstream.into_iter().filter(|(_, value)| value.is_some()).collect(),
     };
-    settings::write(&**store, &settings, wanted).await?;
-    adopt(global, &**store, &environment, set(FINGERPRINT)).await?;
-    match part {
-        Part::Keeps => {
+    settings::write(&**store, &settings, values).await?;
+    store_key(global, &**store, &environment, set(FINGERPRINT)).await?;
+    match takeover {
+        Takeover::Full => {
             follow(&**store, &environment).await?;
-            tell_if_off(&**store, &environment).await
+            warn_if_off(&**store, &environment).await
         }
-        Part::Visits => Ok(()),
+        Takeover::WithoutSchedule => Ok(()),
     }
 }
 
-/// Says why nobody is scraped without being asked for, to who wants tweets at all (TWEET-115).
-async fn tell_if_off(store: &dyn Store, environment: &Environment) -> Result<(), Error> {
-    let is_wanted = ["TWITTER_", "SCRAPER_"].iter().any(|prefix| environment.beginning_with(prefix).next().is_some());
-    if is_wanted && let Some(why) = scrape::off(store).await? {
+/// Logs why scheduled scraping is off, if any setting for tweets is there (TWEET-115).
+async fn warn_if_off(store: &dyn Store, environment: &Environment) -> Result<(), Error> {
+    let is_set_up = ["TWITTER_", "SCRAPER_"].iter().any(|prefix| environment.beginning_with(prefix).next().is_some());
+    if is_set_up && let Some(why) = scrape::off(store).await? {
         tracing::warn!(reason = why, "scheduled scraping of tweets is off");
     }
     Ok(())
@@ -66,7 +66,7 @@ async fn tell_if_off(store: &dyn Store, environment: &Environment) -> Result<(),
 
 type Settings<const N: usize> = [(&'static str, Option<String>); N];
 
-fn far_side(environment: &Environment) -> Result<Settings<2>, Error> {
+fn upstream(environment: &Environment) -> Result<Settings<2>, Error> {
     let base_url = environment.address("TWITTER_BASE_URL")?;
     let rate = environment.twitter_rate()?.map(|rate| rate.to_string());
     Ok([(TWITTER_BASE_URL, base_url), (TWITTER_RATE, rate)])
@@ -77,8 +77,8 @@ fn schedule(environment: &Environment) -> Result<Settings<2>, Error> {
     Ok([(SCRAPER_ENABLED, enabled), (SCRAPER_CRON, environment.scraper_cron()?)])
 }
 
-/// Stores the key, sealed, when it is another than before.
-async fn adopt(
+/// Encrypts and stores the API key if it changed.
+async fn store_key(
     global: &Global,
     store: &dyn Store,
     environment: &Environment,
@@ -91,28 +91,28 @@ async fn adopt(
         return Ok(());
     }
     let vault = vault::load_or_create(global, vault::salt(store).await?.as_deref())?;
-    let named = Named { alias: ALIAS.to_owned(), provenance: Some(TWITTER.to_owned()), endpoint: None };
+    let named = CredentialName { alias: ALIAS.to_owned(), provenance: Some(TWITTER.to_owned()), endpoint: None };
     let secrets = || Secrets::from([("apiKey".to_owned(), Secret::new(key))]);
     let saved = match admin::rotate(store, &vault, &named, secrets(), true).await {
         Err(admin::Error::NotFound(_)) => admin::add(store, &vault, &named, AuthType::ApiKey, None, secrets()).await,
         rotated => rotated,
     };
-    saved.map_err(|error| Error::configuration(format!("the key of TwitterAPI.io cannot be kept: {error}")))?;
-    store.run(Configure { key: FINGERPRINT.to_owned(), value: Some(fingerprint) }).await?;
+    saved.map_err(|error| Error::configuration(format!("cannot store the key of TwitterAPI.io: {error}")))?;
+    store.run(SaveSetting { key: FINGERPRINT.to_owned(), value: Some(fingerprint) }).await?;
     Ok(())
 }
 
-/// Adds the users who are to be followed (TWEET-97).
+/// Adds the users to follow (TWEET-97).
 async fn follow(store: &dyn Store, environment: &Environment) -> Result<(), Error> {
     let Some(text) = environment.get("SCRAPER_USERNAMES") else { return Ok(()) };
     let names = tweet::usernames(text).map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-        Error::configuration(format!("SCRAPER_USERNAMES cannot be used: {}", errors.join("; ")))
+        Error::configuration(format!("SCRAPER_USERNAMES is invalid: {}", errors.join("; ")))
     })?;
     let added = scrape::follow(store, project::DEFAULT, &names).await;
-    let added = added.map_err(|error| Error::configuration(format!("SCRAPER_USERNAMES cannot be used: {error}")))?;
+    let added = added.map_err(|error| Error::configuration(format!("SCRAPER_USERNAMES is invalid: {error}")))?;
     if !added.is_empty() {
-        tracing::info!(added = added.len(), "users of SCRAPER_USERNAMES are followed from now on");
+        tracing::info!(added = added.len(), "following new users of SCRAPER_USERNAMES");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-// A platform that has cookies, and none that can be used, needs a person.
+// A platform that has cookies but no usable one needs a person.
 const { statusCode, body, error } = $input.first().json;
 if (!body?.success) {
-  throw new Error(`Cookies cannot be listed, ${body?.error?.code || statusCode || 'no answer'} (${body?.error?.message || error?.message || 'nothing more is known'})`);
+  throw new Error(`Cookies cannot be listed, ${body?.error?.code || statusCode || 'no response'} (${body?.error?.message || error?.message || 'no further details'})`);
 }
 const over = (cookie) => cookie.status === 'cooling' && Date.parse(cookie.cooling_until) <= Date.now();
 const platforms = {};
@@ -11,7 +11,7 @@ for (const cookie of body.data.items) {
 }
 const describe = ([platform, counts]) => `${platform} (${counts.cooling} cooling, ${counts.invalid} invalid, ${counts.banned} banned)`;
 const exhausted = Object.entries(platforms).filter(([, counts]) => counts.active < 1).map(describe);
-// Trying a cookie is one use of it.
+// Validating a cookie counts as one use of it.
 const usable = (cookie) => cookie.status === 'active' && cookie.daily_used < cookie.daily_limit;
 const to_try = $('Settings').first().json.validate ? body.data.items.filter(usable).map((cookie) => cookie.cookie_name) : [];
 return [{ json: { platforms, exhausted, to_try } }];

@@ -1,7 +1,7 @@
-// Change the settings here, or set the variable PATRA_COOKIE_CHECK to a JSON object with some of them.
+// Change settings here, or set the variable PATRA_COOKIE_CHECK to a JSON object with the ones to change.
 const settings = {
   patra_url: '',
-  // true: each active cookie is tried with one request to its platform. That counts as a use of the cookie.
+  // true: validate each active cookie with one request to its platform. That counts as a use of the cookie.
   validate: false,
 };
 Object.assign(settings, JSON.parse(variable('PATRA_COOKIE_CHECK') || '{}'));

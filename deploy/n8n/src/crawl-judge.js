@@ -1,6 +1,6 @@
-// Reads the answers of a step and decides what comes next. The only place that knows the error codes.
+// Reads the responses of a step and decides the next step. This is the only place that knows the error codes.
 
-// Retries after the first try, by code. What is not named here is not tried again.
+// Retries after the first try, by code. Other codes are not retried.
 const RETRIES = {
   COOKIE_EXHAUSTED: 0, COOKIE_INVALID: 3, PLATFORM_ERROR: 2, TIMEOUT_ERROR: 2, NETWORK_ERROR: 3, PARTIAL_FAIL: 2,
   INVALID_INPUT: 0, RATE_LIMITED: 2, INTERNAL_ERROR: 2,
@@ -10,20 +10,20 @@ const retries = (code) => RETRIES[code] || 0;
 const settings = $('Settings').first().json;
 const calls = $('Next').all().map((item) => item.json);
 const state = calls[0].state;
-const answers = $input.all().map((item) => read(item.json));
-if (answers.length !== calls.length) throw new Error(`${calls.length} calls and ${answers.length} answers`);
-const answer = answers[0];
+const responses = $input.all().map((item) => read(item.json));
+if (responses.length !== calls.length) throw new Error(`${calls.length} calls and ${responses.length} responses`);
+const response = responses[0];
 state.wait = 0;
 
 ({ lock, search, candidates, claim, detail, write, fail, heartbeat, release })[state.step]();
 return [{ json: { state } }];
 
 function lock() {
-  if (!answer.ok) return retry() || stop();
-  const granted = answer.body.data;
+  if (!response.ok) return retry() || stop();
+  const granted = response.body.data;
   if (!granted.locked) return go('held');
   state.execution_id = granted.execution_id;
-  // Three signs of life fit into the time that the lock lives without one.
+  // Three heartbeats fit into the lifetime of the lock.
   const third = (Date.parse(granted.expires_at) - Date.parse(granted.heartbeat_at)) / 3000;
   state.heartbeat_seconds = Math.min(settings.heartbeat_seconds, third || settings.heartbeat_seconds);
   beat();
@@ -31,17 +31,17 @@ function lock() {
 }
 
 function search() {
-  if (!answer.ok) {
-    if (answer.code === 'INVALID_INPUT') {
+  if (!response.ok) {
+    if (response.code === 'INVALID_INPUT') {
       alert(`keyword ${settings.keywords[state.keyword]}`);
       return nextKeyword();
     }
     return retry() || end();
   }
-  const { items, has_more, search_id } = answer.body.data;
+  const { items, has_more, search_id } = response.body.data;
   state.more = has_more;
   state.search_id = search_id;
-  // With the tokens that the platform will demand for the details.
+  // The platform requires these tokens for the details.
   const source_keyword = settings.keywords[state.keyword];
   state.found = items.map(({ note_id, note_url, tokens }) => ({ note_id, note_url, source_keyword, tokens }));
   // The last page is stored like any other.
@@ -50,8 +50,8 @@ function search() {
 }
 
 function candidates() {
-  if (answer.ok) return nextPage();
-  if (answer.code === 'INVALID_INPUT') {
+  if (response.ok) return nextPage();
+  if (response.code === 'INVALID_INPUT') {
     alert(`page ${state.page} of ${settings.keywords[state.keyword]}`);
     return nextPage();
   }
@@ -73,8 +73,8 @@ function nextKeyword() {
 }
 
 function claim() {
-  if (!answer.ok) return retry() || end();
-  const { records } = answer.body.data;
+  if (!response.ok) return retry() || end();
+  const { records } = response.body.data;
   if (!records.length) return go('release');
   state.batches += 1;
   state.fetched = 0;
@@ -83,9 +83,9 @@ function claim() {
 }
 
 function detail() {
-  const { code, body } = answer;
-  const whole = { code, message: answer.message };
-  const items = body.items?.length ? body.items : state.todo.map((note) => ({ id: note.note_id, success: answer.ok, error: whole }));
+  const { code, body } = response;
+  const whole = { code, message: response.message };
+  const items = body.items?.length ? body.items : state.todo.map((note) => ({ id: note.note_id, success: response.ok, error: whole }));
   const failed = items.filter((item) => !item.success);
   const latency_ms = body.meta?.latency_ms ?? null;
   const url = (id) => state.todo.find((note) => note.note_id === id)?.note_url;
@@ -104,20 +104,20 @@ function detail() {
   state.todo = state.todo.filter((note) => again.some((item) => item.id === note.note_id));
   state.again = again.length ? state.retry + 1 : 0;
 
-  if (exhausted) fatal('COOKIE_EXHAUSTED', answer.message);
-  if (!again.length && !state.fetched && isPlatformDown(failed)) fatal(code, answer.message);
+  if (exhausted) fatal('COOKIE_EXHAUSTED', response.message);
+  if (!again.length && !state.fetched && isPlatformDown(failed)) fatal(code, response.message);
   afterFetch();
 }
 
-// Of a batch that nothing could be fetched of: whether more batches would fare the same. A note can be at fault itself, and
-// so can a single note that is left over after others went well.
+// For a batch without any fetched note: whether further batches would fail too. A note can cause the failure itself, and so can
+// a single note that is left over after others succeeded.
 function isPlatformDown(failed) {
   const itsOwn = ['INVALID_INPUT', 'NOT_FOUND', 'FORBIDDEN'];
   const codes = failed.map((item) => item.error.code).filter((code) => !itsOwn.includes(code));
   return codes.length > 0 && (codes.includes('COOKIE_INVALID') || codes.length > 1 || state.processed === 0);
 }
 
-// What was fetched is stored first; then what failed is fetched again, or given up.
+// Fetched notes are stored first. Then failed notes are fetched again, or given up.
 function afterFetch() {
   if (state.writes.length) return go('write');
   if (state.again) {
@@ -132,9 +132,9 @@ function afterFetch() {
 
 function write() {
   const refused = each(() => { state.processed += 1; }, (i) => {
-    if (answers[i].code === 'INVALID_INPUT') alert(`note ${calls[i].note_id}`, answers[i]);
-    else fatal(answers[i].code, answers[i].message);
-    state.failures.push({ note_id: calls[i].note_id, error_code: answers[i].code });
+    if (responses[i].code === 'INVALID_INPUT') alert(`note ${calls[i].note_id}`, responses[i]);
+    else fatal(responses[i].code, responses[i].message);
+    state.failures.push({ note_id: calls[i].note_id, error_code: responses[i].code });
   });
   state.writes = refused.map((i) => ({
     ...calls[i].body.record_info,
@@ -146,20 +146,20 @@ function write() {
 
 function fail() {
   const refused = each(() => { state.failed += 1; }, (i) => {
-    // Somebody else has the note meanwhile, or it is gone: nothing is left to report.
-    if (!['LOCK_LOST', 'NOT_FOUND'].includes(answers[i].code)) fatal(answers[i].code, answers[i].message);
+    // Another run has the note now, or it is gone: there is nothing to report.
+    if (!['LOCK_LOST', 'NOT_FOUND'].includes(responses[i].code)) fatal(responses[i].code, responses[i].message);
   });
   state.failures = refused.map((i) => ({ note_id: calls[i].note_id, error_code: calls[i].body.error_code }));
   if (!refused.length) afterFetch();
 }
 
-// Sorts the answers of a step of many calls. Gives the ones to be tried again, and plans that.
+// Sorts the responses of a step with many calls. Returns the calls to retry, and sets the delay.
 function each(done, lost) {
-  const failed = answers.flatMap((one, i) => (one.ok ? [] : [i]));
-  answers.forEach((one, i) => one.ok && done(i));
-  const codes = new Set(failed.map((i) => answers[i].code));
+  const failed = responses.flatMap((one, i) => (one.ok ? [] : [i]));
+  responses.forEach((one, i) => one.ok && done(i));
+  const codes = new Set(failed.map((i) => responses[i].code));
   const limit = codes.size > 1 ? retries('PARTIAL_FAIL') : retries([...codes][0]);
-  const again = state.retry < limit ? failed.filter((i) => retries(answers[i].code)) : [];
+  const again = state.retry < limit ? failed.filter((i) => retries(responses[i].code)) : [];
   failed.filter((i) => !again.includes(i)).forEach(lost);
   if (again.length) {
     state.retry += 1;
@@ -169,7 +169,7 @@ function each(done, lost) {
 }
 
 function heartbeat() {
-  if (!answer.ok) return retry() || end();
+  if (!response.ok) return retry() || end();
   beat();
   state.beaten = true;
   go(state.then.step);
@@ -181,7 +181,7 @@ function beat() {
 }
 
 function release() {
-  if (!answer.ok) return retry() || stop();
+  if (!response.ok) return retry() || stop();
   if (state.verdict === 'completed' && !state.alerts.length) return go('done');
   state.reason ||= `completed, with ${state.alerts.length} alerts: ${state.alerts.join('; ')}`;
   go('stop');
@@ -192,10 +192,10 @@ function go(step) {
   state.retry = 0;
 }
 
-// The same step once more, after a wait, if its code allows that.
+// Repeats the step after a delay, if its code allows it.
 function retry() {
-  if (state.retry >= retries(answer.code)) return false;
-  if (answer.code === 'COOKIE_INVALID') switchCookie();
+  if (state.retry >= retries(response.code)) return false;
+  if (response.code === 'COOKIE_INVALID') switchCookie();
   state.retry += 1;
   state.wait = backoff(state.retry);
   return true;
@@ -207,11 +207,11 @@ function backoff(retry) {
 }
 
 function switchCookie() {
-  const used = answer.body.meta?.cookie_used;
+  const used = response.body.meta?.cookie_used;
   if (used && !state.excluded.includes(used)) state.excluded.push(used);
 }
 
-function alert(what, error = answer) {
+function alert(what, error = response) {
   const text = `${what}: ${error.code}: ${error.message}`;
   if (!state.alerts.includes(text)) state.alerts.push(text);
 }
@@ -221,18 +221,18 @@ function fatal(code, message) {
   state.reason ||= `${code}: ${message}`;
 }
 
-// Gives up, and the lock back. A lock that is lost is not ours to give back.
+// Gives up and releases the lock. A lock that was lost cannot be released.
 function end() {
-  fatal(answer.code, `${state.step}: ${answer.message}`);
-  go(answer.code === 'LOCK_LOST' ? 'stop' : 'release');
+  fatal(response.code, `${state.step}: ${response.message}`);
+  go(response.code === 'LOCK_LOST' ? 'stop' : 'release');
 }
 
 function stop() {
-  fatal(answer.code, `${state.step}: ${answer.message}`);
+  fatal(response.code, `${state.step}: ${response.message}`);
   go('stop');
 }
 
-// An answer of Patra, or of what stands in its place when it cannot be reached.
+// A response of Patra, or an error in its place if Patra cannot be reached.
 function read({ statusCode, body, error }) {
   if (body && typeof body === 'object' && typeof body.success === 'boolean') {
     return { ok: body.success, code: body.error?.code, message: body.error?.message, body };
@@ -241,10 +241,10 @@ function read({ statusCode, body, error }) {
   if (statusCode) {
     const codes = { 401: 'UNAUTHORIZED', 403: 'FORBIDDEN', 404: 'NOT_FOUND', 429: 'RATE_LIMITED', 504: 'TIMEOUT_ERROR' };
     const code = codes[statusCode] || (statusCode >= 500 ? 'INTERNAL_ERROR' : 'NOT_CONFIGURED');
-    return other(code, `status ${statusCode} without an answer of Patra: is PATRA_URL right?`);
+    return other(code, `status ${statusCode} without a response of Patra: is PATRA_URL right?`);
   }
   const text = error ? [error.code, error.message, error.description, error].filter((part) => typeof part === 'string').join(' ') : '';
   if (/ETIMEDOUT|ECONNABORTED|timeout/i.test(text)) return other('TIMEOUT_ERROR', text);
   if (/E[A-Z]{4,}|EAI_AGAIN|socket|network|connect/.test(text)) return other('NETWORK_ERROR', text);
-  return other('NOT_CONFIGURED', text || 'the call was not made: is the credential "Patra API key" there?');
+  return other('NOT_CONFIGURED', text || 'the call was not made: does the credential "Patra API key" exist?');
 }

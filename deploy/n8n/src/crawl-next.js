@@ -1,8 +1,8 @@
-// Makes the calls of the next step, one item each. The first item carries the state of the run.
+// Creates the calls of the next step, one item each. The first item carries the state of the run.
 const settings = $('Settings').first().json;
 const { state } = $input.first().json;
 
-// Whatever comes next, a sign of life goes first when it is due.
+// A due heartbeat goes before any other step.
 const ending = ['heartbeat', 'release', 'held', 'done', 'stop'];
 if (state.execution_id && !state.beaten && Date.now() >= state.heartbeat_due && !ending.includes(state.step)) {
   state.then = { step: state.step, retry: state.retry };
@@ -22,7 +22,7 @@ const calls = {
   search: () => {
     const { sort_type, note_type, page_size } = settings;
     const body = { platform, keyword: settings.keywords[state.keyword], page: state.page, page_size, sort_type, note_type, cookie_name: null };
-    // All pages of one search share the id that the first page gave.
+    // All pages of one search share the id of the first page.
     if (state.search_id) body.search_id = state.search_id;
     if (exclude_cookies.length) body.exclude_cookies = exclude_cookies;
     return [{ body }];
@@ -53,7 +53,7 @@ if (!calls) {
   return [{ json: { step, trace: settings.trace, ...counters, reason: state.reason, alerts: state.alerts } }];
 }
 
-// {trace}-{step}; steps that are done more than once are numbered, and so are retries.
+// {trace}-{step}; repeated steps and retries are numbered.
 if (state.retry === 0) state.numbers[step] = (state.numbers[step] || 0) + 1;
 const items = calls();
 const name = ['lock', 'release'].includes(step) ? step : `${step}-${state.numbers[step]}`;
@@ -61,7 +61,7 @@ const retry = state.retry ? `-r${state.retry}` : '';
 return items.map((call, i) => {
   const part = ['write', 'fail'].includes(step) ? `-${i + 1}` : '';
   const request_id = `${settings.trace}-${name}${part}${retry}`;
-  // What the items hold need not be in the state as well.
+  // The items carry these values, so the state need not.
   const inItems = { write: { writes: [] }, fail: { failures: [] } }[step];
   const kept = i ? {} : { state: { ...state, ...inItems } };
   return { json: { step, request_id, execution_id, ...call, ...kept } };

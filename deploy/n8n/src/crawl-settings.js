@@ -1,4 +1,4 @@
-// Change the settings here, or set the variable PATRA_CRAWL to a JSON object with some of them.
+// Change settings here, or set the variable PATRA_CRAWL to a JSON object with the ones to change.
 const settings = {
   patra_url: '',
   // Name of the lock: runs with the same name never overlap.
@@ -8,14 +8,14 @@ const settings = {
   sort_type: 'general',
   note_type: 'all',
   page_size: 20,
-  // Pages of one keyword, at most.
+  // Maximum number of pages per keyword.
   max_pages: 5,
-  // Notes fetched together, 1 to 20; and how many such batches one run does, at most.
+  // Notes per batch, 1 to 20, and maximum number of batches per run.
   batch_size: 10,
   max_batches: 50,
-  // Waits before the 1st, 2nd and 3rd retry.
+  // Delays before the 1st, 2nd and 3rd retry.
   backoff_seconds: [5, 15, 45],
-  // A sign of life at least this often; Patra lets go of a lock after 30 minutes without one.
+  // Longest time between two heartbeats. Patra releases a lock after 30 minutes without one.
   heartbeat_seconds: 240,
 };
 

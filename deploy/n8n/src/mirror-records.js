@@ -1,6 +1,6 @@
-// One row per note, with the key that makes writing it twice harmless.
+// One row per note. Its key makes a repeated write harmless.
 const { statusCode, body } = $input.first().json;
-if (!body?.success) throw new Error(`Notes cannot be listed, ${body?.error?.code || statusCode || 'no answer'} (${body?.error?.message || 'nothing more is known'})`);
+if (!body?.success) throw new Error(`Notes cannot be listed, ${body?.error?.code || statusCode || 'no response'} (${body?.error?.message || 'no further details'})`);
 const notes = body.data.items;
 const rows = notes.map((note) => ({
   idempotency_key: note.idempotency_key,

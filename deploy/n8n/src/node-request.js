@@ -1,5 +1,5 @@
 const settings = { patra_url: '' };
 settings.patra_url = patraUrl(settings.patra_url);
-// A caller hands its own trace on, so that its steps stay together in the log.
+// The caller passes its own trace, so that its steps stay together in the log.
 const trace = $input.first().json.trace || newTrace();
 return $input.all().map((item, i) => ({ json: { ...item.json, ...settings, request_id: `${trace}-STEP${i ? `-${i + 1}` : ''}` } }));

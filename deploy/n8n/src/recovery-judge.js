@@ -1,3 +1,3 @@
 const { statusCode, body, error } = $input.first().json;
 if (body?.success) return [{ json: body.data }];
-throw new Error(`Recovery failed with ${body?.error?.code || statusCode || 'no answer'} (${body?.error?.message || error?.message || 'nothing more is known'})`);
+throw new Error(`Recovery failed with ${body?.error?.code || statusCode || 'no response'} (${body?.error?.message || error?.message || 'no further details'})`);

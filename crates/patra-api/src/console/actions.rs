@@ -9,12 +9,15 @@ use axum::response::{IntoResponse as _, Response};
 
 use patra_core::port::CommandsExt as _;
 use patra_core::port::query::{Cell, View};
-use patra_core::state::HoldKind;
-use patra_core::tx::{Abandon, Cancel, Hold, Release, Scope, Subject, Target, What, Which};
-use patra_core::{Code, HoldId, PlanId, RunId, SliceId, TaskId};
-use patra_engine::blackbox::Wish;
+use patra_core::state::PauseKind;
+use patra_core::tx::{
+    AbandonRecord, CancelSubject, CancelWork, KeyScope, PauseSelector, PauseSubject, PauseWork, RedriveTarget,
+    ResumeWork,
+};
+use patra_core::{Code, PauseId, PlanId, RunId, SliceId, TaskId};
+use patra_engine::bundle::BundleRequest;
 use patra_engine::operations;
-use patra_engine::replay::{Agreement, Report, Verdict};
+use patra_engine::replay::{Agreement, ReplayReport, ReplayVerdict};
 
 use super::details::Place;
 use super::lists::{self, batch_at, encoded, missing, number};
@@ -42,23 +45,23 @@ async fn worked(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>
     let Path((id, action)) = place.map_err(|_| missing("there is no such work".to_owned()))?;
     // What is another project's is not there.
     lists::one(visit, view, id).await?;
-    let nothing = Subject::default();
+    let nothing = PauseSubject::default();
     let (subject, target) = match view {
-        View::Plans => (Subject { plan: Some(PlanId(id)), ..nothing }, Target::Plan(PlanId(id))),
-        View::Slices => (Subject { slice: Some(SliceId(id)), ..nothing }, Target::Slice(SliceId(id))),
-        _ => (Subject { task: Some(TaskId(id)), ..nothing }, Target::Task(TaskId(id))),
+        View::Plans => (PauseSubject { plan: Some(PlanId(id)), ..nothing }, CancelSubject::Plan(PlanId(id))),
+        View::Slices => (PauseSubject { slice: Some(SliceId(id)), ..nothing }, CancelSubject::Slice(SliceId(id))),
+        _ => (PauseSubject { task: Some(TaskId(id)), ..nothing }, CancelSubject::Task(TaskId(id))),
     };
     let (name, here) = (subject.to_text(), format!("/{}/{id}", view.as_str()));
     let (api, by) = (&visit.api, visit.by());
     match action.as_str() {
         "pause" => {
             visit.tenant.is_operator()?;
-            api.store.run(Hold { subject, kind: HoldKind::Pause, reason: REASON.to_owned(), by }).await?;
+            api.store.run(PauseWork { subject, kind: PauseKind::Pause, reason: REASON.to_owned(), by }).await?;
             Ok((Note::good(format!("{name} is paused.")), here))
         }
         "resume" => {
             visit.tenant.is_operator()?;
-            let released = api.store.run(Release { which: Which::On(subject), by }).await?.released;
+            let released = api.store.run(ResumeWork { target: PauseSelector::On(subject), by }).await?.resumed;
             (api.nudge)();
             let note = match released {
                 0 => Note::new(Tone::Warn, format!("Nothing held {name} itself."))
@@ -69,15 +72,15 @@ async fn worked(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>
             Ok((note, here))
         }
         "cancel" => {
-            routes::end(api, Cancel { target, reason: REASON.to_owned(), by }).await?;
+            routes::end(api, CancelWork { target, reason: REASON.to_owned(), by }).await?;
             Ok((Note::good(format!("{name} is cancelled.")), here))
         }
-        "redrive" if view == View::Tasks => driven(visit, What::Task(TaskId(id)), here).await,
+        "redrive" if view == View::Tasks => driven(visit, RedriveTarget::Task(TaskId(id)), here).await,
         _ => Err(missing("there is nothing of that name to do".to_owned())),
     }
 }
 
-async fn driven(visit: &Visit, what: What, here: String) -> Done {
+async fn driven(visit: &Visit, what: RedriveTarget, here: String) -> Done {
     let id = random_hex::<8>()
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string()))?;
     let (_, data) = replay::drive_again(&visit.api, what, &format!("redrive-{id}"), &visit.by()).await?;
@@ -91,7 +94,7 @@ pub(super) async fn cancel_job(Extension(visit): Extension<Visit>, id: PathText)
     let done = async {
         let id = path_text(id)?;
         let (id, _) = jobs::named(&visit.api, &visit.tenant, &id).await?;
-        let cancel = Cancel { target: Target::Trigger(id.clone()), reason: REASON.to_owned(), by: visit.by() };
+        let cancel = CancelWork { target: CancelSubject::Job(id.clone()), reason: REASON.to_owned(), by: visit.by() };
         routes::end(&visit.api, cancel).await?;
         Ok((Note::good(format!("Job {id} is cancelled.")), format!("/jobs/{}", encoded(&id))))
     };
@@ -102,8 +105,8 @@ pub(super) async fn release(Extension(visit): Extension<Visit>, id: PathText) ->
     let done = async {
         visit.tenant.is_operator()?;
         let id = number(id)?;
-        let release = Release { which: Which::Hold(HoldId(id)), by: visit.by() };
-        if visit.api.store.run(release).await?.released == 0 {
+        let release = ResumeWork { target: PauseSelector::Id(PauseId(id)), by: visit.by() };
+        if visit.api.store.run(release).await?.resumed == 0 {
             return Err(missing("there is no such hold, or it was released before".to_owned()));
         }
         (visit.api.nudge)();
@@ -137,7 +140,7 @@ pub(super) async fn quarantine(
                 Ok((Note::good("The next update of the endpoint fetches the record again."), here))
             }
             "abandon" => {
-                store.run(Abandon { quarantine: id, by: visit.by() }).await?;
+                store.run(AbandonRecord { quarantine: id, by: visit.by() }).await?;
                 Ok((Note::good("The record is given up."), here))
             }
             _ => Err(missing("there is nothing of that name to do".to_owned())),
@@ -156,10 +159,10 @@ pub(super) async fn replay_batch(Extension(visit): Extension<Visit>, place: Plac
     visit.show(page.await)
 }
 
-fn replayed(run: RunId, no: u32, report: &Report) -> Page {
+fn replayed(run: RunId, no: u32, report: &ReplayReport) -> Page {
     let tone = match report.verdict {
-        Verdict::Same => Tone::Good,
-        Verdict::Different | Verdict::TimePointMismatch => Tone::Warn,
+        ReplayVerdict::Same => Tone::Good,
+        ReplayVerdict::Different | ReplayVerdict::TimePointMismatch => Tone::Warn,
     };
     let mut table = Table::new("What was compared", &["what", "recorded", "now", "result"], "Nothing was compared.");
     for check in &report.checks {
@@ -181,17 +184,17 @@ fn replayed(run: RunId, no: u32, report: &Report) -> Page {
 pub(super) async fn redrive_batch(Extension(visit): Extension<Visit>, place: Place) -> Response {
     let done = async {
         let (run, batch_no) = replay::batch(&visit.api, &visit.tenant, place).await?;
-        driven(&visit, What::Batch { run, batch_no }, batch_at(run.0, i64::from(batch_no))).await
+        driven(&visit, RedriveTarget::Batch { run, batch_no }, batch_at(run.0, i64::from(batch_no))).await
     };
     visit.done(done.await)
 }
 
 pub(super) async fn blackbox(Extension(visit): Extension<Visit>, place: Place) -> Response {
     let package = async {
-        visit.may(Scope::Admin)?;
+        visit.may(KeyScope::Admin)?;
         let (run, batch_no) = replay::batch(&visit.api, &visit.tenant, place).await?;
         let (by, reason) = (visit.by(), visit.form.text("reason"));
-        let wish = Wish { run, batch_no, by: &by, reason, with_raw: visit.form.is_ticked("with_raw") };
+        let wish = BundleRequest { run, batch_no, by: &by, reason, with_raw: visit.form.is_ticked("with_raw") };
         Ok((format!("blackbox-{run}-{batch_no}.json"), replay::package(&visit.api, wish).await?))
     };
     match package.await {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Extension;
 use axum::response::Response;
 
-use patra_core::port::board::{About, Advanced, CursorAsk, MAX_ROWS, Watermark};
+use patra_core::port::board::{CursorFilter, CursorStep, MAX_ROWS, Watermark, WorkFilter};
 use patra_core::port::query::View;
 use patra_core::{CursorId, Ts, Window};
 
@@ -24,12 +24,12 @@ pub(super) async fn list(Extension(visit): Extension<Visit>) -> Response {
         let (store, now) = (&visit.api.store, visit.api.clock.now());
         let provenance = visit.query.get("provenance").filter(|code| !code.contains('\0')).map(str::to_owned);
         let project_key = visit.tenant.sight()?.map(str::to_owned);
-        let about = About { project_key, provenance_code: provenance.clone(), ..About::default() };
+        let about = WorkFilter { project_key, provenance_code: provenance.clone(), ..WorkFilter::default() };
         let counts = store.counts(about.clone(), last(now)).await?;
         let head = ["cursor", "where", "namespace", "stands at", "lag", "late records", "moved"];
         let mut table = Table::new("", &head, "No cursor has moved yet.");
-        for of in store.watermarks(CursorAsk { about, namespace: None, limit: MAX_ROWS }).await? {
-            let late = counts.iter().find(|(counted, _)| *counted == of.of);
+        for of in store.watermarks(CursorFilter { work: about, namespace: None, limit: MAX_ROWS }).await? {
+            let late = counts.iter().find(|(counted, _)| *counted == of.partition);
             table.rows.push(line(&of, late.and_then(|(_, counts)| counts.rates(LOOK_BACK).late_ratio), now));
         }
         let form = Form {
@@ -49,7 +49,7 @@ fn line(of: &Watermark, late: Option<f64>, now: Ts) -> super::page::Line {
     let (id, lag) = (of.cursor.0, of.lag(now));
     let cells = vec![
         Shown::number(id).to(format!("/cursors/{id}")),
-        Shown::text(overview::name(&of.of)),
+        Shown::text(overview::name(&of.partition)),
         Shown::text(of.namespace.as_str()),
         of.instant.map_or_else(|| Shown::text(of.value.as_deref().unwrap_or("–")), Shown::time),
         lag.map_or_else(|| Shown::text("–"), |lag| Shown::amount(span(lag.as_secs()))),
@@ -78,8 +78,8 @@ fn last(now: Ts) -> Window {
 }
 
 /// How far behind the cursor was after each step, for one that follows time.
-fn behind(steps: &[Advanced], window: Window) -> Option<Drawings> {
-    let point = |step: &Advanced| {
+fn behind(steps: &[CursorStep], window: Window) -> Option<Drawings> {
+    let point = |step: &CursorStep| {
         let at: Ts = step.to.parse().ok()?;
         Some((step.created_at, step.created_at.since(at).as_secs_f64() / 3_600.0))
     };
@@ -89,7 +89,7 @@ fn behind(steps: &[Advanced], window: Window) -> Option<Drawings> {
     Some(Drawings(vec![chart("Lag after each step", "hours", window, &[Series { word: "lag", points }])]))
 }
 
-fn taken(steps: &[Advanced]) -> Table {
+fn taken(steps: &[CursorStep]) -> Table {
     let head = ["event", "from", "to", "observed", "late", "run", "when"];
     let mut table = Table::new("Steps of the last week", &head, "It has not moved in the last week.");
     for step in steps {

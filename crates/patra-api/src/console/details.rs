@@ -8,8 +8,8 @@ use axum::response::Response;
 use serde_json::Value;
 
 use patra_core::RunId;
-use patra_core::port::query::{BatchPage, Cell, Filter, Progress, Row, View};
-use patra_core::tx::Scope;
+use patra_core::port::query::{BatchPage, Cell, JobProgress, View, ViewFilter, ViewRow};
+use patra_core::tx::KeyScope;
 
 use super::lists::{self, encoded, name, number, shown, title, whole};
 use super::page::{Action, Actions, Code, Facts, Note, Page, Shown, Step, Strip, Table, Tone};
@@ -32,7 +32,7 @@ pub(super) async fn job(Extension(visit): Extension<Visit>, id: PathText) -> Res
         let (id, progress) = jobs::named(&visit.api, &visit.tenant, &path_text(id)?).await?;
         let at = format!("/jobs/{}", encoded(&id));
         let mut page = Page::new(format!("Job {id}")).under("Jobs", "/jobs").live().with(progressed(&progress));
-        if visit.is(Scope::Write) && !progress.is_finished() {
+        if visit.is(KeyScope::Write) && !progress.is_finished() {
             let cancel = Action::new("Cancel", format!("{at}/cancel"), format!("patra cancel job {id}")).final_();
             page = page.with(Actions(vec![cancel]));
         }
@@ -41,16 +41,16 @@ pub(super) async fn job(Extension(visit): Extension<Visit>, id: PathText) -> Res
                 page = page.with(Code::json(word, &value));
             }
         }
-        let filter = Filter { instance: Some(progress.instance.0), limit: MOST_ROWS, ..Filter::default() };
+        let filter = ViewFilter { job: Some(progress.job.0), limit: MOST_ROWS, ..ViewFilter::default() };
         Ok(page.with(part(&visit, View::Plans, "Plans", filter, String::new()).await?))
     };
     visit.show(page.await)
 }
 
-fn progressed(progress: &Progress) -> Facts {
-    let status = if progress.is_finished() { "ended" } else { "under way" };
+fn progressed(progress: &JobProgress) -> Facts {
+    let status = if progress.is_finished() { "ended" } else { "in progress" };
     let mut facts = vec![
-        ("status".to_owned(), Shown::status(progress.trigger_status.as_str())),
+        ("status".to_owned(), Shown::status(progress.job_status.as_str())),
         ("work".to_owned(), Shown::text(status)),
         ("type".to_owned(), Shown::text(progress.job_type.as_str())),
         ("project".to_owned(), Shown::text(progress.project_key.as_str())),
@@ -102,8 +102,8 @@ pub(super) async fn task(Extension(visit): Extension<Visit>, id: PathText) -> Re
         let id = number(id)?;
         let row = lists::one(&visit, View::Tasks, id).await?;
         let plan = int(View::Tasks, &row, "plan_id");
-        let of_task = Filter { task: Some(id), ..Filter::default() };
-        let runs = Filter { limit: MOST_ROWS, ..of_task.clone() };
+        let of_task = ViewFilter { task: Some(id), ..ViewFilter::default() };
+        let runs = ViewFilter { limit: MOST_ROWS, ..of_task.clone() };
         let page = Page::new(name(View::Tasks, &row))
             .under("Plans", "/plans")
             .under(format!("Plan {plan}"), format!("/plans/{plan}"))
@@ -114,7 +114,7 @@ pub(super) async fn task(Extension(visit): Extension<Visit>, id: PathText) -> Re
             .with(strip(&visit, "Batches", of_task.clone()).await?)
             .with(part(&visit, View::Runs, "Runs", runs, format!("/runs?task={id}")).await?)
             .with_all(whole(View::Tasks, &row));
-        let rejected = Filter { limit: MOST_ROWS, ..of_task };
+        let rejected = ViewFilter { limit: MOST_ROWS, ..of_task };
         let rejected =
             part(&visit, View::Quarantine, "Records set aside", rejected, format!("/quarantine?task={id}")).await?;
         Ok(if rejected.rows.is_empty() { page } else { page.with(rejected) })
@@ -127,8 +127,8 @@ pub(super) async fn run(Extension(visit): Extension<Visit>, id: PathText) -> Res
         let id = number(id)?;
         let row = lists::one(&visit, View::Runs, id).await?;
         let (plan, task) = (int(View::Runs, &row, "plan_id"), int(View::Runs, &row, "task_id"));
-        let of_run = Filter { run: Some(id), ..Filter::default() };
-        let batches = Filter { limit: MOST_ROWS, ..of_run.clone() };
+        let of_run = ViewFilter { run: Some(id), ..ViewFilter::default() };
+        let batches = ViewFilter { limit: MOST_ROWS, ..of_run.clone() };
         let page = Page::new(name(View::Runs, &row))
             .under(format!("Plan {plan}"), format!("/plans/{plan}"))
             .under(format!("Task {task}"), format!("/tasks/{task}"))
@@ -151,7 +151,7 @@ pub(super) async fn quarantined(Extension(visit): Extension<Visit>, id: PathText
         let text = |column| text(view, &row, column);
         let mut page = Page::new(name(view, &row)).under(title(view), "/quarantine");
         page = page.with(Note::new(Tone::Bad, format!("{} {}", text("error_code"), text("reason"))));
-        if visit.is(Scope::Write) && matches!(text("status_code").as_str(), "OPEN" | "SIGNALLED") {
+        if visit.is(KeyScope::Write) && matches!(text("status_code").as_str(), "OPEN" | "SIGNALLED") {
             page = page.with(Actions(rejected_actions(
                 id,
                 &text("provenance_code"),
@@ -164,7 +164,7 @@ pub(super) async fn quarantined(Extension(visit): Extension<Visit>, id: PathText
     visit.show(page.await)
 }
 
-/// What the far side answered to a run, by status.
+/// What the upstream answered to a run, by status.
 async fn answers(visit: &Visit, run: i64) -> Result<Table, Failure> {
     let mut table = Table::new("HTTP statuses", &["status", "batches"], "No page was read.");
     for of in visit.api.store.statuses(RunId(run)).await? {
@@ -194,7 +194,7 @@ pub(super) async fn hold(Extension(visit): Extension<Visit>, id: PathText) -> Re
         let (view, id) = (View::Holds, number(id)?);
         let row = lists::one(&visit, view, id).await?;
         let mut page = Page::new(name(view, &row)).under(title(view), "/holds");
-        if visit.is(Scope::Write) && view.cell(&row, "released_at") == Some(Cell::Null) {
+        if visit.is(KeyScope::Write) && view.cell(&row, "released_at") == Some(Cell::Null) {
             let release = Action::new("Release", format!("/holds/{id}/release"), format!("patra resume hold {id}"));
             page = page.with(Actions(vec![release]));
         }
@@ -204,8 +204,8 @@ pub(super) async fn hold(Extension(visit): Extension<Visit>, id: PathText) -> Re
 }
 
 /// Pause, resume, cancel and, for a task that has ended, once more.
-fn work(visit: &Visit, level: &'static str, id: i64, row: &Row, view: View) -> Option<Actions> {
-    if !visit.is(Scope::Write) {
+fn work(visit: &Visit, level: &'static str, id: i64, row: &ViewRow, view: View) -> Option<Actions> {
+    if !visit.is(KeyScope::Write) {
         return None;
     }
     let action =
@@ -226,7 +226,7 @@ fn work(visit: &Visit, level: &'static str, id: i64, row: &Row, view: View) -> O
 }
 
 /// Why it failed, before all else.
-fn failed(view: View, row: &Row) -> Option<Note> {
+fn failed(view: View, row: &ViewRow) -> Option<Note> {
     match view.cell(row, "error") {
         Some(Cell::Json(error)) => {
             let status = text(view, row, "status_code");
@@ -238,15 +238,15 @@ fn failed(view: View, row: &Row) -> Option<Note> {
 }
 
 /// A table of what belongs to something, at most a page of it.
-async fn part(visit: &Visit, view: View, heading: &str, filter: Filter, more: String) -> Result<Table, Failure> {
+async fn part(visit: &Visit, view: View, heading: &str, filter: ViewFilter, more: String) -> Result<Table, Failure> {
     let table = lists::rows(visit, view, filter).await?;
     let more = table.next.as_ref().map(|_| more).filter(|more| !more.is_empty());
     Ok(Table { title: heading.to_owned(), next: None, more, ..table })
 }
 
 /// Batches in their order; those that failed are red.
-async fn strip(visit: &Visit, heading: &str, filter: Filter) -> Result<Strip, Failure> {
-    let filter = Filter { limit: MOST_BATCHES, ..filter };
+async fn strip(visit: &Visit, heading: &str, filter: ViewFilter) -> Result<Strip, Failure> {
+    let filter = ViewFilter { limit: MOST_BATCHES, ..filter };
     let (rows, next) = views::found(&visit.api, &visit.tenant, View::Batches, filter).await?;
     let steps = rows.iter().rev().map(|row| {
         let view = View::Batches;
@@ -263,11 +263,11 @@ fn step(run: i64, no: i64, status: &str, says: &str) -> Step {
     Step { word: no.to_string(), says, href: lists::batch_at(run, no), tone: Tone::of(status) }
 }
 
-fn int(view: View, row: &Row, column: &str) -> i64 {
+fn int(view: View, row: &ViewRow, column: &str) -> i64 {
     view.cell(row, column).and_then(|cell| cell.as_int()).unwrap_or_default()
 }
 
-fn text(view: View, row: &Row, column: &str) -> String {
+fn text(view: View, row: &ViewRow, column: &str) -> String {
     match view.cell(row, column) {
         Some(Cell::Text(text)) => text,
         _ => String::new(),

@@ -4,12 +4,12 @@ use axum::Extension;
 use axum::response::Response;
 
 use patra_core::port::CommandsExt as _;
-use patra_core::port::board::About;
+use patra_core::port::board::WorkFilter;
 use patra_core::port::pool::UrlFilter;
-use patra_core::port::query::{Cell, Filter, Row, View};
-use patra_core::project::Sight;
+use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
+use patra_core::project::LibraryScope;
 use patra_core::source::{MAX_MINUTES, TYPES};
-use patra_core::tx::{Configure, RevokeKey, Scope};
+use patra_core::tx::{KeyScope, RevokeKey, SaveSetting};
 use patra_engine::board::{self, GateBudget};
 use patra_engine::sources::checked_type;
 
@@ -38,12 +38,12 @@ pub(super) async fn gates(Extension(visit): Extension<Visit>) -> Response {
 /// How fast requests leave beside how fast they may, what slowed them, and what was done about it.
 async fn budgets(visit: &Visit) -> Result<Table, Failure> {
     let (store, clock) = (&*visit.api.store, &*visit.api.clock);
-    let about = About { project_key: visit.tenant.sight()?.map(str::to_owned), ..About::default() };
+    let about = WorkFilter { project_key: visit.tenant.sight()?.map(str::to_owned), ..WorkFilter::default() };
     let window = board::window(None, None, clock.now()).map_err(|error| Failure::bad_request(error.to_string()))?;
     let head =
         ["where", "requests/s", "budget/s", "rate now", "left", "429", "slowed down", "quota", "waited", "healed"];
     let mut table =
-        Table::new("Budgets of the last hour", &head, "Nothing was asked of any far side in the last hour.");
+        Table::new("Budgets of the last hour", &head, "Nothing was asked of any upstream in the last hour.");
     for line in board::budget(store, store, clock, about, window).await? {
         let (slow, healing) = (&line.slowdowns, &line.self_healing);
         let of_gate = |text: fn(&GateBudget) -> String| Shown::amount(line.gate.as_ref().map_or("–".to_owned(), text));
@@ -82,7 +82,7 @@ async fn all_gates(visit: &Visit) -> Result<Table, Failure> {
         "slowed down",
         "changed",
     ];
-    let mut table = Table::new("Gates", &head, "Nothing has been asked of any far side yet.");
+    let mut table = Table::new("Gates", &head, "Nothing has been asked of any upstream yet.");
     for gate in patra_engine::operations::gates(&*api.store, &*api.clock).await? {
         let view = &gate.view;
         let (state, tone) = match view.cooldown_until.filter(|until| *until > now) {
@@ -91,7 +91,7 @@ async fn all_gates(visit: &Visit) -> Result<Table, Failure> {
             None if view.is_soft() => ("little left".to_owned(), Tone::Warn),
             None => ("open".to_owned(), Tone::Plain),
         };
-        let left = |of: Option<patra_core::gate::Standing>| {
+        let left = |of: Option<patra_core::gate::QuotaStatus>| {
             of.map_or_else(|| Shown::text("no limit"), |of| Shown::amount(format!("{} of {}", of.remaining, of.limit)))
         };
         let cells = vec![
@@ -125,7 +125,7 @@ pub(super) async fn alerts(Extension(visit): Extension<Visit>) -> Response {
                 Shown::number(alert.value),
                 Shown::number(alert.threshold),
                 Shown::maybe_time(alert.state.since),
-                Shown::maybe_time(alert.state.told_at),
+                Shown::maybe_time(alert.state.notified_at),
             ];
             table.row(if firing { Tone::Bad } else { Tone::Plain }, cells);
         }
@@ -141,7 +141,7 @@ pub(super) async fn pool(Extension(visit): Extension<Visit>) -> Response {
         let found = visit.api.store.pool_urls(UrlFilter {
             project_key: project.unwrap_or_default().to_owned(),
             // Without a project there is the shared library only.
-            sight: if project.is_some() { Sight::Effective } else { Sight::Shared },
+            scope: if project.is_some() { LibraryScope::Effective } else { LibraryScope::Shared },
             source: None,
             domain: Some(domain.clone()).filter(|domain| !domain.is_empty()),
             offset: u64::from(page - 1) * u64::from(PAGE),
@@ -181,7 +181,7 @@ pub(super) async fn pool(Extension(visit): Extension<Visit>) -> Response {
 
 pub(super) async fn credentials(Extension(visit): Extension<Visit>) -> Response {
     let page = async {
-        let all = Filter { limit: Filter::MAX_LIMIT, ..Filter::default() };
+        let all = ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() };
         let known = lists::rows(&visit, View::Credentials, all.clone()).await?;
         let states = lists::rows(&visit, View::CredentialStates, all).await?;
         let page =
@@ -204,7 +204,7 @@ async fn cookies(visit: &Visit) -> Result<Table, Failure> {
     let mut table = Table::new("Cookies", &head, "There are none.");
     let (cookies, now) = visit.api.store.cookies(None).await?;
     for cookie in cookies {
-        let wear = cookie.wear.rested(now);
+        let wear = cookie.usage.after_cooling(now);
         let cells = vec![
             Shown::text(cookie.cookie_name.as_str()),
             Shown::text(cookie.platform.as_str()),
@@ -224,15 +224,15 @@ pub(super) async fn keys(Extension(visit): Extension<Visit>) -> Response {
 }
 
 async fn keys_page(visit: &Visit) -> Result<Page, Failure> {
-    visit.may(Scope::Admin)?;
-    let (view, filter) = (View::Keys, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() });
+    visit.may(KeyScope::Admin)?;
+    let (view, filter) = (View::Keys, ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() });
     let (rows, _) = crate::routes::views::found(&visit.api, &visit.tenant, view, filter.clone()).await?;
     let mut table = lists::rows(visit, view, filter).await?;
     for (line, row) in table.rows.iter_mut().zip(&rows) {
         line.actions = revoking(row).into_iter().collect();
     }
     table.next = None;
-    let scopes = [Scope::Read, Scope::Write, Scope::Admin].map(|scope| scope.as_str().to_owned());
+    let scopes = [KeyScope::Read, KeyScope::Write, KeyScope::Admin].map(|scope| scope.as_str().to_owned());
     let form = Form {
         title: "Make a key".to_owned(),
         method: "post",
@@ -248,7 +248,7 @@ async fn keys_page(visit: &Visit) -> Result<Page, Failure> {
     Ok(Page::new("API keys").with(table).with(form))
 }
 
-fn revoking(row: &Row) -> Option<Action> {
+fn revoking(row: &ViewRow) -> Option<Action> {
     match (View::Keys.cell(row, "prefix"), View::Keys.cell(row, "revoked_at")) {
         (Some(Cell::Text(prefix)), Some(Cell::Null)) => {
             let twin = format!("patra key revoke {prefix}");
@@ -261,11 +261,11 @@ fn revoking(row: &Row) -> Option<Action> {
 /// The key is part of this answer and of no other.
 pub(super) async fn make_key(Extension(visit): Extension<Visit>) -> Response {
     let page = async {
-        visit.may(Scope::Admin)?;
+        visit.may(KeyScope::Admin)?;
         visit.tenant.is_operator()?;
         let form = &visit.form;
         let name = key::checked_name(form.text("name")).map_err(Failure::bad_request)?;
-        let scope: Scope =
+        let scope: KeyScope =
             form.text("scope").parse().map_err(|_| Failure::bad_request("a key may read, write or admin"))?;
         let projects: Vec<_> = form.get("project").map(str::to_owned).into_iter().collect();
         for project in &projects {
@@ -283,7 +283,7 @@ pub(super) async fn make_key(Extension(visit): Extension<Visit>) -> Response {
 
 pub(super) async fn revoke_key(Extension(visit): Extension<Visit>, prefix: PathText) -> Response {
     let done = async {
-        visit.may(Scope::Admin)?;
+        visit.may(KeyScope::Admin)?;
         visit.tenant.is_operator()?;
         let prefix = path_text(prefix)?;
         if !visit.api.store.run(RevokeKey { prefix: prefix.clone() }).await?.revoked {
@@ -296,7 +296,7 @@ pub(super) async fn revoke_key(Extension(visit): Extension<Visit>, prefix: PathT
 
 pub(super) async fn settings(Extension(visit): Extension<Visit>) -> Response {
     let page = async {
-        visit.may(Scope::Admin)?;
+        visit.may(KeyScope::Admin)?;
         visit.tenant.is_operator()?;
         let mut table = Table::new("In the database", &["setting", "value"], "There are none.");
         for (name, value) in visit.api.store.settings().await? {
@@ -332,7 +332,7 @@ pub(super) async fn settings(Extension(visit): Extension<Visit>) -> Response {
 
 pub(super) async fn set_interval(Extension(visit): Extension<Visit>) -> Response {
     let done = async {
-        visit.may(Scope::Admin)?;
+        visit.may(KeyScope::Admin)?;
         visit.tenant.is_operator()?;
         let r#type = checked_type(visit.form.text("type")).map_err(Failure::bad_request)?;
         let minutes: Option<u32> = visit.form.number("minutes")?;
@@ -340,7 +340,7 @@ pub(super) async fn set_interval(Extension(visit): Extension<Visit>) -> Response
             return Err(Failure::bad_request(format!("an interval has 1 to {MAX_MINUTES} minutes")));
         }
         let (key, value) = (format!("fetch_interval.{type}"), minutes.map(|minutes| minutes.to_string()));
-        visit.api.store.run(Configure { key, value }).await?;
+        visit.api.store.run(SaveSetting { key, value }).await?;
         (visit.api.nudge)();
         Ok((
             Note::good(format!("Sources of type {type} follow with the next look of the collector.")),

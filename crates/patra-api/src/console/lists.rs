@@ -6,7 +6,7 @@ use axum::response::Response;
 use url::form_urlencoded::Serializer;
 
 use patra_core::Code;
-use patra_core::port::query::{Cell, Filter, Row, View};
+use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
 
 use super::page::{Block, Code as Text, Facts, Field, FieldKind, Form, Line, Page, Shown, Table, Tone};
 use super::visit::Visit;
@@ -73,7 +73,7 @@ pub(super) async fn listed(visit: &Visit, view: View) -> Result<Vec<Block>, Fail
 }
 
 /// The table of those rows that the visitor may see; `next` holds the id that the next page begins before.
-pub(super) async fn rows(visit: &Visit, view: View, filter: Filter) -> Result<Table, Failure> {
+pub(super) async fn rows(visit: &Visit, view: View, filter: ViewFilter) -> Result<Table, Failure> {
     views::allowed(visit.scope, view)?;
     let (rows, next) = views::found(&visit.api, &visit.tenant, view, filter).await?;
     let columns = columns(view);
@@ -84,7 +84,7 @@ pub(super) async fn rows(visit: &Visit, view: View, filter: Filter) -> Result<Ta
     Ok(table)
 }
 
-fn line(view: View, row: &Row, columns: &[&str]) -> Line {
+fn line(view: View, row: &ViewRow, columns: &[&str]) -> Line {
     let tone = match view.cell(row, "status_code") {
         Some(Cell::Text(status)) if matches!(Tone::of(&status), Tone::Bad | Tone::Warn) => Tone::of(&status),
         _ => Tone::Plain,
@@ -101,15 +101,15 @@ pub(super) async fn show(Extension(visit): Extension<Visit>, id: PathText, view:
 }
 
 /// One row, if it is there for the visitor.
-pub(super) async fn one(visit: &Visit, view: View, id: i64) -> Result<Row, Failure> {
+pub(super) async fn one(visit: &Visit, view: View, id: i64) -> Result<ViewRow, Failure> {
     views::allowed(visit.scope, view)?;
-    let filter = Filter { id: Some(id), limit: 1, ..Filter::default() };
+    let filter = ViewFilter { id: Some(id), limit: 1, ..ViewFilter::default() };
     let (mut rows, _) = views::found(&visit.api, &visit.tenant, view, filter).await?;
     rows.pop().ok_or_else(|| missing(format!("there is no {} {id}", singular(view))))
 }
 
 /// All that a row says: short values as facts, JSON as text.
-pub(super) fn whole(view: View, row: &Row) -> Vec<Block> {
+pub(super) fn whole(view: View, row: &ViewRow) -> Vec<Block> {
     let (mut facts, mut texts) = (Vec::new(), Vec::new());
     for (column, cell) in view.columns().iter().zip(row) {
         match cell {
@@ -124,7 +124,7 @@ pub(super) fn whole(view: View, row: &Row) -> Vec<Block> {
 }
 
 /// A cell, and where it leads.
-pub(super) fn shown(view: View, row: &Row, column: &str) -> Shown {
+pub(super) fn shown(view: View, row: &ViewRow, column: &str) -> Shown {
     let cell = view.cell(row, column).unwrap_or(Cell::Null);
     let int = |column| view.cell(row, column).and_then(|cell| cell.as_int());
     let value = Shown::cell(&cell);
@@ -170,7 +170,7 @@ fn has_page(view: View) -> bool {
 
 /// What somebody wants to see of a list.
 struct Asked {
-    filter: Filter,
+    filter: ViewFilter,
     fields: Vec<Field>,
     /// The conditions, to be repeated by the next page.
     said: Vec<(&'static str, String)>,
@@ -181,7 +181,7 @@ impl Asked {
         let query = &visit.query;
         let text = |name| query.get(name).filter(|text| !text.contains('\0')).map(str::to_owned);
         let status = text("status").filter(|status| status != ANY);
-        let filter = Filter {
+        let filter = ViewFilter {
             provenance_code: text("provenance"),
             endpoint_name: text("endpoint"),
             status: status.clone(),
@@ -190,7 +190,7 @@ impl Asked {
             run: query.number("run")?,
             before_id: query.number("before")?,
             limit: PAGE,
-            ..Filter::default()
+            ..ViewFilter::default()
         };
         let (mut fields, mut said) = (Vec::new(), Vec::new());
         let conditions = [
@@ -373,7 +373,7 @@ fn singular(view: View) -> String {
 }
 
 /// What a row is called.
-pub(super) fn name(view: View, row: &Row) -> String {
+pub(super) fn name(view: View, row: &ViewRow) -> String {
     let id = view.cell(row, "id").and_then(|cell| cell.as_int()).unwrap_or_default();
     let word = singular(view);
     format!("{}{} {id}", word[..1].to_uppercase(), &word[1..])

@@ -1,4 +1,4 @@
-//! Server-sent events: a page that is live is told that something has changed, and asks for itself anew. The events say
+//! Server-sent events: a page that is live is told that something has changed, and asks for itself again. The events say
 //! nothing else, so there is one way to render a page, and nothing to see for who may not.
 
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use patra_core::hash::sha256_hex;
-use patra_core::port::query::{Filter, View};
+use patra_core::port::query::{View, ViewFilter};
 
 use super::visit::Visit;
 use crate::envelope::Failure;
@@ -24,7 +24,7 @@ use crate::routes::views;
 const MAX_LISTENERS: usize = 200;
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(2);
-/// Looks of one connection. A browser connects again by itself, and its session is looked at anew.
+/// Looks of one connection. A browser connects again by itself, and its session is looked at again.
 const MAX_LOOKS: u32 = 150;
 /// What is new shows in the newest rows of these.
 const WATCHED: &[View] = &[View::Jobs, View::Tasks, View::Runs, View::Batches, View::Quarantine, View::Events];
@@ -87,7 +87,8 @@ impl Listener {
 async fn pulse(visit: &Visit) -> Result<String, Failure> {
     let mut newest = String::new();
     for view in WATCHED.iter().copied() {
-        let (rows, _) = views::found(&visit.api, &visit.tenant, view, Filter { limit: 1, ..Filter::default() }).await?;
+        let (rows, _) =
+            views::found(&visit.api, &visit.tenant, view, ViewFilter { limit: 1, ..ViewFilter::default() }).await?;
         newest.extend(rows.iter().map(|row| view.to_json_text(row)));
     }
     Ok(sha256_hex(newest.as_bytes()))

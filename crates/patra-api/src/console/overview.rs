@@ -6,9 +6,9 @@ use axum::Extension;
 use axum::response::Response;
 
 use patra_core::port::board::TopError;
-use patra_core::tx::Inventory;
+use patra_core::tx::PartitionKey;
 use patra_core::{Code, Level, Ts, Window};
-use patra_engine::board::{self, Lagging, Overview, QueueLine, Sight, Throughput};
+use patra_engine::board::{self, LaggingCursor, Overview, OverviewPorts, QueueLine, Throughput};
 
 use super::chart::{Series, chart, figure};
 use super::lists::batch_at;
@@ -21,7 +21,7 @@ pub(super) const LATE: Duration = Duration::from_secs(1_800);
 pub(super) async fn overview(Extension(visit): Extension<Visit>) -> Response {
     let page = async {
         let (store, clock) = (&*visit.api.store, &*visit.api.clock);
-        let sight = Sight { boards: store, queries: store, crawls: store, clock };
+        let sight = OverviewPorts { boards: store, queries: store, crawls: store, clock };
         let project = visit.tenant.sight()?.map(str::to_owned);
         Ok(shown(&board::overview(sight, project).await?))
     };
@@ -105,7 +105,7 @@ fn failing(errors: &[TopError]) -> Block {
         let cells = vec![
             Shown::status(error.level.as_str()),
             Shown::text(meaning(error.level, error.code)).to(href.as_str()),
-            Shown::text(format!("{} · {place}", name(&error.of))).to(href),
+            Shown::text(format!("{} · {place}", name(&error.partition))).to(href),
             Shown::text(error.message.as_str()),
             Shown::number(error.errors),
             Shown::time(error.last_at),
@@ -118,17 +118,17 @@ fn failing(errors: &[TopError]) -> Block {
 /// What a level and a code mean, in plain words.
 fn meaning(level: Level, code: Code) -> &'static str {
     match (level, code) {
-        (_, Code::RateLimited) => "The far side asks for fewer requests",
+        (_, Code::RateLimited) => "The upstream asks for fewer requests",
         (_, Code::QuotaExhausted) => "The quota is used up",
-        (_, Code::TimeoutError) => "The far side does not answer in time",
-        (_, Code::NetworkError) => "The far side cannot be reached",
+        (_, Code::TimeoutError) => "The upstream does not answer in time",
+        (_, Code::NetworkError) => "The upstream cannot be reached",
         (_, Code::UpstreamAuthFailed | Code::CookieInvalid | Code::CookieExhausted) => {
-            "The far side refuses our credential"
+            "The upstream refuses our credential"
         }
         (_, Code::NotConfigured) => "A credential or a setting is missing",
-        (Level::L1, _) => "The far side has trouble; it is tried again",
+        (Level::L1, _) => "The upstream has trouble; it is tried again",
         (Level::L2, Code::ParseError) => "The answer cannot be read",
-        (Level::L2, _) => "The far side refuses the request",
+        (Level::L2, _) => "The upstream refuses the request",
         (Level::L3, _) => "Records cannot be used and are set aside",
         (Level::L4, _) => "The source is stopped until a person has looked",
     }
@@ -156,7 +156,7 @@ fn waiting(queue: &[QueueLine]) -> Block {
 fn active(queue: &[QueueLine]) -> Block {
     let head = [
         "where",
-        "under way",
+        "in progress",
         "waiting",
         "picked/s",
         "records/s",
@@ -166,7 +166,7 @@ fn active(queue: &[QueueLine]) -> Block {
         "latency",
         "429",
     ];
-    let nothing = "Nothing is under way or waits, and nothing was done in the last ten minutes.";
+    let nothing = "Nothing is in progress or waits, and nothing was done in the last ten minutes.";
     let mut table = Table::new("What is collected now", &head, nothing);
     let or_dash = |text: Option<String>| Shown::amount(text.unwrap_or_else(|| "–".to_owned()));
     let percent = |ratio: Option<f64>| or_dash(ratio.map(|ratio| format!("{:.0} %", ratio * 100.0)));
@@ -192,7 +192,7 @@ fn active(queue: &[QueueLine]) -> Block {
 fn charts(throughput: &Throughput) -> Drawings {
     let window = Window { from: throughput.from, to: throughput.to };
     let series =
-        |word, of: fn(&patra_core::port::board::Counts) -> u64| Series { word, points: filled(throughput, of) };
+        |word, of: fn(&patra_core::port::board::WorkCounts) -> u64| Series { word, points: filled(throughput, of) };
     Drawings(vec![
         chart("Records stored", "a minute", window, &[series("records", |counts| counts.inserted + counts.updated)]),
         chart(
@@ -209,7 +209,7 @@ fn charts(throughput: &Throughput) -> Drawings {
 }
 
 /// One point for each step: those without any work are left out of a series, and are nothing.
-fn filled(throughput: &Throughput, of: fn(&patra_core::port::board::Counts) -> u64) -> Vec<(Ts, f64)> {
+fn filled(throughput: &Throughput, of: fn(&patra_core::port::board::WorkCounts) -> u64) -> Vec<(Ts, f64)> {
     let step = Duration::from_secs(60 * u64::from(throughput.step_minutes.max(1)));
     let (mut points, mut at) = (Vec::new(), throughput.from.floor_to(step));
     let mut steps = throughput.steps.iter().peekable();
@@ -221,7 +221,7 @@ fn filled(throughput: &Throughput, of: fn(&patra_core::port::board::Counts) -> u
     points
 }
 
-fn lagging(cursors: &[Lagging]) -> Block {
+fn lagging(cursors: &[LaggingCursor]) -> Block {
     let mut table = Table::new(
         "How far behind",
         &["cursor", "where", "namespace", "stands at", "lag"],
@@ -233,7 +233,7 @@ fn lagging(cursors: &[Lagging]) -> Block {
         let id = of.cursor.0;
         let cells = vec![
             Shown::number(id).to(format!("/cursors/{id}")),
-            Shown::text(name(&of.of)),
+            Shown::text(name(&of.partition)),
             Shown::text(of.namespace.as_str()),
             Shown::text(of.value.as_deref().unwrap_or("–")),
             Shown::amount(span(cursor.lag_seconds)),
@@ -243,11 +243,11 @@ fn lagging(cursors: &[Lagging]) -> Block {
     table.into()
 }
 
-pub(super) fn name(of: &Inventory) -> String {
+pub(super) fn name(of: &PartitionKey) -> String {
     format!("{} {} {}", of.provenance_code, of.endpoint_name, of.operation.as_str())
 }
 
-fn tasks_of(of: &Inventory, status: &str) -> String {
+fn tasks_of(of: &PartitionKey, status: &str) -> String {
     format!(
         "/tasks?provenance={}&endpoint={}&status={status}",
         super::lists::encoded(&of.provenance_code),
@@ -267,25 +267,25 @@ pub(super) fn span(secs: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use patra_core::port::board::{Counts, Rates, Step};
+    use patra_core::port::board::{SeriesStep, WorkCounts, WorkRates};
     use patra_core::state::Operation;
     use patra_core::{RunId, TaskId};
-    use patra_engine::operations::Wait;
+    use patra_engine::operations::WaitReason;
 
     use super::super::page::{Is, Line};
     use super::*;
 
-    fn of() -> Inventory {
-        Inventory { provenance_code: "shop".into(), endpoint_name: "orders".into(), operation: Operation::Harvest }
+    fn of() -> PartitionKey {
+        PartitionKey { provenance_code: "shop".into(), endpoint_name: "orders".into(), operation: Operation::Harvest }
     }
 
     fn error(level: Level, code: Code, batch_no: Option<u32>) -> TopError {
         TopError {
-            of: of(),
+            partition: of(),
             level,
             code,
             errors: 3,
-            message: "the far side answered 404".into(),
+            message: "the upstream answered 404".into(),
             last_at: Ts::from_secs(1_000),
             task_id: TaskId(5),
             run_id: RunId(7),
@@ -304,10 +304,10 @@ mod tests {
     #[test]
     fn every_failure_leads_to_the_batch_where_it_was_met_with_its_level_in_words() {
         for (level, code, words) in [
-            (Level::L1, Code::NetworkError, "The far side cannot be reached"),
-            (Level::L2, Code::PlatformError, "The far side refuses the request"),
+            (Level::L1, Code::NetworkError, "The upstream cannot be reached"),
+            (Level::L2, Code::PlatformError, "The upstream refuses the request"),
             (Level::L3, Code::ValidationError, "Records cannot be used and are set aside"),
-            (Level::L4, Code::UpstreamAuthFailed, "The far side refuses our credential"),
+            (Level::L4, Code::UpstreamAuthFailed, "The upstream refuses our credential"),
         ] {
             let lines = lines(failing(&[error(level, code, Some(2))]));
             assert_eq!(lines[0].cells[0].text, level.as_str());
@@ -321,14 +321,14 @@ mod tests {
     // covers: ING-14.7-02
     #[test]
     fn the_queue_tells_how_much_waits_why_and_how_fast_it_is_taken() {
-        let waits = Some(Wait { why: "held (PAUSE): a person said so".into(), until: None });
-        let rates = Rates {
+        let waits = Some(WaitReason { why: "held (PAUSE): a person said so".into(), until: None });
+        let rates = WorkRates {
             pick_rate: 0.5,
             success_ratio: Some(0.9),
             failure_ratio: Some(0.1),
             avg_batch_latency_ms: Some(120.0),
             throttled_ratio: Some(0.05),
-            ..Rates::default()
+            ..WorkRates::default()
         };
         let line = QueueLine { of: of(), depth: 4, due: 4, oldest_at: None, next_at: None, active: 2, rates, waits };
         let waiting = lines(waiting(std::slice::from_ref(&line)));
@@ -341,14 +341,14 @@ mod tests {
     #[test]
     fn minutes_without_work_are_nothing_and_not_left_out() {
         let (from, minute) = (Ts::from_secs(600), Duration::from_secs(60));
-        let counts = Counts { batches: 9, ..Counts::default() };
+        let counts = WorkCounts { batches: 9, ..WorkCounts::default() };
         let throughput = Throughput {
             from,
             to: from + minute * 4,
             step_minutes: 1,
             counts,
-            rates: Rates::default(),
-            steps: vec![Step { at: from + minute * 2, counts }],
+            rates: WorkRates::default(),
+            steps: vec![SeriesStep { at: from + minute * 2, counts }],
         };
         let values: Vec<_> = filled(&throughput, |counts| counts.batches).into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, [0.0, 0.0, 9.0, 0.0]);

@@ -3,7 +3,7 @@
 use axum::Extension;
 use axum::response::{IntoResponse as _, Redirect, Response};
 
-use patra_core::port::query::{Filter, View};
+use patra_core::port::query::{View, ViewFilter};
 use patra_core::port::source::SourceFilter;
 
 use super::lists::{encoded, name, shown};
@@ -74,7 +74,7 @@ async fn found(visit: &Visit) -> Result<Vec<Shown>, Failure> {
         }
         for view in NUMBERED.iter().copied().filter(|view| view.owner().is_some() || visit.tenant.is_operator().is_ok())
         {
-            let filter = Filter { id: Some(id), limit: 1, ..Filter::default() };
+            let filter = ViewFilter { id: Some(id), limit: 1, ..ViewFilter::default() };
             let (rows, _) = views::found(&visit.api, &visit.tenant, view, filter).await?;
             hits.extend(
                 rows.iter().filter_map(|row| Some(Shown::text(name(view, row)).to(shown(view, row, "id").href?))),

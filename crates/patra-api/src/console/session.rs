@@ -1,4 +1,4 @@
-//! Who is logged in. A session stands for an API key: it says which one, and the key is looked at anew with every request,
+//! Who is logged in. A session stands for an API key: it says which one, and the key is looked at again with every request,
 //! so that a revoked key ends its sessions at once. Sessions live in this process; a restart ends them all.
 
 use std::collections::HashMap;

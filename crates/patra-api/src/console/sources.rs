@@ -7,12 +7,12 @@ use axum::response::Response;
 use serde_json::{Map, Value};
 use url::form_urlencoded::Serializer;
 
-use patra_core::port::source::{ItemFilter, Source, SourceFilter};
+use patra_core::port::source::{ItemFilter, SourceFilter, StoredSource};
 use patra_core::source::TYPES;
 use patra_core::state::{PausedReason, TriggerType};
-use patra_core::tx::{ChangeSource, Scope};
-use patra_engine::sources::Said;
-use patra_engine::{Asked, poll_now};
+use patra_core::tx::{ChangeSource, KeyScope};
+use patra_engine::sources::SourceDraft;
+use patra_engine::{PollRequested, poll_now};
 
 use super::lists::{encoded, missing, number};
 use super::page::{Action, Actions, Code, Facts, Field, FieldKind, Form, Note, Page, Shown, Table, Tone};
@@ -68,7 +68,7 @@ struct Wish {
 }
 
 impl Wish {
-    fn is_met_by(&self, source: &Source) -> bool {
+    fn is_met_by(&self, source: &StoredSource) -> bool {
         let says = |text: &str| text.to_lowercase().contains(&self.text);
         (says(&source.name) || says(&source.config))
             && self.r#type.as_ref().is_none_or(|wanted| *wanted == source.r#type)
@@ -108,7 +108,7 @@ impl Wish {
     }
 }
 
-fn line(source: &Source) -> super::page::Line {
+fn line(source: &StoredSource) -> super::page::Line {
     let (id, state) = (source.id.0, &source.state);
     let tone = if source.status() == "error" { Tone::Bad } else { Tone::Plain };
     let cells = vec![
@@ -125,8 +125,8 @@ fn line(source: &Source) -> super::page::Line {
     super::page::Line { cells, tone, actions: Vec::new() }
 }
 
-fn buttons(visit: &Visit, source: &Source) -> Vec<Action> {
-    if !visit.is(Scope::Write) {
+fn buttons(visit: &Visit, source: &StoredSource) -> Vec<Action> {
+    if !visit.is(KeyScope::Write) {
         return Vec::new();
     }
     let action = |label, word: &str| {
@@ -139,7 +139,7 @@ fn buttons(visit: &Visit, source: &Source) -> Vec<Action> {
 
 fn adding(visit: &Visit) -> Option<Form> {
     let types = TYPES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    visit.is(Scope::Write).then(|| Form {
+    visit.is(KeyScope::Write).then(|| Form {
         title: "Add a source".to_owned(),
         method: "post",
         action: "/sources".to_owned(),
@@ -163,7 +163,7 @@ pub(super) async fn add(Extension(visit): Extension<Visit>) -> Response {
             None => Map::new(),
         };
         config.extend(form.get("url").map(|url| ("url".to_owned(), url.into())));
-        let said = Said {
+        let said = SourceDraft {
             r#type: form.text("type").to_owned(),
             name: form.get("name").map(str::to_owned),
             config: config.into(),
@@ -185,7 +185,7 @@ pub(super) async fn show(Extension(visit): Extension<Visit>, id: PathText) -> Re
         if let Some(error) = &source.state.last_error {
             page = page.with(Note::new(Tone::Bad, error.as_str()));
         }
-        if visit.is(Scope::Write) {
+        if visit.is(KeyScope::Write) {
             let mut actions = buttons(&visit, &source);
             actions.push(
                 Action::new("Remove", format!("/sources/{id}/remove"), format!("patra source remove {id}")).final_(),
@@ -199,7 +199,7 @@ pub(super) async fn show(Extension(visit): Extension<Visit>, id: PathText) -> Re
     visit.show(page.await)
 }
 
-fn facts(source: &Source) -> Facts {
+fn facts(source: &StoredSource) -> Facts {
     let state = &source.state;
     let facts = [
         ("id", Shown::number(source.id.0)),
@@ -221,7 +221,7 @@ fn facts(source: &Source) -> Facts {
 }
 
 /// The last polls, while the ledger has them. Each is a job whose name counts up.
-async fn history(visit: &Visit, source: &Source) -> Result<Table, Failure> {
+async fn history(visit: &Visit, source: &StoredSource) -> Result<Table, Failure> {
     let head = ["poll", "asked for", "ended", "batches", "new", "changed", "failed tasks"];
     let mut table = Table::new("History", &head, "It was not polled, or that is long ago.");
     let newest = source.poll_count;
@@ -243,7 +243,7 @@ async fn history(visit: &Visit, source: &Source) -> Result<Table, Failure> {
     Ok(table)
 }
 
-async fn items(visit: &Visit, source: &Source) -> Result<Table, Failure> {
+async fn items(visit: &Visit, source: &StoredSource) -> Result<Table, Failure> {
     let ask = ItemFilter {
         project_key: source.project_key.clone(),
         sources: Some(vec![source.id.0]),
@@ -279,12 +279,14 @@ async fn acted(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>)
     let (name, api) = (&source.name, &visit.api);
     match action.as_str() {
         "fetch" => match poll_now(&api.store, source.id, TriggerType::Api).await? {
-            Asked::Task(task) => {
+            PollRequested::Task(task) => {
                 (api.nudge)();
                 Ok((Note::good(format!("{name} is fetched now.")).to(format!("/tasks/{}", task.0)), here))
             }
-            Asked::Skipped(reason) => Ok((Note::new(Tone::Warn, format!("{name} was skipped: {reason}")), here)),
-            Asked::Refused(reason) => Err(Failure::bad_request(reason)),
+            PollRequested::Skipped(reason) => {
+                Ok((Note::new(Tone::Warn, format!("{name} was skipped: {reason}")), here))
+            }
+            PollRequested::Refused(reason) => Err(Failure::bad_request(reason)),
         },
         "pause" => {
             update(api, ChangeSource { is_active: Some(false), ..change }).await?;
@@ -303,7 +305,7 @@ async fn acted(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>)
 }
 
 /// A source, if it is there for the visitor.
-async fn find(visit: &Visit, id: i64) -> Result<Source, Failure> {
+async fn find(visit: &Visit, id: i64) -> Result<StoredSource, Failure> {
     let project_key = visit.tenant.sight()?.map(str::to_owned);
     let filter = SourceFilter { project_key, ids: Some(vec![id]), ..SourceFilter::default() };
     visit.api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use tower::ServiceExt as _;
 
 use patra_core::port::CommandsExt as _;
-use patra_core::tx::{NewSource, RevokeKey, SaveSources, Scope};
+use patra_core::tx::{KeyScope, NewSource, RevokeKey, SaveSources};
 
 use crate::key;
 use crate::routes::tests::Door;
@@ -127,7 +127,7 @@ async fn source(door: &Door, project_key: &str, name: &str) -> i64 {
 #[tokio::test]
 async fn every_page_has_a_frame_a_strict_policy_and_little_weight() {
     let door = Door::new();
-    let mut browser = Browser::logged_in(&door, &door.key(Scope::Admin).await).await;
+    let mut browser = Browser::logged_in(&door, &door.key(KeyScope::Admin).await).await;
     for path in PAGES.iter().chain(FOR_ADMINS) {
         let answer = browser.get(path).await;
         assert_eq!(answer.status, StatusCode::OK, "{path}");
@@ -156,7 +156,7 @@ async fn nobody_comes_in_without_a_good_key_and_every_way_out_works() {
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     assert!(answer.html.contains("the API key is not valid"));
 
-    let key = door.key(Scope::Read).await;
+    let key = door.key(KeyScope::Read).await;
     let mut browser = Browser::logged_in(&door, &key).await;
     assert!(!browser.get("/").await.html.contains(&key), "a page holds the key");
     let old = browser.cookie.clone();
@@ -177,7 +177,7 @@ async fn nobody_comes_in_without_a_good_key_and_every_way_out_works() {
 #[tokio::test]
 async fn a_login_leads_to_pages_of_ours_only() {
     let door = Door::new();
-    let key = door.key(Scope::Read).await;
+    let key = door.key(KeyScope::Read).await;
     for (next, expected) in
         [("%2Fplans", "/plans"), ("%2F%2Fevil.example", "/"), ("https%3A%2F%2Fevil.example", "/"), ("%2F%5Cevil", "/")]
     {
@@ -191,7 +191,7 @@ async fn a_login_leads_to_pages_of_ours_only() {
 async fn a_form_without_the_token_of_the_session_changes_nothing() {
     let door = Door::new();
     let id = source(&door, "default", "kept").await;
-    let key = door.key(Scope::Admin).await;
+    let key = door.key(KeyScope::Admin).await;
     let mut browser = Browser::logged_in(&door, &key).await;
     let foreign = Browser::logged_in(&door, &key).await.csrf;
     for token in ["", "csrf=", "csrf=00", &format!("csrf={foreign}")] {
@@ -208,12 +208,12 @@ async fn a_form_without_the_token_of_the_session_changes_nothing() {
 async fn buttons_do_what_they_say_and_only_for_who_may() {
     let door = Door::new();
     let id = source(&door, "default", "feed").await;
-    let mut reader = Browser::logged_in(&door, &door.key(Scope::Read).await).await;
+    let mut reader = Browser::logged_in(&door, &door.key(KeyScope::Read).await).await;
     let page = reader.get(&format!("/sources/{id}")).await.html;
     assert!(!page.contains("Pause") && !page.contains("Remove"), "what somebody may not do is not offered");
     assert_eq!(reader.post(&format!("/sources/{id}/pause"), "").await.status, StatusCode::FORBIDDEN);
 
-    let mut writer = Browser::logged_in(&door, &door.key(Scope::Write).await).await;
+    let mut writer = Browser::logged_in(&door, &door.key(KeyScope::Write).await).await;
     assert!(
         writer.get("/sources").await.html.contains(&format!("patra source pause {id}")),
         "a button names its command"
@@ -232,7 +232,7 @@ async fn buttons_do_what_they_say_and_only_for_who_may() {
 #[tokio::test]
 async fn a_new_key_is_shown_once_and_can_be_revoked() {
     let door = Door::new();
-    let mut admin = Browser::logged_in(&door, &door.key(Scope::Admin).await).await;
+    let mut admin = Browser::logged_in(&door, &door.key(KeyScope::Admin).await).await;
     let page = admin.post("/keys", "name=robot&scope=read&project=").await.html;
     let text: String = page.split("<p>patra_").nth(1).unwrap().chars().take_while(|c| *c != '<').collect();
     let text = format!("patra_{text}");
@@ -248,7 +248,7 @@ async fn hostile_data_stays_data() {
     let door = Door::new();
     let name = r#"<script>alert(1)</script>"'><img src=x onerror=alert(2)>"#;
     let id = source(&door, "default", name).await;
-    let mut browser = Browser::logged_in(&door, &door.key(Scope::Admin).await).await;
+    let mut browser = Browser::logged_in(&door, &door.key(KeyScope::Admin).await).await;
     for path in ["/sources".to_owned(), format!("/sources/{id}"), "/search?q=%3Cscript%3Ealert(3)".to_owned()] {
         let html = browser.get(&path).await.html;
         assert!(
@@ -265,7 +265,7 @@ async fn what_is_of_another_project_is_not_there() {
         door.project(project_key).await;
     }
     let (mine, theirs) = (source(&door, "mine", "my feed").await, source(&door, "theirs", "their feed").await);
-    let mut browser = Browser::logged_in(&door, &door.key_of(Scope::Admin, vec!["mine".into()]).await).await;
+    let mut browser = Browser::logged_in(&door, &door.key_of(KeyScope::Admin, vec!["mine".into()]).await).await;
     let list = browser.get("/sources").await.html;
     assert!(list.contains("my feed") && !list.contains("their feed"));
     assert_eq!(browser.get(&format!("/sources/{mine}")).await.status, StatusCode::OK);
@@ -285,7 +285,7 @@ async fn one_project_of_many_can_be_looked_at() {
     door.project("other").await;
     source(&door, "other", "other feed").await;
     let here = source(&door, "default", "default feed").await;
-    let mut browser = Browser::logged_in(&door, &door.key(Scope::Write).await).await;
+    let mut browser = Browser::logged_in(&door, &door.key(KeyScope::Write).await).await;
     let all = browser.get("/sources").await.html;
     assert!(all.contains("other feed") && all.contains("default feed"));
     browser.post("/project", "project=other").await;

@@ -13,7 +13,7 @@ use axum::response::{Html, IntoResponse as _, Redirect, Response};
 use url::form_urlencoded;
 
 use patra_core::Code;
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 
 use super::page::{Entry, Framed, Link, Note, Page, Tone};
 use super::session::{Session, Sessions};
@@ -67,7 +67,7 @@ impl Said {
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     pub(super) api: Api,
-    pub(super) scope: Scope,
+    pub(super) scope: KeyScope,
     pub(super) caller: Caller,
     pub(super) tenant: Tenant,
     pub(super) query: Said,
@@ -108,7 +108,7 @@ pub(super) async fn layer(State(door): State<Door>, request: Request, next: Next
         let failure = Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message).hint("load the page again");
         return visit.show(Err(failure));
     }
-    let needed = if changes && !OWN.contains(&parts.uri.path()) { Scope::Write } else { Scope::Read };
+    let needed = if changes && !OWN.contains(&parts.uri.path()) { KeyScope::Write } else { KeyScope::Read };
     if let Err(failure) = visit.may(needed) {
         return visit.show(Err(failure));
     }
@@ -154,12 +154,12 @@ impl Visit {
     }
 
     /// Refuses who may not.
-    pub(super) fn may(&self, needed: Scope) -> Result<(), Failure> {
+    pub(super) fn may(&self, needed: KeyScope) -> Result<(), Failure> {
         auth::require(self.scope, needed)
     }
 
     /// Whether to offer what needs a scope.
-    pub(super) fn is(&self, needed: Scope) -> bool {
+    pub(super) fn is(&self, needed: KeyScope) -> bool {
         self.scope >= needed
     }
 
@@ -231,7 +231,7 @@ impl Visit {
         let allowed = |(_, _, needed): &&Offer| match needed {
             Needs::Nothing => true,
             Needs::Operator => operator,
-            Needs::Admin => operator && self.is(Scope::Admin),
+            Needs::Admin => operator && self.is(KeyScope::Admin),
         };
         let here = |href: &str| self.path == href || href != "/" && self.path.starts_with(&format!("{href}/"));
         let entry = |(group, links): &(&'static str, &[Offer])| Entry {

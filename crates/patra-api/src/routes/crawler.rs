@@ -17,9 +17,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use patra_core::Code;
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 use patra_engine::crawler::flow::{self, FlowError};
-use patra_engine::crawler::{Behalf, Crawled, Crawler, FoundNote, MAX_BATCH, Search, Trouble, Wish};
+use patra_engine::crawler::{
+    CrawlContext, CrawlFailure, CrawlReply, Crawler, FoundNote, MAX_BATCH, NoteRequest, SearchRequest,
+};
 
 use super::input::{Given, PathText, path_text};
 use crate::Api;
@@ -54,7 +56,7 @@ impl Reply {
         json!({ "request_id": self.id.as_str(), "latency_ms": latency, "cookie_used": self.cookie_used })
     }
 
-    pub(super) fn give(&self, result: Result<Value, Trouble>) -> Response {
+    pub(super) fn give(&self, result: Result<Value, CrawlFailure>) -> Response {
         match result {
             Ok(data) => {
                 Json(json!({ "success": true, "data": data, "error": null, "meta": self.meta() })).into_response()
@@ -70,7 +72,7 @@ impl Reply {
 
 /// A failure of another door, in this envelope.
 pub(crate) fn refuse(failure: Failure, id: &RequestId) -> Response {
-    let (given, trouble) = (failure.status, Trouble::from(failure));
+    let (given, trouble) = (failure.status, CrawlFailure::from(failure));
     let code = trouble.code;
     let mut response = Reply::to(id.clone()).give(Err(trouble));
     // What has no code of its own keeps its status: a method that is not allowed.
@@ -80,17 +82,17 @@ pub(crate) fn refuse(failure: Failure, id: &RequestId) -> Response {
     response
 }
 
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Trouble {
+impl From<Failure> for CrawlFailure {
+    fn from(failure: Failure) -> CrawlFailure {
         let message = match &failure.hint {
             Some(hint) => format!("{}: {hint}", failure.message),
             None => failure.message,
         };
-        Trouble::new(failure.code, message).with(failure.details)
+        CrawlFailure::new(failure.code, message).with(failure.details)
     }
 }
 
-fn error(trouble: &Trouble) -> Value {
+fn error(trouble: &CrawlFailure) -> Value {
     let mut error = json!({ "code": trouble.code, "message": trouble.message, "retryable": trouble.is_retryable() });
     if !trouble.details.is_empty() {
         error["details"] = Value::Object(trouble.details.clone());
@@ -116,21 +118,21 @@ fn status(code: Code) -> StatusCode {
 }
 
 /// Does the work of a route that asks no platform, and answers.
-pub(super) async fn answered(id: &RequestId, work: impl Future<Output = Result<Value, Trouble>>) -> Response {
+pub(super) async fn answered(id: &RequestId, work: impl Future<Output = Result<Value, CrawlFailure>>) -> Response {
     let reply = Reply::to(id.clone());
     reply.give(work.await)
 }
 
-pub(super) fn wrong(message: impl Into<String>) -> Trouble {
-    Trouble::new(Code::InvalidInput, message)
+pub(super) fn wrong(message: impl Into<String>) -> CrawlFailure {
+    CrawlFailure::new(Code::InvalidInput, message)
 }
 
-pub(super) fn no_store(error: patra_core::tx::TxError) -> Trouble {
-    Trouble::from(Failure::from(error))
+pub(super) fn no_store(error: patra_core::tx::TxError) -> CrawlFailure {
+    CrawlFailure::from(Failure::from(error))
 }
 
 /// A text of 1 to `most` characters without any that control.
-pub(super) fn text(name: &str, given: &str, most: usize) -> Result<(), Trouble> {
+pub(super) fn text(name: &str, given: &str, most: usize) -> Result<(), CrawlFailure> {
     let length = given.chars().count();
     if (1..=most).contains(&length) && !given.chars().any(char::is_control) {
         return Ok(());
@@ -140,15 +142,15 @@ pub(super) fn text(name: &str, given: &str, most: usize) -> Result<(), Trouble> 
 }
 
 /// The same of a text that may be absent.
-pub(super) fn maybe(name: &str, given: Option<&str>, most: usize) -> Result<(), Trouble> {
+pub(super) fn maybe(name: &str, given: Option<&str>, most: usize) -> Result<(), CrawlFailure> {
     given.map_or(Ok(()), |given| text(name, given, most))
 }
 
-fn crawler(api: &Api) -> Result<&Crawler, Trouble> {
+fn crawler(api: &Api) -> Result<&Crawler, CrawlFailure> {
     let crawler = api.crawler.as_ref();
-    let missing = || Trouble::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be opened");
+    let missing = || CrawlFailure::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be opened");
     api.vault.get().ok_or_else(missing)?;
-    crawler.ok_or_else(|| Trouble::new(Code::NotConfigured, "this process has no way out to platforms"))
+    crawler.ok_or_else(|| CrawlFailure::new(Code::NotConfigured, "this process has no way out to platforms"))
 }
 
 #[derive(Deserialize)]
@@ -180,7 +182,12 @@ pub(super) async fn search(
     reply.give(result)
 }
 
-async fn searched(api: &Api, tenant: &Tenant, reply: &mut Reply, given: Given<SearchBody>) -> Result<Value, Trouble> {
+async fn searched(
+    api: &Api,
+    tenant: &Tenant,
+    reply: &mut Reply,
+    given: Given<SearchBody>,
+) -> Result<Value, CrawlFailure> {
     let asked = given.read()?;
     text("platform", &asked.platform, 64)?;
     let page = asked.page.unwrap_or(1);
@@ -192,7 +199,7 @@ async fn searched(api: &Api, tenant: &Tenant, reply: &mut Reply, given: Given<Se
     params.extend(options.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     let behalf = behalf(reply, tenant, asked.cookie_name, asked.exclude_cookies)?;
     let (platform, keyword) = (asked.platform.clone(), asked.keyword.clone());
-    let search = Search {
+    let search = SearchRequest {
         platform: asked.platform,
         keyword: asked.keyword,
         page,
@@ -200,7 +207,7 @@ async fn searched(api: &Api, tenant: &Tenant, reply: &mut Reply, given: Given<Se
         search_id: asked.search_id,
         params,
     };
-    let Crawled { result, cookie_used } = crawler(api)?.search(search, &behalf).await;
+    let CrawlReply { result, cookie_used } = crawler(api)?.search(search, &behalf).await;
     reply.cookie_used = cookie_used;
     let found = result?;
     let items: Vec<_> = found.notes.into_iter().map(found_note).collect();
@@ -229,12 +236,12 @@ fn behalf(
     tenant: &Tenant,
     cookie_name: Option<String>,
     exclude_cookies: Vec<String>,
-) -> Result<Behalf, Trouble> {
+) -> Result<CrawlContext, CrawlFailure> {
     for name in cookie_name.iter().chain(&exclude_cookies) {
         text("cookie_name", name, 64)?;
     }
     let project_key = tenant.sight()?.map(str::to_owned);
-    Ok(Behalf { request_id: reply.id.as_str().to_owned(), project_key, cookie_name, exclude_cookies })
+    Ok(CrawlContext { request_id: reply.id.as_str().to_owned(), project_key, cookie_name, exclude_cookies })
 }
 
 #[derive(Deserialize)]
@@ -274,7 +281,7 @@ async fn fetched(
     tenant: &Tenant,
     reply: &mut Reply,
     given: Given<BatchBody>,
-) -> Result<Vec<(String, Result<Value, Trouble>)>, Trouble> {
+) -> Result<Vec<(String, Result<Value, CrawlFailure>)>, CrawlFailure> {
     let mut asked = given.read()?;
     text("platform", &asked.platform, 64)?;
     if asked.note_ids.is_empty() || asked.note_ids.len() > MAX_BATCH {
@@ -301,17 +308,17 @@ async fn wish(
     platform: &str,
     note_id: String,
     tokens: BTreeMap<String, String>,
-) -> Result<Wish, Trouble> {
+) -> Result<NoteRequest, CrawlFailure> {
     few(&tokens)?;
     flow::wish(&*api.store, &api.vault, tenant.project()?, platform, note_id, tokens).await.map_err(|error| match error
     {
         FlowError::Store(error) => no_store(error),
-        error => Trouble::new(Code::NotConfigured, error.to_string()),
+        error => CrawlFailure::new(Code::NotConfigured, error.to_string()),
     })
 }
 
 /// No more tokens than a note may have.
-fn few(tokens: &BTreeMap<String, String>) -> Result<(), Trouble> {
+fn few(tokens: &BTreeMap<String, String>) -> Result<(), CrawlFailure> {
     let fits = |(name, token): (&String, &String)| {
         name.len() <= MAX_TOKEN && token.len() <= MAX_TOKEN && !token.contains('\0')
     };
@@ -322,7 +329,7 @@ fn few(tokens: &BTreeMap<String, String>) -> Result<(), Trouble> {
 }
 
 /// CRAWL-64..73.
-fn several(reply: &Reply, results: Vec<(String, Result<Value, Trouble>)>) -> Response {
+fn several(reply: &Reply, results: Vec<(String, Result<Value, CrawlFailure>)>) -> Response {
     let failed: Vec<_> = results.iter().filter_map(|(id, result)| Some((id, result.as_ref().err()?.clone()))).collect();
     let (total, lost) = (results.len(), failed.len());
     let failed_ids: Vec<_> = failed.iter().map(|(id, _)| (*id).clone()).collect();
@@ -336,7 +343,7 @@ fn several(reply: &Reply, results: Vec<(String, Result<Value, Trouble>)>) -> Res
             Some((_, first)) if common.is_some() && total == 1 => first.message.clone(),
             _ => format!("{lost} of {total} items failed"),
         };
-        let mut trouble = Trouble::new(code, message).detail("failed_ids", json!(failed_ids));
+        let mut trouble = CrawlFailure::new(code, message).detail("failed_ids", json!(failed_ids));
         if let Some((_, first)) = failed.first().filter(|_| common.is_some()) {
             trouble.details.extend(first.details.clone());
         }
@@ -364,7 +371,7 @@ type SingleParams = BTreeMap<String, String>;
 pub(super) async fn single(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     Extension(tenant): Extension<Tenant>,
     note_id: PathText,
     params: Result<Query<SingleParams>, QueryRejection>,
@@ -372,7 +379,7 @@ pub(super) async fn single(
     let mut reply = Reply::to(id);
     let result = async {
         // It reads nothing of ours, and spends an account.
-        require(granted, Scope::Write)?;
+        require(granted, KeyScope::Write)?;
         let note_id = path_text(note_id)?;
         text("note_id", &note_id, MAX_NOTE_ID)?;
         let Query(mut params) = params.map_err(|error| wrong(error.body_text()))?;
@@ -381,10 +388,13 @@ pub(super) async fn single(
         let behalf = behalf(&reply, &tenant, params.remove("cookie_name"), Vec::new())?;
         let crawler = crawler(&api)?;
         let wish = wish(&api, &tenant, &platform, note_id, params).await?;
-        let Crawled { result, cookie_used } = crawler.detail(&platform, &wish, &behalf).await;
+        let CrawlReply { result, cookie_used } = crawler.detail(&platform, &wish, &behalf).await;
         reply.cookie_used = cookie_used;
         result
     }
     .await;
     reply.give(result)
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,8 +12,8 @@ use serde_json::json;
 use patra_core::Code;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::AuthType;
-use patra_core::tx::Scope;
-use patra_engine::admin::{self, Named, Saved};
+use patra_core::tx::KeyScope;
+use patra_engine::admin::{self, CredentialName, SavedCredential};
 
 use super::input::{self, Given, PathText};
 use crate::envelope::{Failure, success};
@@ -42,7 +42,7 @@ pub(super) struct NewCredential {
 pub(super) async fn create(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     body: Given<NewCredential>,
 ) -> Response {
     match save(&api, granted, body).await {
@@ -62,13 +62,13 @@ pub(super) async fn create(
     }
 }
 
-async fn save(api: &Api, granted: Scope, body: Given<NewCredential>) -> Result<(String, Saved), Failure> {
-    auth::require(granted, Scope::Admin)?;
+async fn save(api: &Api, granted: KeyScope, body: Given<NewCredential>) -> Result<(String, SavedCredential), Failure> {
+    auth::require(granted, KeyScope::Admin)?;
     // What the reader of JSON says of a wrong value repeats it.
     let new = body.read().map_err(|_| {
         Failure::bad_request("the body is no credential: an object with alias, type and secrets or secret")
     })?;
-    let named = Named { alias: new.alias, provenance: new.provenance, endpoint: new.endpoint };
+    let named = CredentialName { alias: new.alias, provenance: new.provenance, endpoint: new.endpoint };
     let vault = api.vault.get_or_make(|| (api.make_vault)()).map_err(|message| {
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::NotConfigured, message)
             .hint("start the server with PATRA_MASTER_KEY; `openssl rand -base64 32` makes one")
@@ -105,15 +105,15 @@ pub(super) struct Params {
 pub(super) async fn revoke(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     alias: PathText,
     params: Result<Query<Params>, QueryRejection>,
 ) -> Response {
     let revoked = async {
-        auth::require(granted, Scope::Admin)?;
+        auth::require(granted, KeyScope::Admin)?;
         let Query(Params { provenance, endpoint, version }) =
             params.map_err(|error| Failure::bad_request(error.body_text()))?;
-        let named = Named { alias: input::path_text(alias)?, provenance, endpoint };
+        let named = CredentialName { alias: input::path_text(alias)?, provenance, endpoint };
         for text in [&named.provenance, &named.endpoint] {
             input::without_nul("provenance and endpoint", text.as_deref())?;
         }

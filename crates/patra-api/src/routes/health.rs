@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use patra_core::cookie::Counts;
+use patra_core::cookie::CookieCounts;
 
 use crate::Api;
 
@@ -41,11 +41,11 @@ pub(super) async fn health(State(api): State<Api>) -> (StatusCode, Json<Value>) 
 }
 
 /// How many cookies each platform has, by status; nothing when the database does not answer.
-async fn cookies(api: &Api) -> BTreeMap<String, Counts> {
-    let mut platforms: BTreeMap<String, Counts> = BTreeMap::new();
+async fn cookies(api: &Api) -> BTreeMap<String, CookieCounts> {
+    let mut platforms: BTreeMap<String, CookieCounts> = BTreeMap::new();
     if let Ok((cookies, now)) = api.store.cookies(None).await {
         for cookie in cookies {
-            platforms.entry(cookie.platform).or_default().add(cookie.wear.rested(now).status);
+            platforms.entry(cookie.platform).or_default().add(cookie.usage.after_cooling(now).status);
         }
     }
     platforms

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 
 use patra_core::params::Params;
 use patra_core::port::CommandsExt;
-use patra_core::port::query::{Cell, Filter, Progress, View};
+use patra_core::port::query::{Cell, JobProgress, View, ViewFilter};
 use patra_core::project;
-use patra_core::state::{Operation, TriggerStatus, TriggerType, UpdateReason};
-use patra_core::tx::Fire;
+use patra_core::state::{JobStatus, Operation, TriggerType, UpdateReason};
+use patra_core::tx::RequestJob;
 use patra_core::{Code, Ts};
-use patra_engine::ask::{self, Ask};
+use patra_engine::job_request::{self, JobRequest};
 use patra_engine::operations;
 use patra_engine::registry::{self, Overrides};
 
@@ -54,9 +54,9 @@ const LONGEST_LOOK: Duration = Duration::from_secs(4);
 /// Jobs that are told with this word. It follows from what became of their tasks, so they are looked at one by one; however rare
 /// they are, a page costs no more than [`Filter::MAX_LIMIT`] looks and about [`LONGEST_LOOK`], and the next one goes on behind
 /// them.
-async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: Filter) -> Result<Page, Failure> {
+async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: ViewFilter) -> Result<Page, Failure> {
     let most = filter.effective_limit() as usize;
-    filter.limit = Filter::MAX_LIMIT;
+    filter.limit = ViewFilter::MAX_LIMIT;
     let (rows, mut next) = views::found(api, tenant, View::Jobs, filter).await?;
     let began = api.clock.steady();
     let mut page = Vec::new();
@@ -76,7 +76,7 @@ async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: Filter) 
 
 /// A job that is there for a tenant, and its whole id: within a project, what [`scoped`] put before it may be left out. What is
 /// another project's is not there.
-pub(crate) async fn named(api: &Api, tenant: &Tenant, id: &str) -> Result<(String, Progress), Failure> {
+pub(crate) async fn named(api: &Api, tenant: &Tenant, id: &str) -> Result<(String, JobProgress), Failure> {
     let within = tenant.sight().ok().flatten().map(|project| scoped(project, id.to_owned()));
     let within = within.filter(|whole| whole != id);
     for id in [Some(id.to_owned()), within].into_iter().flatten() {
@@ -147,7 +147,7 @@ async fn fire(api: &Api, tenant: &Tenant, body: Given<NewJob>) -> Result<(String
     input::without_nul("endpoint", Some(&job.endpoint))?;
     input::without_nul("public_id", job.public_id.as_deref())?;
     let overrides = Overrides::from_json(&job.overrides).map_err(|problems| refused(problems.into()))?;
-    let ask = Ask {
+    let ask = JobRequest {
         project: &project_key,
         provenance: &job.provenance,
         endpoint: &job.endpoint,
@@ -160,7 +160,7 @@ async fn fire(api: &Api, tenant: &Tenant, body: Given<NewJob>) -> Result<(String
         overrides: &overrides,
         priority: job.priority,
     };
-    let wanted = ask::check(&*api.store, &ask).await.map_err(refused)?;
+    let wanted = job_request::check(&*api.store, &ask).await.map_err(refused)?;
     let public_id = match job.public_id {
         Some(id) if id.len() <= 128 && !id.is_empty() => scoped(&project_key, id),
         Some(_) => return Err(Failure::bad_request("public_id must have 1 to 128 characters")),
@@ -173,7 +173,7 @@ async fn fire(api: &Api, tenant: &Tenant, body: Given<NewJob>) -> Result<(String
     };
     let fired = api
         .store
-        .run(Fire {
+        .run(RequestJob {
             public_id: public_id.clone(),
             trigger_type: TriggerType::Api,
             project_key,
@@ -204,11 +204,11 @@ fn refused(error: registry::Error) -> Failure {
 }
 
 /// What a job that has not ended may be waiting for.
-async fn holds(api: &Api, job: &str, finished: bool) -> Vec<operations::Held> {
+async fn holds(api: &Api, job: &str, finished: bool) -> Vec<operations::PausedView> {
     if finished {
         return Vec::new();
     }
-    let filter = Filter { public_id: Some(job.to_owned()), limit: 1, ..Filter::default() };
+    let filter = ViewFilter { public_id: Some(job.to_owned()), limit: 1, ..ViewFilter::default() };
     let Ok(rows) = api.store.list(View::Jobs, filter).await else { return Vec::new() };
     let text = |column| match rows.first().and_then(|row| View::Jobs.cell(row, column)) {
         Some(Cell::Text(text)) => text,
@@ -240,16 +240,14 @@ pub(super) async fn show(
 }
 
 /// A job in the words of POOL-97, with the numbers of its tasks.
-fn told(job: &str, progress: &Progress) -> Value {
+fn told(job: &str, progress: &JobProgress) -> Value {
     let mut data = json!(progress);
     data["task_id"] = job.into();
     data["async"] = true.into();
     data["status"] = word(progress).into();
     data["result"] = read(progress.result.as_deref());
     data["error"] = match word(progress) {
-        "failed" if progress.trigger_status == TriggerStatus::Failed => {
-            read(progress.remarks.as_deref())["error"].clone()
-        }
+        "failed" if progress.job_status == JobStatus::Failed => read(progress.remarks.as_deref())["error"].clone(),
         "failed" => progress.fault.clone().unwrap_or_default(),
         _ => Value::Null,
     };
@@ -263,15 +261,15 @@ fn read(text: Option<&str>) -> Value {
 /// What [`word`] can be (POOL-97).
 const WORDS: [&str; 5] = ["queued", "running", "finished", "failed", "cancelled"];
 
-fn word(progress: &Progress) -> &'static str {
+fn word(progress: &JobProgress) -> &'static str {
     let ended = progress.tasks_ended();
-    match progress.trigger_status {
-        TriggerStatus::Finished => "finished",
-        TriggerStatus::Failed => "failed",
-        TriggerStatus::Cancelled => "cancelled",
-        TriggerStatus::Requested if progress.under_way => "running",
-        TriggerStatus::Requested => "queued",
-        TriggerStatus::Planned if progress.is_finished() => match ended {
+    match progress.job_status {
+        JobStatus::Finished => "finished",
+        JobStatus::Failed => "failed",
+        JobStatus::Cancelled => "cancelled",
+        JobStatus::Requested if progress.in_progress => "running",
+        JobStatus::Requested => "queued",
+        JobStatus::Planned if progress.is_finished() => match ended {
             0 => "finished",
             _ if progress.tasks_failed == ended => "failed",
             // Somebody ended it, or a refusal that concerned all the rest.
@@ -279,7 +277,7 @@ fn word(progress: &Progress) -> &'static str {
             _ if progress.tasks_cancelled > 0 => "cancelled",
             _ => "finished",
         },
-        TriggerStatus::Planned if progress.tasks_active + ended > 0 => "running",
-        TriggerStatus::Planned => "queued",
+        JobStatus::Planned if progress.tasks_active + ended > 0 => "running",
+        JobStatus::Planned => "queued",
     }
 }

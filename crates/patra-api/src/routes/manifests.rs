@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use patra_core::Code;
 use patra_core::port::query::View;
-use patra_core::tx::{Applied, Scope};
-use patra_engine::registry::{self, Outcome, Problem};
+use patra_core::tx::{KeyScope, ProvenanceApplied};
+use patra_engine::registry::{self, ApplyOutcome, Problem};
 
 use super::input::{self, PathText, says};
 use super::views::{self, Asked};
@@ -66,7 +66,7 @@ pub(super) struct Params {
 pub(super) async fn apply(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     params: Result<Query<Params>, QueryRejection>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -83,12 +83,12 @@ pub(super) async fn apply(
 /// What came of it, and whether there is a new provenance now.
 async fn put(
     api: &Api,
-    granted: Scope,
+    granted: KeyScope,
     params: Result<Query<Params>, QueryRejection>,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(Value, bool), Failure> {
-    auth::require(granted, Scope::Admin)?;
+    auth::require(granted, KeyScope::Admin)?;
     let Query(Params { dry_run }) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
     if !says(headers, CONTENT_TYPE, YAML) && !says(headers, CONTENT_TYPE, &["application/json"]) {
         let message = "a manifest comes as YAML or JSON";
@@ -99,7 +99,7 @@ async fn put(
     let text = std::str::from_utf8(&body).map_err(|_| Failure::bad_request("the manifest is not UTF-8"))?;
     let checked = registry::check("", text).map_err(unsound)?;
     let manifest = &checked.manifest;
-    let Outcome { result, changes } = match dry_run {
+    let ApplyOutcome { result, changes } = match dry_run {
         true => registry::preview(&*api.store, manifest).await?,
         false => registry::apply(&*api.store, manifest).await?,
     };
@@ -114,17 +114,17 @@ async fn put(
         "changes": changes,
         "warnings": checked.warnings,
     });
-    Ok((data, result == Applied::Created && !dry_run))
+    Ok((data, result == ProvenanceApplied::Created && !dry_run))
 }
 
 pub(super) async fn remove(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     code: PathText,
 ) -> Response {
     let removed = async {
-        auth::require(granted, Scope::Admin)?;
+        auth::require(granted, KeyScope::Admin)?;
         let code = input::path_text(code)?;
         registry::remove(&*api.store, &code).await?;
         Ok::<_, Failure>(code)

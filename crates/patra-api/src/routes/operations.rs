@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use patra_core::port::CommandsExt;
 use patra_core::port::query::{BatchPage, View};
-use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{Abandon, Cancel, Hold, Release, Subject, Target, Which};
-use patra_core::{HoldId, PlanId, SliceId, TaskId};
+use patra_core::state::{Operation, PauseKind};
+use patra_core::tx::{AbandonRecord, CancelSubject, CancelWork, PauseSelector, PauseSubject, PauseWork, ResumeWork};
+use patra_core::{PauseId, PlanId, SliceId, TaskId};
 
 use super::input::{self, Given, PathText, missing, number};
 use super::views::{self, Asked};
@@ -88,7 +88,7 @@ async fn set_hold(api: &Api, body: Given<NewHold>) -> Result<(StatusCode, Value)
     }
     input::without_nul("reason", Some(&hold.reason))?;
     let normal = |code: Option<String>| code.map(|code| code.trim().to_lowercase());
-    let subject = Subject {
+    let subject = PauseSubject {
         provenance_code: normal(hold.provenance),
         endpoint_name: normal(hold.endpoint),
         operation: hold.operation,
@@ -97,15 +97,15 @@ async fn set_hold(api: &Api, body: Given<NewHold>) -> Result<(StatusCode, Value)
         slice: hold.slice.map(SliceId),
         task: hold.task.map(TaskId),
     };
-    if let Some(flaw) = subject.flaw() {
+    if let Some(flaw) = subject.invalid_reason() {
         return Err(Failure::bad_request(flaw));
     }
     patra_engine::operations::holdable(&*api.store, &subject).await?;
     let text = subject.to_text();
     let by = hold.by.unwrap_or_else(|| SOMEBODY.to_owned());
-    let holding = api.store.run(Hold { subject, kind: HoldKind::Pause, reason: hold.reason, by }).await?;
+    let holding = api.store.run(PauseWork { subject, kind: PauseKind::Pause, reason: hold.reason, by }).await?;
     let status = if holding.existed { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, json!({ "hold": holding.hold, "subject": text, "existed": holding.existed })))
+    Ok((status, json!({ "hold": holding.pause, "subject": text, "existed": holding.existed })))
 }
 
 pub(super) async fn release(State(api): State<Api>, Extension(id): Extension<RequestId>, hold: PathText) -> Response {
@@ -113,8 +113,8 @@ pub(super) async fn release(State(api): State<Api>, Extension(id): Extension<Req
 }
 
 async fn set_free(api: &Api, hold: PathText) -> Result<(StatusCode, Value), Failure> {
-    let which = Which::Hold(HoldId(number(hold)?));
-    let released = api.store.run(Release { which, by: SOMEBODY.to_owned() }).await?.released;
+    let which = PauseSelector::Id(PauseId(number(hold)?));
+    let released = api.store.run(ResumeWork { target: which, by: SOMEBODY.to_owned() }).await?.resumed;
     if released == 0 {
         return Err(missing("there is no such hold, or it was released before"));
     }
@@ -132,7 +132,7 @@ pub(super) async fn cancel_job(
     let done = async {
         let job = input::path_text(job)?;
         let (job, _) = super::jobs::named(&api, &tenant, &job).await?;
-        cancel_target(&api, Target::Trigger(job), body).await
+        cancel_target(&api, CancelSubject::Job(job), body).await
     };
     answer(&id, done.await)
 }
@@ -147,9 +147,9 @@ pub(super) async fn cancel(
     let done = async {
         let number = number.parse::<i64>().map_err(|_| missing("expected a number"))?;
         let (view, target) = match level.as_str() {
-            "plans" => (View::Plans, Target::Plan(PlanId(number))),
-            "slices" => (View::Slices, Target::Slice(SliceId(number))),
-            "tasks" => (View::Tasks, Target::Task(TaskId(number))),
+            "plans" => (View::Plans, CancelSubject::Plan(PlanId(number))),
+            "slices" => (View::Slices, CancelSubject::Slice(SliceId(number))),
+            "tasks" => (View::Tasks, CancelSubject::Task(TaskId(number))),
             _ => return Err(missing("only jobs, plans, slices and tasks can be cancelled")),
         };
         if !tenant.sees(&api, view, number).await? {
@@ -160,21 +160,21 @@ pub(super) async fn cancel(
     answer(&id, done.await)
 }
 
-async fn cancel_target(api: &Api, target: Target, body: Given<Why>) -> Result<(StatusCode, Value), Failure> {
+async fn cancel_target(api: &Api, target: CancelSubject, body: Given<Why>) -> Result<(StatusCode, Value), Failure> {
     let why = body.read()?;
     input::without_nul("reason", Some(&why.reason))?;
     input::without_nul("by", why.by.as_deref())?;
     let by = why.by.unwrap_or_else(|| SOMEBODY.to_owned());
-    end(api, Cancel { target, reason: why.reason, by }).await
+    end(api, CancelWork { target, reason: why.reason, by }).await
 }
 
 /// Cancels, and counts what that ended.
-pub(crate) async fn end(api: &Api, cancel: Cancel) -> Result<(StatusCode, Value), Failure> {
+pub(crate) async fn end(api: &Api, cancel: CancelWork) -> Result<(StatusCode, Value), Failure> {
     let done = api.store.run(cancel).await?;
     if !done.found {
         return Err(missing(NOTHING_TO_CANCEL));
     }
-    let counts = json!({ "triggers": done.triggers, "plans": done.plans, "slices": done.slices, "tasks": done.tasks });
+    let counts = json!({ "triggers": done.jobs, "plans": done.plans, "slices": done.slices, "tasks": done.tasks });
     Ok((StatusCode::OK, counts))
 }
 
@@ -224,31 +224,32 @@ pub(super) async fn abandon(
 async fn give_up(api: &Api, tenant: &Tenant, row: PathText) -> Result<(StatusCode, Value), Failure> {
     let quarantine = number(row)?;
     let mine = tenant.sees(api, View::Quarantine, quarantine).await?;
-    let done = if mine { Some(api.store.run(Abandon { quarantine, by: SOMEBODY.to_owned() }).await?) } else { None };
+    let done =
+        if mine { Some(api.store.run(AbandonRecord { quarantine, by: SOMEBODY.to_owned() }).await?) } else { None };
     let Some(done) = done.filter(|done| done.found) else {
         return Err(missing("there is no such quarantined record"));
     };
     Ok((StatusCode::OK, json!({ "abandoned": done.abandoned })))
 }
 
-pub(super) async fn retell(
+pub(super) async fn retry_events(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
 ) -> Response {
-    answer(&id, tell_again(&api, &tenant, None).await)
+    answer(&id, deliver_again(&api, &tenant, None).await)
 }
 
-pub(super) async fn retell_one(
+pub(super) async fn retry_event(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     event: PathText,
 ) -> Response {
-    answer(&id, tell_again(&api, &tenant, Some(event)).await)
+    answer(&id, deliver_again(&api, &tenant, Some(event)).await)
 }
 
-async fn tell_again(api: &Api, tenant: &Tenant, event: Option<PathText>) -> Result<(StatusCode, Value), Failure> {
+async fn deliver_again(api: &Api, tenant: &Tenant, event: Option<PathText>) -> Result<(StatusCode, Value), Failure> {
     let event = event.map(number).transpose()?;
     match patra_engine::operations::retell(&*api.store, tenant.sight()?, event).await? {
         Some(events) => Ok((StatusCode::OK, json!({ "events": events }))),

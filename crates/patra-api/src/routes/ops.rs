@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use patra_core::port::board::{About, CursorAsk, MAX_ROWS, MAX_STEPS};
+use patra_core::port::board::{CursorFilter, MAX_ROWS, MAX_STEPS, WorkFilter};
 use patra_core::port::query::View;
 use patra_core::{Level, RunId, Ts, Window};
-use patra_engine::board::{self, MAX_NAMESPACES, Sight};
+use patra_engine::board::{self, MAX_NAMESPACES, OverviewPorts};
 
 use super::input::{self, PathText};
 use crate::Api;
@@ -86,7 +86,7 @@ pub(super) async fn overview(
 ) -> Response {
     let found = async {
         let store = &*api.store;
-        let sight = Sight { boards: store, queries: store, crawls: store, clock: &*api.clock };
+        let sight = OverviewPorts { boards: store, queries: store, crawls: store, clock: &*api.clock };
         Ok(json!(board::overview(sight, tenant.sight()?.map(str::to_owned)).await?))
     };
     answer(&id, found.await)
@@ -153,7 +153,7 @@ pub(super) async fn timeline(
         let TimelineParams { provenance, endpoint, operation, from, to, namespace, limit } = given(params)?;
         input::without_nul("namespace", namespace.as_deref())?;
         let about = about(&tenant, provenance, endpoint, operation)?;
-        let ask = CursorAsk { about, namespace, limit: rows(limit, MAX_NAMESPACES)? };
+        let ask = CursorFilter { work: about, namespace, limit: rows(limit, MAX_NAMESPACES)? };
         Ok(json!({ "items": board::timeline(&*api.store, &*api.clock, ask, window(&api, from, to)?).await? }))
     };
     answer(&id, found.await)
@@ -174,7 +174,7 @@ pub(super) async fn budget(
     answer(&id, found.await)
 }
 
-/// What the far side answered to a run, by HTTP status.
+/// What the upstream answered to a run, by HTTP status.
 pub(super) async fn statuses(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
@@ -212,11 +212,11 @@ fn about(
     provenance_code: Option<String>,
     endpoint_name: Option<String>,
     operation: Option<String>,
-) -> Result<About, Failure> {
+) -> Result<WorkFilter, Failure> {
     input::without_nul("provenance", provenance_code.as_deref())?;
     input::without_nul("endpoint", endpoint_name.as_deref())?;
     let operation = operation.map(|word| input::operation(&word)).transpose()?;
-    Ok(About { project_key: tenant.sight()?.map(str::to_owned), provenance_code, endpoint_name, operation })
+    Ok(WorkFilter { project_key: tenant.sight()?.map(str::to_owned), provenance_code, endpoint_name, operation })
 }
 
 fn window(api: &Api, from: Option<Ts>, to: Option<Ts>) -> Result<Window, Failure> {

@@ -10,10 +10,13 @@ use serde_json::{Value, json};
 
 use patra_core::port::CommandsExt as _;
 use patra_core::port::pool::UrlFilter;
-use patra_core::project::{Library, Sight};
-use patra_core::tx::{ConfigureCapture, MAX_JOB_TYPES, Scope, UrlSource};
+use patra_core::project::{Library, LibraryScope};
+use patra_core::tx::{ConfigureCapture, KeyScope, MAX_JOB_TYPES, UrlSource};
 use patra_core::{Code, Ts};
-use patra_engine::pool::{self, CAPTURE_TASKS, DOCUMENTS, EXTRACT_DOCUMENTS, Extract, LookBack, Refused, TASKS, Tally};
+use patra_engine::pool::{
+    self, CAPTURE_TASKS, DOCUMENTS, EXTRACT_DOCUMENTS, ExtractReport, ExtractRequest, LookBackRequest, PoolRefusal,
+    TASKS,
+};
 use patra_engine::registry;
 
 use super::input::{Given, without_nul};
@@ -55,8 +58,8 @@ fn library(scope: Option<&str>) -> Result<Library, Failure> {
 }
 
 /// What a reader sees. Absent means both libraries (POOL-07).
-fn sight(scope: Option<&str>) -> Result<Sight, Failure> {
-    let Some(scope) = scope else { return Ok(Sight::Effective) };
+fn sight(scope: Option<&str>) -> Result<LibraryScope, Failure> {
+    let Some(scope) = scope else { return Ok(LibraryScope::Effective) };
     scope.parse().map_err(|_| invalid("scope", scope, "scope must be 'shared', 'project' or 'effective'"))
 }
 
@@ -81,7 +84,7 @@ pub(super) fn words(field: &str, words: &[String]) -> Result<(), Failure> {
 async fn writer(
     api: &Api,
     tenant: &Tenant,
-    granted: Scope,
+    granted: KeyScope,
     project_key: Option<&str>,
     scope: Option<&str>,
 ) -> Result<(String, Library), Failure> {
@@ -121,7 +124,7 @@ pub(super) async fn extract(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     given: Given<ExtractBody>,
 ) -> Response {
     let done = async {
@@ -135,8 +138,15 @@ pub(super) async fn extract(
             return Err(invalid("filters.document_ids", limit, message));
         }
         let (project_key, library) = writer(&api, &tenant, granted, project_key.as_deref(), scope.as_deref()).await?;
-        let wish =
-            Extract { project_key, library, doc_types: doc_type, states: state, document_ids, limit, include_uri };
+        let wish = ExtractRequest {
+            project_key,
+            library,
+            doc_types: doc_type,
+            states: state,
+            document_ids,
+            limit,
+            include_uri,
+        };
         if async_mode {
             return queued(&api, &id, &wish.project_key, EXTRACT_DOCUMENTS, &wish).await;
         }
@@ -165,7 +175,7 @@ pub(super) async fn look_back(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     given: Given<LookBackBody>,
 ) -> Response {
     let done = async {
@@ -177,7 +187,7 @@ pub(super) async fn look_back(
             return Err(invalid("task_ids", limit, format!("there are more task_ids than limit ({limit}) allows")));
         }
         let (project_key, library) = writer(&api, &tenant, granted, project_key.as_deref(), scope.as_deref()).await?;
-        let wish = LookBack { project_key, library, task_ids, job_type, since, limit };
+        let wish = LookBackRequest { project_key, library, task_ids, job_type, since, limit };
         if async_mode {
             return queued(&api, &id, &wish.project_key, CAPTURE_TASKS, &wish).await;
         }
@@ -201,7 +211,7 @@ async fn queued(api: &Api, id: &RequestId, project_key: &str, job_type: &str, wi
 }
 
 fn finished(
-    tally: Result<Tally, Refused>,
+    tally: Result<ExtractReport, PoolRefusal>,
     scanned: &str,
     library: Library,
     missing: impl FnOnce(usize) -> String,
@@ -212,11 +222,11 @@ fn finished(
             let data = json!({ "task_id": null, "async": false, "status": "finished", "result": result });
             Ok((StatusCode::OK, data, json!({})))
         }
-        Err(Refused::Missing(ids)) => {
+        Err(PoolRefusal::Missing(ids)) => {
             let failure = Failure::new(StatusCode::NOT_FOUND, Code::NotFound, missing(ids.len()));
             Err(failure.detail("missing_ids", ids.into()))
         }
-        Err(Refused::Store(error)) => Err(error.into()),
+        Err(PoolRefusal::Store(error)) => Err(error.into()),
     }
 }
 
@@ -260,14 +270,14 @@ pub(super) async fn urls(
         without_nul("domain", query.domain.as_deref())?;
         // The shared library can be looked at before there is any project (POOL-51).
         let project_key = match sight {
-            Sight::Shared => String::new(),
+            LibraryScope::Shared => String::new(),
             _ => tenant.one()?,
         };
         let found = api
             .store
             .pool_urls(UrlFilter {
                 project_key,
-                sight,
+                scope: sight,
                 source,
                 domain: query.domain.filter(|domain| !domain.is_empty()).map(|domain| domain.to_lowercase()),
                 offset: u64::from(page - 1) * u64::from(page_size),
@@ -299,7 +309,7 @@ pub(super) async fn enable_capture(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     given: Given<CaptureBody>,
 ) -> Response {
     let done = async {

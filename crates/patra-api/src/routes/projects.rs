@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use patra_core::hash::content_hash;
 use patra_core::port::CommandsExt as _;
 use patra_core::project;
-use patra_core::tx::{CreateProject, PutDocument, Scope};
+use patra_core::tx::{CreateProject, KeyScope, PutDocument};
 
 use super::input::{Given, without_nul};
 use super::pool::{answer, invalid, words};
@@ -111,11 +111,11 @@ pub(super) async fn projects(
 pub(super) async fn create_project(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     given: Given<ProjectBody>,
 ) -> Response {
     let done = async {
-        auth::require(granted, Scope::Admin)?;
+        auth::require(granted, KeyScope::Admin)?;
         let ProjectBody { project_key, name } = given.read()?;
         project::check(&project_key).map_err(|problem| invalid("project_key", project_key.as_str(), problem))?;
         let name = name.unwrap_or_else(|| project_key.clone());

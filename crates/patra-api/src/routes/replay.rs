@@ -1,4 +1,4 @@
-//! Replays, black boxes and redrives: the twins of `patra replay` and `patra blackbox`. A replay writes nothing; a black box
+//! Replays, diagnostic bundles and redrives: the twins of `patra replay` and `patra bundle`. A replay writes nothing; a diagnostic bundle
 //! is put on record before it is given out; a redrive is production.
 
 use axum::Extension;
@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::port::query::View;
-use patra_core::tx::{Redriven, Scope, What};
+use patra_core::tx::{KeyScope, RedriveTarget, Redriven};
 use patra_core::{Code, RunId, TaskId};
-use patra_engine::blackbox::{self, Wish};
+use patra_engine::bundle::{self, BundleRequest};
 use patra_engine::replay::{self, Recording, redrive};
 
 use super::input::Given;
@@ -75,28 +75,28 @@ async fn replayed(
     tenant: &Tenant,
     place: Place,
     how: Result<Query<How>, QueryRejection>,
-) -> Result<replay::Report, Failure> {
+) -> Result<replay::ReplayReport, Failure> {
     let (run, batch_no) = batch(api, tenant, place).await?;
     let Query(How { mode }) = how.map_err(|error| Failure::bad_request(error.body_text()))?;
     report(api, run, batch_no, mode).await
 }
 
 /// Reads a batch once more and tells what differs.
-pub(crate) async fn report(api: &Api, run: RunId, batch_no: u32, mode: Mode) -> Result<replay::Report, Failure> {
+pub(crate) async fn report(api: &Api, run: RunId, batch_no: u32, mode: Mode) -> Result<replay::ReplayReport, Failure> {
     let recording = Recording::load(&*api.store, run, batch_no).await.map_err(refused)?;
     let report = match (mode, &api.live) {
         (Mode::Archive, _) => replay::from_archive(&recording, Some(&*api.store)).await,
         (Mode::Live, Some(live)) => replay::live(&recording, &*api.store, live).await,
-        (Mode::Live, None) => return Err(Failure::bad_request("this process has no way out to far sides")),
+        (Mode::Live, None) => return Err(Failure::bad_request("this process has no way out to upstreams")),
     };
     report.map_err(refused)
 }
 
-pub(super) async fn blackbox(
+pub(super) async fn export_bundle(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     Extension(caller): Extension<Caller>,
     place: Place,
     body: Given<Export>,
@@ -110,29 +110,29 @@ pub(super) async fn blackbox(
 async fn exported(
     api: &Api,
     tenant: &Tenant,
-    granted: Scope,
+    granted: KeyScope,
     caller: &Caller,
     place: Place,
     body: Given<Export>,
 ) -> Result<Value, Failure> {
-    auth::require(granted, Scope::Admin)?;
+    auth::require(granted, KeyScope::Admin)?;
     let (run, batch_no) = batch(api, tenant, place).await?;
     let Export { reason, by, with_raw } = body.read()?;
     let by = on_record(by.as_deref(), caller);
-    package(api, Wish { run, batch_no, by: &by, reason: &reason, with_raw }).await
+    package(api, BundleRequest { run, batch_no, by: &by, reason: &reason, with_raw }).await
 }
 
-/// A black box; that it leaves the house is put on record first.
-pub(crate) async fn package(api: &Api, wish: Wish<'_>) -> Result<Value, Failure> {
+/// A diagnostic bundle; that it leaves the house is put on record first.
+pub(crate) async fn package(api: &Api, wish: BundleRequest<'_>) -> Result<Value, Failure> {
     let vault = api.vault.get().ok_or_else(|| {
-        let message = "black boxes are signed with the master key, and this server has none";
+        let message = "diagnostic bundles are signed with the master key, and this server has none";
         Failure::new(StatusCode::CONFLICT, Code::NotConfigured, message).hint("start it with PATRA_MASTER_KEY")
     })?;
-    blackbox::export(&*api.store, vault, &api.clock, wish).await.map_err(|error| {
+    bundle::export(&*api.store, vault, &api.clock, wish).await.map_err(|error| {
         let message = error.to_string();
         match error {
-            blackbox::Error::Replay(error) => refused(error),
-            blackbox::Error::Invalid(_) => Failure::bad_request(message),
+            bundle::Error::Replay(error) => refused(error),
+            bundle::Error::Invalid(_) => Failure::bad_request(message),
             _ => Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, message),
         }
     })
@@ -146,7 +146,7 @@ pub(super) async fn redrive_batch(
     place: Place,
     body: Given<Redrive>,
 ) -> Response {
-    let what = batch(&api, &tenant, place).await.map(|(run, batch_no)| What::Batch { run, batch_no });
+    let what = batch(&api, &tenant, place).await.map(|(run, batch_no)| RedriveTarget::Batch { run, batch_no });
     redriven(&api, &id, &caller, what, body).await
 }
 
@@ -158,7 +158,7 @@ pub(super) async fn redrive_task(
     place: Result<Path<i64>, PathRejection>,
     body: Given<Redrive>,
 ) -> Response {
-    let what = task(&api, &tenant, place).await.map(What::Task);
+    let what = task(&api, &tenant, place).await.map(RedriveTarget::Task);
     redriven(&api, &id, &caller, what, body).await
 }
 
@@ -166,7 +166,7 @@ async fn redriven(
     api: &Api,
     id: &RequestId,
     caller: &Caller,
-    what: Result<What, Failure>,
+    what: Result<RedriveTarget, Failure>,
     body: Given<Redrive>,
 ) -> Response {
     match drive(api, caller, what, body).await {
@@ -178,7 +178,7 @@ async fn redriven(
 async fn drive(
     api: &Api,
     caller: &Caller,
-    what: Result<What, Failure>,
+    what: Result<RedriveTarget, Failure>,
     body: Given<Redrive>,
 ) -> Result<(StatusCode, Value), Failure> {
     let what = what?;
@@ -193,7 +193,7 @@ async fn drive(
 /// Drives a batch or a task again in production.
 pub(crate) async fn drive_again(
     api: &Api,
-    what: What,
+    what: RedriveTarget,
     request: &str,
     by: &str,
 ) -> Result<(StatusCode, Value), Failure> {
@@ -250,7 +250,7 @@ fn refused(error: replay::Error) -> Failure {
     match error {
         replay::Error::Store(error) => error.into(),
         replay::Error::NotFound { .. } => missing(message),
-        replay::Error::NotKept(_) => missing(message).hint("mode=live asks the far side once more"),
+        replay::Error::NotKept(_) => missing(message).hint("mode=live asks the upstream once more"),
         replay::Error::NotPacked(_) => missing(message),
         replay::Error::NotAsked(_) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::RateLimited, message),
         replay::Error::Damaged(_) => internal(message),

@@ -9,12 +9,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::port::pool::{StoredTweet, TweetFilter};
-use patra_core::port::query::{Cell, Filter, View};
+use patra_core::port::query::{Cell, View, ViewFilter};
 use patra_core::state::TriggerType;
 use patra_core::tweet::{MAX_REQUESTED, usernames_of};
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 use patra_core::{Code, Ts};
-use patra_engine::scrape::{self, Error, MAX_USERS, Wish};
+use patra_engine::scrape::{self, Error, MAX_USERS, ScrapeRequest};
 
 use super::input::{Given, PathText, path_text, without_nul};
 use crate::Api;
@@ -42,17 +42,17 @@ pub(super) async fn start(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     Extension(Caller(key)): Extension<Caller>,
     given: Given<ScrapeBody>,
 ) -> Response {
     let work = async {
-        require(granted, Scope::Admin)?;
+        require(granted, KeyScope::Admin)?;
         let (usernames, limit) = wanted(&given.read()?)?;
         api.limits.scrapes.admit(&key, api.clock.steady())?;
         let public_id = random_uuid()
             .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string()))?;
-        let wish = Wish {
+        let wish = ScrapeRequest {
             public_id: public_id.clone(),
             project_key: tenant.project()?.to_owned(),
             usernames,
@@ -114,11 +114,11 @@ pub(super) async fn show(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     task: PathText,
 ) -> Response {
     let work = async {
-        require(granted, Scope::Admin)?;
+        require(granted, KeyScope::Admin)?;
         let task = path_text(task)?;
         let found = scrape::status(&*api.store, tenant.sight()?, &task).await?;
         let unknown = || Failure::new(StatusCode::NOT_FOUND, Code::NotFound, format!("no task {task}"));
@@ -138,28 +138,29 @@ pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Response {
     let work = async {
-        require(granted, Scope::Admin)?;
+        require(granted, KeyScope::Admin)?;
         let Query(ListQuery { status }) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
         if let Some(status) = status.as_deref()
             && !["pending", "running", "completed", "failed"].contains(&status)
         {
             return Err(Failure::bad_request("status is one of pending, running, completed, failed"));
         }
-        let filter = Filter {
+        let filter = ViewFilter {
             project_key: tenant.sight()?.map(str::to_owned),
             job_type: Some(scrape::JOB_TYPE.to_owned()),
             limit: MAX_SCRAPES,
-            ..Filter::default()
+            ..ViewFilter::default()
         };
         let mut shown = Vec::new();
         for row in api.store.list(View::Jobs, filter).await? {
             let Some(Cell::Text(public_id)) = View::Jobs.cell(&row, "public_id") else { continue };
             let found = scrape::status(&*api.store, None, &public_id).await?;
-            let is_wanted = |found: &scrape::Status| status.as_deref().is_none_or(|status| status == found.status);
+            let is_wanted =
+                |found: &scrape::ScrapeStatus| status.as_deref().is_none_or(|status| status == found.status);
             shown.extend(found.filter(is_wanted).map(|found| found.to_json()));
         }
         Ok(Json(shown).into_response())
@@ -180,11 +181,11 @@ pub(super) async fn tweets(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     query: Result<Query<TweetsQuery>, QueryRejection>,
 ) -> Response {
     let work = async {
-        require(granted, Scope::Admin)?;
+        require(granted, KeyScope::Admin)?;
         let Query(TweetsQuery { author, since, limit }) =
             query.map_err(|error| Failure::bad_request(error.body_text()))?;
         without_nul("author", author.as_deref())?;

@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use patra_core::port::CommandsExt as _;
-use patra_core::port::source::{ItemFilter, RawItem, Source, SourceFilter};
+use patra_core::port::source::{ItemFilter, RawItem, SourceFilter, StoredSource};
 use patra_core::state::{PausedReason, TriggerType};
 use patra_core::tx::{ChangeSource, SaveSources, SourceChanged, TxError};
 use patra_core::{Code, Ts};
-use patra_engine::sources::{self, Imported, Said};
-use patra_engine::{Asked, check_source, poll_now};
+use patra_engine::sources::{self, ImportReport, SourceDraft};
+use patra_engine::{PollRequested, check_source, poll_now};
 
 use super::input::{Given, PathText, path_text};
 use crate::Api;
@@ -86,13 +86,13 @@ pub(super) async fn create(
 
 async fn add(api: &Api, tenant: &Tenant, body: Given<NewSource>) -> Answer {
     let NewSource { name, r#type, config, is_public, is_active, last_fetched_at } = body.read()?;
-    let said = Said { r#type, name, config, is_public, is_active, last_fetched_at };
+    let said = SourceDraft { r#type, name, config, is_public, is_active, last_fetched_at };
     let id = save(api, tenant.project()?, said).await?;
     Ok((StatusCode::CREATED, Json(source_json(&read(api, tenant, id).await?, false))).into_response())
 }
 
 /// Adds a source and tells its id.
-pub(crate) async fn save(api: &Api, project_key: &str, said: Said) -> Result<i64, Failure> {
+pub(crate) async fn save(api: &Api, project_key: &str, said: SourceDraft) -> Result<i64, Failure> {
     let source = sources::checked(said).map_err(Failure::bad_request)?;
     check_source(&*api.store, &source.r#type, &source.config).await?.map_err(Failure::bad_request)?;
     let save = SaveSources { project_key: project_key.to_owned(), sources: vec![source] };
@@ -198,16 +198,16 @@ pub(super) async fn collect(
         let number = number(path)?;
         let source = read(&api, &tenant, number).await?;
         match poll_now(&api.store, source.id, TriggerType::Api).await? {
-            Asked::Task(task) => {
+            PollRequested::Task(task) => {
                 (api.nudge)();
                 let data = json!({ "task_id": task, "source_id": number, "status": "pending" });
                 Ok((StatusCode::ACCEPTED, Json(data)).into_response())
             }
-            Asked::Skipped(reason) => {
+            PollRequested::Skipped(reason) => {
                 let skipped = json!({ "source_id": number, "status": "skipped", "reason": reason });
                 Ok(Json(skipped).into_response())
             }
-            Asked::Refused(reason) => Err(Failure::bad_request(reason)),
+            PollRequested::Refused(reason) => Err(Failure::bad_request(reason)),
         }
     };
     answered(&id, answer.await)
@@ -222,8 +222,9 @@ pub(super) async fn import_opml(
 ) -> Response {
     let answer = async {
         let outlines = sources::opml::read(&body.map_err(|error| unread(&error))?).map_err(Failure::bad_request)?;
-        let entries = outlines.into_iter().map(|outline| Ok(Said::outlined("rss", outline))).collect();
-        let Imported { added, existed, unusable } = sources::import(&*api.store, tenant.project()?, entries).await?;
+        let entries = outlines.into_iter().map(|outline| Ok(SourceDraft::outlined("rss", outline))).collect();
+        let ImportReport { added, existed, unusable } =
+            sources::import(&*api.store, tenant.project()?, entries).await?;
         (api.nudge)();
         let unusable: Vec<_> =
             unusable.iter().map(|(entry, reason)| json!({ "entry": entry, "reason": reason })).collect();
@@ -271,7 +272,7 @@ pub(crate) async fn update(api: &Api, change: ChangeSource) -> Result<(), Failur
     }
 }
 
-async fn read(api: &Api, tenant: &Tenant, id: i64) -> Result<Source, Failure> {
+async fn read(api: &Api, tenant: &Tenant, id: i64) -> Result<StoredSource, Failure> {
     let filter = SourceFilter { ids: Some(vec![id]), ..mine(tenant)? };
     api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))
 }
@@ -293,7 +294,7 @@ fn unread(error: &StringRejection) -> Failure {
     Failure { status: error.status(), ..Failure::bad_request(error.body_text()) }
 }
 
-fn source_json(source: &Source, anonymous: bool) -> Value {
+fn source_json(source: &StoredSource, anonymous: bool) -> Value {
     let state = &source.state;
     let mut shown = json!({
         "id": source.id,
@@ -319,7 +320,7 @@ fn source_json(source: &Source, anonymous: bool) -> Value {
     shown
 }
 
-fn config(source: &Source) -> Value {
+fn config(source: &StoredSource) -> Value {
     serde_json::from_str(&source.config).unwrap_or_default()
 }
 
@@ -337,14 +338,15 @@ pub(super) async fn status(
 }
 
 async fn collector_status(api: &Api, tenant: &Tenant) -> Answer {
-    let (sources, doing) = (api.store.sources(mine(tenant)?).await?, api.store.collecting(tenant.project()?).await?);
+    let (sources, doing) =
+        (api.store.sources(mine(tenant)?).await?, api.store.collector_stats(tenant.project()?).await?);
     let now = doing.now.unwrap_or_else(|| api.clock.now());
     let shown: Vec<_> = sources.iter().map(status_json).collect();
     let paused = sources.iter().filter(|source| source.state.paused.is_some()).count();
     let by_error =
         sources.iter().filter(|source| source.state.paused.is_some_and(|why| why != PausedReason::User)).count();
     let rate = |part: i64| (doing.fetches_24h > 0).then(|| part as f64 / doing.fetches_24h as f64);
-    let beat = doing.beats.iter().find(|beat| !beat.leaving).or(doing.beats.first());
+    let beat = doing.heartbeats.iter().find(|beat| !beat.leaving).or(doing.heartbeats.first());
     // A tick may take its time; one that is missing twice is not coming.
     let alive = beat.is_some_and(|beat| {
         let late = std::time::Duration::from_secs(u64::try_from(beat.tick_seconds).unwrap_or(60).max(5));
@@ -376,7 +378,7 @@ async fn collector_status(api: &Api, tenant: &Tenant) -> Answer {
     Ok(Json(body).into_response())
 }
 
-fn status_json(source: &Source) -> Value {
+fn status_json(source: &StoredSource) -> Value {
     let state = &source.state;
     json!({
         "id": source.id,

@@ -55,7 +55,7 @@ async fn read(
     let operation = params.operation.map_or(Ok(Operation::Harvest), |word| input::operation(&word))?;
     let pairs = params.set.iter().flat_map(|set| set.split(',')).map(str::trim).filter(|pair| !pair.is_empty());
     let overrides = Overrides::parse(pairs).map_err(registry::Error::from)?;
-    let asked = registry::Asked {
+    let asked = registry::SpecRequest {
         project: tenant.sight()?,
         provenance: &provenance,
         endpoint: &endpoint,

@@ -1,11 +1,15 @@
 //! Every route against every kind of key, on the in-memory store.
 
 mod bodies;
+mod crawler;
 mod credentials;
 mod jobs;
 mod openapi;
 mod ops;
+mod pool;
 mod registry;
+mod scrape;
+mod sources;
 
 use std::sync::Arc;
 
@@ -14,7 +18,7 @@ use axum::http::{Request, StatusCode};
 use tower::ServiceExt as _;
 
 use patra_core::port::CommandsExt;
-use patra_core::tx::{CreateProject, RevokeKey, Scope};
+use patra_core::tx::{CreateProject, KeyScope, RevokeKey};
 use patra_core::vault::{Vault, VaultCell};
 use patra_engine::metrics::Metrics;
 use patra_testkit::clock::ManualClock;
@@ -24,6 +28,7 @@ use crate::{Api, key, router};
 
 pub(crate) struct Door {
     pub(crate) api: Api,
+    clock: Arc<ManualClock>,
 }
 
 fn vault() -> Arc<Vault> {
@@ -45,10 +50,11 @@ impl Door {
     pub(crate) fn new() -> Door {
         let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
-        let gate = patra_engine::gate::Gate::new(store.clone(), clock.clone(), "test", 0);
+        let gate = patra_engine::gate::RateGate::new(store.clone(), clock.clone(), "test", 0);
         let metrics = Arc::new(Metrics::new(gate));
         let (vault, make_vault) = (VaultCell::default(), Arc::new(|| Ok(vault())));
         Door {
+            clock: Arc::clone(&clock),
             api: Api {
                 store,
                 clock,
@@ -66,11 +72,11 @@ impl Door {
         }
     }
 
-    pub(crate) async fn key(&self, scope: Scope) -> String {
+    pub(crate) async fn key(&self, scope: KeyScope) -> String {
         self.key_of(scope, Vec::new()).await
     }
 
-    pub(crate) async fn key_of(&self, scope: Scope, projects: Vec<String>) -> String {
+    pub(crate) async fn key_of(&self, scope: KeyScope, projects: Vec<String>) -> String {
         let (text, create) = key::generate("test", scope, projects, false, false).unwrap();
         self.api.store.run(create).await.unwrap();
         text
@@ -100,41 +106,41 @@ impl Door {
 }
 
 /// Every guarded route, the scope it needs, and what it answers to a key that may.
-const ROUTES: &[(&str, &str, Scope, StatusCode)] = &[
-    ("GET", "/api/v1/jobs", Scope::Read, StatusCode::OK),
-    ("GET", "/api/v1/jobs/none", Scope::Read, StatusCode::NOT_FOUND),
-    ("POST", "/api/v1/jobs", Scope::Write, StatusCode::NOT_FOUND),
-    ("GET", "/api/v1/items", Scope::Read, StatusCode::OK),
-    ("GET", "/api/v1/keys", Scope::Admin, StatusCode::OK),
-    ("GET", "/api/v1/credentials", Scope::Admin, StatusCode::OK),
-    ("GET", "/api/v1/credential-states", Scope::Admin, StatusCode::OK),
-    ("POST", "/api/v1/credentials", Scope::Admin, StatusCode::BAD_REQUEST),
-    ("DELETE", "/api/v1/credentials/none", Scope::Admin, StatusCode::NOT_FOUND),
-    ("POST", "/api/v1/runs/1/batches/1/replay", Scope::Write, StatusCode::NOT_FOUND),
-    ("POST", "/api/v1/runs/1/batches/1/redrive", Scope::Write, StatusCode::BAD_REQUEST),
-    ("POST", "/api/v1/tasks/1/redrive", Scope::Write, StatusCode::BAD_REQUEST),
-    ("POST", "/api/v1/runs/1/batches/1/blackbox", Scope::Admin, StatusCode::BAD_REQUEST),
-    ("GET", "/api/v1/exports", Scope::Admin, StatusCode::OK),
-    ("GET", "/api/v1/manifests", Scope::Read, StatusCode::OK),
-    ("POST", "/api/v1/manifests", Scope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
-    ("GET", "/api/v1/manifests/none", Scope::Read, StatusCode::NOT_FOUND),
-    ("DELETE", "/api/v1/manifests/none", Scope::Admin, StatusCode::NOT_FOUND),
-    ("GET", "/api/v1/specs/none/none", Scope::Read, StatusCode::NOT_FOUND),
-    ("GET", "/api/v1/dictionary", Scope::Read, StatusCode::OK),
-    ("GET", "/api/v1/schema", Scope::Read, StatusCode::OK),
+const ROUTES: &[(&str, &str, KeyScope, StatusCode)] = &[
+    ("GET", "/api/v1/jobs", KeyScope::Read, StatusCode::OK),
+    ("GET", "/api/v1/jobs/none", KeyScope::Read, StatusCode::NOT_FOUND),
+    ("POST", "/api/v1/jobs", KeyScope::Write, StatusCode::NOT_FOUND),
+    ("GET", "/api/v1/items", KeyScope::Read, StatusCode::OK),
+    ("GET", "/api/v1/keys", KeyScope::Admin, StatusCode::OK),
+    ("GET", "/api/v1/credentials", KeyScope::Admin, StatusCode::OK),
+    ("GET", "/api/v1/credential-states", KeyScope::Admin, StatusCode::OK),
+    ("POST", "/api/v1/credentials", KeyScope::Admin, StatusCode::BAD_REQUEST),
+    ("DELETE", "/api/v1/credentials/none", KeyScope::Admin, StatusCode::NOT_FOUND),
+    ("POST", "/api/v1/runs/1/batches/1/replay", KeyScope::Write, StatusCode::NOT_FOUND),
+    ("POST", "/api/v1/runs/1/batches/1/redrive", KeyScope::Write, StatusCode::BAD_REQUEST),
+    ("POST", "/api/v1/tasks/1/redrive", KeyScope::Write, StatusCode::BAD_REQUEST),
+    ("POST", "/api/v1/runs/1/batches/1/bundle", KeyScope::Admin, StatusCode::BAD_REQUEST),
+    ("GET", "/api/v1/exports", KeyScope::Admin, StatusCode::OK),
+    ("GET", "/api/v1/manifests", KeyScope::Read, StatusCode::OK),
+    ("POST", "/api/v1/manifests", KeyScope::Admin, StatusCode::UNPROCESSABLE_ENTITY),
+    ("GET", "/api/v1/manifests/none", KeyScope::Read, StatusCode::NOT_FOUND),
+    ("DELETE", "/api/v1/manifests/none", KeyScope::Admin, StatusCode::NOT_FOUND),
+    ("GET", "/api/v1/specs/none/none", KeyScope::Read, StatusCode::NOT_FOUND),
+    ("GET", "/api/v1/dictionary", KeyScope::Read, StatusCode::OK),
+    ("GET", "/api/v1/schema", KeyScope::Read, StatusCode::OK),
 ];
 
 // covers: CRAWL-58
 #[tokio::test]
 async fn every_route_refuses_who_may_not_and_answers_who_may() {
     let door = Door::new();
-    let revoked = door.key(Scope::Admin).await;
+    let revoked = door.key(KeyScope::Admin).await;
     let prefix = key::prefix(&revoked).unwrap().to_owned();
     door.api.store.run(RevokeKey { prefix }).await.unwrap();
     let keys = [
-        (Scope::Read, door.key(Scope::Read).await),
-        (Scope::Write, door.key(Scope::Write).await),
-        (Scope::Admin, door.key(Scope::Admin).await),
+        (KeyScope::Read, door.key(KeyScope::Read).await),
+        (KeyScope::Write, door.key(KeyScope::Write).await),
+        (KeyScope::Admin, door.key(KeyScope::Admin).await),
     ];
     for (method, path, needed, status) in ROUTES {
         for wrong in [
@@ -173,7 +179,7 @@ async fn health_is_open_and_unknown_paths_have_the_envelope() {
 #[tokio::test]
 async fn nul_and_broken_text_are_refused_with_the_envelope() {
     let door = Door::new();
-    let key = door.key(Scope::Admin).await;
+    let key = door.key(KeyScope::Admin).await;
     for path in [
         "/api/v1/jobs/a%00b",
         "/api/v1/jobs/%ff",
@@ -193,7 +199,7 @@ async fn nul_and_broken_text_are_refused_with_the_envelope() {
 #[tokio::test]
 async fn a_wrong_body_says_how_it_is_wrong() {
     let door = Door::new();
-    let key = door.key(Scope::Write).await;
+    let key = door.key(KeyScope::Write).await;
     for body in [
         r#"{"provenance":"a\u0000","endpoint":"y"}"#,
         r#"{"provenance":"x","endpoint":"\u0000"}"#,

@@ -8,8 +8,8 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use patra_core::Ts;
-use patra_core::port::query::{Filter, Row, View};
-use patra_core::tx::Scope;
+use patra_core::port::query::{View, ViewFilter, ViewRow};
+use patra_core::tx::KeyScope;
 
 use super::input::{self, PathText};
 use crate::auth::Tenant;
@@ -36,15 +36,15 @@ pub(super) struct Params {
 }
 
 impl Params {
-    fn filter(self) -> Result<Filter, Failure> {
-        if self.limit.is_some_and(|limit| limit == 0 || limit > Filter::MAX_LIMIT) {
-            return Err(Failure::bad_request(format!("limit must be between 1 and {}", Filter::MAX_LIMIT)));
+    fn filter(self) -> Result<ViewFilter, Failure> {
+        if self.limit.is_some_and(|limit| limit == 0 || limit > ViewFilter::MAX_LIMIT) {
+            return Err(Failure::bad_request(format!("limit must be between 1 and {}", ViewFilter::MAX_LIMIT)));
         }
         input::without_nul("provenance", self.provenance.as_deref())?;
         input::without_nul("endpoint", self.endpoint.as_deref())?;
         input::without_nul("status", self.status.as_deref())?;
         input::without_nul("job_type", self.job_type.as_deref())?;
-        Ok(Filter {
+        Ok(ViewFilter {
             project_key: None,
             id: None,
             provenance_code: self.provenance,
@@ -55,7 +55,7 @@ impl Params {
             run: self.run,
             public_id: None,
             job_type: self.job_type,
-            instance: None,
+            job: None,
             from: self.from.max(self.since),
             to: self.to,
             before_id: self.before_id,
@@ -69,7 +69,7 @@ pub(super) type Asked = Result<Query<Params>, axum::extract::rejection::QueryRej
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     Extension(tenant): Extension<Tenant>,
     word: PathText,
     params: Asked,
@@ -94,7 +94,7 @@ pub(super) async fn list(
 pub(super) async fn credentials(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     Extension(tenant): Extension<Tenant>,
     params: Asked,
 ) -> Response {
@@ -105,9 +105,11 @@ pub(super) async fn credentials(
 }
 
 /// Who else has a key, what we are known by elsewhere, and what left the house is the administrators' business.
-pub(crate) fn allowed(granted: Scope, view: View) -> Result<(), Failure> {
+pub(crate) fn allowed(granted: KeyScope, view: View) -> Result<(), Failure> {
     match view {
-        View::Keys | View::Credentials | View::CredentialStates | View::Exports => auth::require(granted, Scope::Admin),
+        View::Keys | View::Credentials | View::CredentialStates | View::Exports => {
+            auth::require(granted, KeyScope::Admin)
+        }
         _ => Ok(()),
     }
 }
@@ -117,7 +119,7 @@ pub(super) async fn rows(api: &Api, id: &RequestId, tenant: &Tenant, view: View,
     answer(id, view, page.await)
 }
 
-pub(super) fn filter(params: Asked) -> Result<Filter, Failure> {
+pub(super) fn filter(params: Asked) -> Result<ViewFilter, Failure> {
     let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
     params.filter()
 }
@@ -134,10 +136,10 @@ pub(super) fn answer(id: &RequestId, view: View, page: Result<Page, Failure>) ->
 }
 
 /// Rows, and where the next page begins.
-pub(crate) type Page = (Vec<Row>, Option<i64>);
+pub(crate) type Page = (Vec<ViewRow>, Option<i64>);
 
 /// Those rows that are there for a tenant.
-pub(crate) async fn found(api: &Api, tenant: &Tenant, view: View, mut filter: Filter) -> Result<Page, Failure> {
+pub(crate) async fn found(api: &Api, tenant: &Tenant, view: View, mut filter: ViewFilter) -> Result<Page, Failure> {
     filter.project_key = tenant.sight()?.map(str::to_owned);
     // Where rows are of no project, they are for who runs the house.
     if view.owner().is_none() {

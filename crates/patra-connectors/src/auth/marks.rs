@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde_json::Value;
 
-use patra_core::port::transport::Request;
+use patra_core::port::transport::HttpRequest;
 use patra_core::secret::{MASK, Secret};
 use patra_core::{Code, Fault, Level};
-use patra_spec::expr::Context;
+use patra_spec::expr::RenderContext;
 use patra_spec::{Snapshot, Template};
 
-use super::Opened;
+use super::OpenedCredential;
 use super::place::{self, BodyKind};
 
 /// Stands before and after `credential.<name>`, as it is written in a text, in JSON and in a URL or form.
@@ -33,22 +33,22 @@ pub(super) fn secret_params(spec: &Snapshot) -> Result<Vec<(String, String)>, Fa
         let template = Template::compile_with(text, &rules).map_err(|flaw| {
             Fault::new(Code::ConfigError, Level::L4, format!("the snapshot is unusable: {}", flaw.message))
         })?;
-        // One that needs more than the credential cannot be made anew without its request.
-        let rendered = template.render(&Context::default()).ok().flatten();
+        // One that needs more than the credential cannot be made again without its request.
+        let rendered = template.render(&RenderContext::default()).ok().flatten();
         params.extend(rendered.filter(|text| text.contains(MARK)).map(|text| (name.clone(), text)));
     }
     Ok(params)
 }
 
-/// Gives a parameter of a next URL its mark again where the far side's answer had the secret, which was struck out.
-pub(super) fn restore(request: &mut Request, name: &str, marked: &str) {
+/// Gives a parameter of a next URL its mark again where the upstream's answer had the secret, which was redacted.
+pub(super) fn restore(request: &mut HttpRequest, name: &str, marked: &str) {
     if place::pairs(&request.url).any(|(key, value)| key == name && value.contains(MASK)) {
         place::query(request, name, marked);
     }
 }
 
 /// Puts the values in, each in the coding of its place. A name that the credential does not have is an error.
-pub(super) fn fill(request: &mut Request, opened: &Opened<'_>) -> Result<(), Fault> {
+pub(super) fn fill(request: &mut HttpRequest, opened: &OpenedCredential<'_>) -> Result<(), Fault> {
     let value = |coding: fn(&str) -> String| {
         move |name: &str| opened.value(name).map(|secret: &Secret| coding(secret.expose()))
     };
@@ -75,7 +75,7 @@ pub(super) fn fill(request: &mut Request, opened: &Opened<'_>) -> Result<(), Fau
 
 /// Leaves out what would hold a credential: the parameter, the header, the member of a form. In any other body the mark
 /// becomes nothing.
-pub(super) fn strike(request: &mut Request) {
+pub(super) fn strike(request: &mut HttpRequest) {
     let marked = |text: &str, mark: &str| text.contains(&format!("{mark}{WORD}"));
     if marked(&request.url, MARK_IN_URL) {
         place::retain(request, |pair| !marked(pair, MARK_IN_URL));
@@ -99,7 +99,7 @@ pub(super) fn strike(request: &mut Request) {
     request.body = Some(Bytes::from(struck));
 }
 
-/// Fills the texts of a document. Read and written anew: an escape in a text must not be taken for a mark. A text of the
+/// Fills the texts of a document. Read and written again: an escape in a text must not be taken for a mark. A text of the
 /// manifest's own, with bare marks in it, is no document yet: `escaped` values go in as they stand between quotes.
 fn in_json<E>(
     text: &str,

@@ -8,19 +8,19 @@ use url::form_urlencoded;
 use zeroize::Zeroizing;
 
 use patra_core::hash::canonical_text;
-use patra_core::port::transport::Request;
+use patra_core::port::transport::HttpRequest;
 use patra_core::state::AuthType;
 use patra_core::{Code, Fault, Level};
 use patra_spec::{AuthLocation, snapshot};
 
-use super::{Opened, name};
+use super::{OpenedCredential, name};
 
 /// The credential, or the token that was got with it, at the place that the spec names.
 pub(super) fn place(
-    request: &mut Request,
-    auth: &snapshot::Auth,
+    request: &mut HttpRequest,
+    auth: &snapshot::AuthSpec,
     kind: AuthType,
-    opened: &Opened<'_>,
+    opened: &OpenedCredential<'_>,
 ) -> Result<(), Fault> {
     let value = match kind {
         AuthType::ApiKey => opened.value(name::API_KEY)?.expose().to_owned(),
@@ -51,7 +51,7 @@ pub(super) fn basic(username: &str, password: &str) -> String {
     format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair.as_bytes()))
 }
 
-pub(super) fn header(request: &mut Request, name: &str, value: &str) -> Result<(), Fault> {
+pub(super) fn header(request: &mut HttpRequest, name: &str, value: &str) -> Result<(), Fault> {
     check_header(name, value)?;
     request.headers.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
     request.headers.push((name.to_owned(), value.to_owned()));
@@ -70,7 +70,7 @@ pub(super) fn check_header(name: &str, value: &str) -> Result<(), Fault> {
 }
 
 /// Sets a query parameter, in the place of others of its name. The rest of the query stays as it is written.
-pub(super) fn query(request: &mut Request, name: &str, value: &str) {
+pub(super) fn query(request: &mut HttpRequest, name: &str, value: &str) {
     retain(request, |pair| decoded_name(pair) != name);
     let (url, fragment) = split_fragment(&request.url);
     let joint = match url.split_once('?') {
@@ -82,7 +82,7 @@ pub(super) fn query(request: &mut Request, name: &str, value: &str) {
 }
 
 /// Drops the pairs of the query that are not wanted.
-pub(super) fn retain(request: &mut Request, keep: impl Fn(&str) -> bool) {
+pub(super) fn retain(request: &mut HttpRequest, keep: impl Fn(&str) -> bool) {
     let (url, fragment) = split_fragment(&request.url);
     let Some((bare, query)) = url.split_once('?') else { return };
     let kept: Vec<_> = query.split('&').filter(|pair| keep(pair)).collect();
@@ -104,7 +104,7 @@ fn decoded_name(pair: &str) -> Cow<'_, str> {
     form_urlencoded::parse(pair.as_bytes()).next().map_or(Cow::Borrowed(""), |(name, _)| name)
 }
 
-fn body(request: &mut Request, name: &str, value: &str) -> Result<(), Fault> {
+fn body(request: &mut HttpRequest, name: &str, value: &str) -> Result<(), Fault> {
     let text = request.body.as_deref().and_then(|body| std::str::from_utf8(body).ok()).unwrap_or_default();
     let filled = match body_kind(request) {
         BodyKind::Json => member(text, name, value).ok_or_else(|| {
@@ -143,7 +143,7 @@ pub(super) enum BodyKind {
     Other,
 }
 
-pub(super) fn body_kind(request: &Request) -> BodyKind {
+pub(super) fn body_kind(request: &HttpRequest) -> BodyKind {
     let kind = request.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     let kind = kind.map(|(_, value)| value.to_ascii_lowercase()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();

@@ -1,12 +1,12 @@
-//! Striking secrets out of what a far side says: some repeat the key in their links, and what they say is stored.
+//! Striking secrets out of what an upstream says: some repeat the key in their links, and what they say is stored.
 
 use base64::Engine as _;
 use bytes::Bytes;
 use memchr::memmem;
 use zeroize::Zeroizing;
 
-use patra_core::credential::Token;
-use patra_core::port::transport::Response;
+use patra_core::credential::AccessToken;
+use patra_core::port::transport::HttpResponse;
 use patra_core::secret::{MASK, Secret, Secrets};
 
 use super::name;
@@ -21,7 +21,7 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    pub fn new(secrets: &Secrets, token: Option<&Token>) -> Redactor {
+    pub fn new(secrets: &Secrets, token: Option<&AccessToken>) -> Redactor {
         let secret = secrets.iter().filter(|(key, _)| !name::PUBLIC.contains(&key.as_str())).map(|(_, value)| value);
         let tokens = token.into_iter().flat_map(|token| std::iter::once(&token.access).chain(&token.refresh));
         let mut forms = Vec::new();
@@ -46,7 +46,7 @@ impl Redactor {
     }
 
     /// The answer without secrets, in its body and in its headers.
-    pub fn response(&self, mut response: Response) -> Response {
+    pub fn response(&self, mut response: HttpResponse) -> HttpResponse {
         if let Some(body) = self.bytes(&response.body) {
             response.body = Bytes::from(body);
         }

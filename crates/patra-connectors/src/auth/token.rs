@@ -1,4 +1,4 @@
-//! Asking for a token, by OAuth2 or by logging in, and reading the answer. What the far side says when it refuses is
+//! Asking for a token, by OAuth2 or by logging in, and reading the answer. What the upstream says when it refuses is
 //! reduced to its status and its error code: descriptions repeat what was sent.
 
 use std::time::Duration;
@@ -7,20 +7,20 @@ use bytes::Bytes;
 use serde_json::Value;
 use url::form_urlencoded;
 
-use patra_core::credential::Token;
+use patra_core::credential::AccessToken;
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::transport::{self, Limits, Method, Request, Response};
-use patra_core::protocol::token::Refused;
+use patra_core::port::transport::{self, HttpMethod, HttpRequest, HttpResponse, TransferLimits};
+use patra_core::protocol::token::TokenRefused;
 use patra_core::secret::Secret;
 use patra_core::{Code, Fault, Level, Ts, Window};
-use patra_spec::selector::Segment;
-use patra_spec::{ClientAuth, Grant, Selector, Snapshot, snapshot};
+use patra_spec::selector::PathSegment;
+use patra_spec::{ClientAuth, OAuth2Grant, Selector, Snapshot, snapshot};
 
-use super::{Authoriser, Opened, marks, name, place};
+use super::{Authoriser, OpenedCredential, marks, name, place};
 use crate::classify;
-use crate::pager::Ask;
-use crate::request::Renderer;
+use crate::pager::PageRequest;
+use crate::request::RequestRenderer;
 
 /// The deadline of one request for a token. The lease on the refresh is much longer.
 pub const TOKEN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -33,38 +33,47 @@ const MAX_CODE: usize = 40;
 
 /// A token as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fresh {
-    pub token: Token,
+pub struct FreshToken {
+    pub token: AccessToken,
     pub expires_at: Option<Ts>,
 }
 
 /// The request that logs in, as a spec of its own.
-pub(super) fn login(spec: &Snapshot, session: &snapshot::Session) -> Result<Renderer, Fault> {
+pub(super) fn login(spec: &Snapshot, session: &snapshot::SessionSpec) -> Result<RequestRenderer, Fault> {
     let mut login = spec.clone();
     login.pagination = None;
     login.mapping.request_params.clear();
-    login.http = snapshot::Http {
+    login.http = snapshot::HttpSpec {
         method: session.method,
         base_url: session.url.clone(),
         headers_template: session.headers_template.clone(),
         body_template: session.body_template.clone(),
         body_json: session.body_json.clone(),
         body_form: session.body_form.clone(),
-        ..snapshot::Http::default()
+        ..snapshot::HttpSpec::default()
     };
-    Renderer::new(&login)
+    RequestRenderer::new(&login)
 }
 
 impl Authoriser {
     /// The request for a token. `like` is the request that needs it: the way out is the same.
-    pub fn token_request(&self, like: &Request, opened: &Opened<'_>, now: Ts) -> Result<Request, Fault> {
+    pub fn token_request(
+        &self,
+        like: &HttpRequest,
+        opened: &OpenedCredential<'_>,
+        now: Ts,
+    ) -> Result<HttpRequest, Fault> {
         let mut request = match (&self.auth.oauth2, &self.auth.session, &self.login) {
             (Some(oauth2), _, _) => oauth2_request(oauth2, opened)?,
             (_, Some(session), Some(login)) => login_request(login, session, opened, now)?,
             _ => return Err(Fault::new(Code::ConfigError, Level::L4, "the spec does not say where tokens come from")),
         };
-        request.limits =
-            Limits { total_timeout: TOKEN_TIMEOUT, max_body: MAX_ANSWER, max_redirects: 0, ..Limits::default() };
+        request.limits = TransferLimits {
+            total_timeout: TOKEN_TIMEOUT,
+            max_body: MAX_ANSWER,
+            max_redirects: 0,
+            ..TransferLimits::default()
+        };
         request.proxy.clone_from(&like.proxy);
         Ok(request)
     }
@@ -72,10 +81,10 @@ impl Authoriser {
     /// The token in the answer; a refresh token that is not replaced stays the one it was.
     pub fn read_token(
         &self,
-        answer: Result<Response, transport::Error>,
-        before: Option<&Token>,
+        answer: Result<HttpResponse, transport::Error>,
+        before: Option<&AccessToken>,
         now: Ts,
-    ) -> Result<Fresh, Refused> {
+    ) -> Result<FreshToken, TokenRefused> {
         let response = answer.map_err(Fault::from)?;
         if !(200..=299).contains(&response.status) {
             return Err(refusal(&response, now));
@@ -88,20 +97,20 @@ impl Authoriser {
     }
 }
 
-fn oauth2_request(oauth2: &snapshot::OAuth2, opened: &Opened<'_>) -> Result<Request, Fault> {
-    let mut request = Request::new(Method::Post, oauth2.token_url.clone());
+fn oauth2_request(oauth2: &snapshot::OAuth2Spec, opened: &OpenedCredential<'_>) -> Result<HttpRequest, Fault> {
+    let mut request = HttpRequest::new(HttpMethod::Post, oauth2.token_url.clone());
     let mut form = form_urlencoded::Serializer::new(String::new());
     match oauth2.grant {
-        Grant::ClientCredentials => {
+        OAuth2Grant::ClientCredentials => {
             form.append_pair("grant_type", "client_credentials");
         }
-        Grant::RefreshToken => {
+        OAuth2Grant::RefreshToken => {
             // The newest one: of those that rotate, each is good for one use.
             let newest = opened.token.and_then(|token| token.refresh.as_ref());
             let refresh = newest.map_or_else(|| opened.value(name::REFRESH_TOKEN), Ok)?;
             form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", refresh.expose());
         }
-        Grant::Password => {
+        OAuth2Grant::Password => {
             form.append_pair("grant_type", "password")
                 .append_pair("username", opened.value(name::USERNAME)?.expose())
                 .append_pair("password", opened.value(name::PASSWORD)?.expose());
@@ -134,13 +143,13 @@ fn oauth2_request(oauth2: &snapshot::OAuth2, opened: &Opened<'_>) -> Result<Requ
 }
 
 fn login_request(
-    login: &Renderer,
-    session: &snapshot::Session,
-    opened: &Opened<'_>,
+    login: &RequestRenderer,
+    session: &snapshot::SessionSpec,
+    opened: &OpenedCredential<'_>,
     now: Ts,
-) -> Result<Request, Fault> {
+) -> Result<HttpRequest, Fault> {
     let (params, window) = (Params::default(), Window { from: now, to: now });
-    let ask = Ask { position: &Position::Time, window, page_size: 0, params: &params, now };
+    let ask = PageRequest { position: &Position::Time, window, page_size: 0, params: &params, now };
     let mut request = login.render(&ask)?.request;
     request.url.clone_from(&session.url);
     marks::fill(&mut request, opened)?;
@@ -148,11 +157,11 @@ fn login_request(
 }
 
 fn read_oauth2(
-    oauth2: &snapshot::OAuth2,
-    response: &Response,
-    before: Option<&Token>,
+    oauth2: &snapshot::OAuth2Spec,
+    response: &HttpResponse,
+    before: Option<&AccessToken>,
     now: Ts,
-) -> Result<Fresh, Refused> {
+) -> Result<FreshToken, TokenRefused> {
     let document = document(response)?;
     let access = text_at(&document, &oauth2.token_path)?.ok_or_else(|| no_token(&oauth2.token_path))?;
     let refresh = text_at(&document, &oauth2.refresh_path)?.map(Secret::new);
@@ -160,10 +169,10 @@ fn read_oauth2(
     let told = text_at(&document, &oauth2.expires_path)?.and_then(|text| seconds(&text));
     let life = told.or_else(|| oauth2.expires_in.map(|iso| iso.0));
     let expires_at = life.map(|life| now + life.min(MAX_LIFE));
-    Ok(Fresh { token: Token { access: Secret::new(access), refresh }, expires_at })
+    Ok(FreshToken { token: AccessToken { access: Secret::new(access), refresh }, expires_at })
 }
 
-fn read_session(session: &snapshot::Session, response: &Response, now: Ts) -> Result<Fresh, Refused> {
+fn read_session(session: &snapshot::SessionSpec, response: &HttpResponse, now: Ts) -> Result<FreshToken, TokenRefused> {
     let access = if let Some(path) = &session.token_path {
         text_at(&document(response)?, path)?.ok_or_else(|| no_token(path))?
     } else if let Some(header) = &session.token_header {
@@ -173,11 +182,11 @@ fn read_session(session: &snapshot::Session, response: &Response, now: Ts) -> Re
         cookie(response, wanted).ok_or_else(|| no_token(&format!("cookie {wanted}")))?
     };
     let expires_at = Some(now + session.expires_in.0.min(MAX_LIFE));
-    Ok(Fresh { token: Token { access: Secret::new(access), refresh: None }, expires_at })
+    Ok(FreshToken { token: AccessToken { access: Secret::new(access), refresh: None }, expires_at })
 }
 
 /// `name=value` of the cookie that the answer sets, as requests carry it.
-fn cookie(response: &Response, wanted: &str) -> Option<String> {
+fn cookie(response: &HttpResponse, wanted: &str) -> Option<String> {
     let set = response.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
     set.map(|(_, value)| value.split(';').next().unwrap_or_default().trim()).rev().find_map(|pair| {
         let (name, value) = pair.split_once('=')?;
@@ -185,7 +194,7 @@ fn cookie(response: &Response, wanted: &str) -> Option<String> {
     })
 }
 
-fn document(response: &Response) -> Result<Value, Refused> {
+fn document(response: &HttpResponse) -> Result<Value, TokenRefused> {
     serde_json::from_slice(&response.body).map_err(|_| {
         let message = "the answer to the request for a token is no JSON";
         Fault::new(Code::UpstreamAuthFailed, Level::L4, message).into()
@@ -200,8 +209,8 @@ fn text_at(document: &Value, path: &str) -> Result<Option<String>, Fault> {
     let mut at = document;
     for segment in selector.segments() {
         let next = match segment {
-            Segment::Key(key) => at.get(key),
-            Segment::Index(index) => at.get(index),
+            PathSegment::Key(key) => at.get(key),
+            PathSegment::Index(index) => at.get(index),
         };
         let Some(next) = next else { return Ok(None) };
         at = next;
@@ -225,21 +234,23 @@ fn no_token(place: &str) -> Fault {
     Fault::new(Code::UpstreamAuthFailed, Level::L4, message)
 }
 
-/// G-12: a refusal is final, unless the far side is only busy.
-fn refusal(response: &Response, now: Ts) -> Refused {
+/// G-12: a refusal is final, unless the upstream is only busy.
+fn refusal(response: &HttpResponse, now: Ts) -> TokenRefused {
     let status = response.status;
     let hint = response.header("retry-after").and_then(|value| classify::retry_after(value, now));
     let code = error_code(response).map(|code| format!(": {code}")).unwrap_or_default();
     let message = format!("the request for a token was answered with {status}{code}");
     match status {
-        429 => Refused { fault: Fault::transient(Code::RateLimited, message), retry_after: hint },
-        408 | 425 | 500..=599 => Refused { fault: Fault::transient(Code::PlatformError, message), retry_after: hint },
+        429 => TokenRefused { fault: Fault::transient(Code::RateLimited, message), retry_after: hint },
+        408 | 425 | 500..=599 => {
+            TokenRefused { fault: Fault::transient(Code::PlatformError, message), retry_after: hint }
+        }
         _ => Fault::new(Code::UpstreamAuthFailed, Level::L4, message).into(),
     }
 }
 
 /// The `error` of RFC 6749, 5.2, when it has the form of one: small letters and `_`.
-fn error_code(response: &Response) -> Option<String> {
+fn error_code(response: &HttpResponse) -> Option<String> {
     let document: Value = serde_json::from_slice(&response.body).ok()?;
     let code = document.get("error")?.as_str()?;
     let plain = code.len() <= MAX_CODE && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

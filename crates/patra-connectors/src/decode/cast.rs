@@ -3,22 +3,22 @@
 use serde_json::value::RawValue;
 
 use patra_core::Fault;
-use patra_spec::snapshot::{Mapping, OutputField};
-use patra_spec::{FieldType, OnError, TimeFormat};
+use patra_spec::snapshot::{MappingSpec, OutputFieldSpec};
+use patra_spec::{FieldType, OnFieldError, TimeFormat};
 
-use super::paths::{Paths, broken};
+use super::paths::{SelectorList, broken};
 use super::scalar::{flag, is_null, quoted, spelled, text};
 use super::time;
 
 #[derive(Debug)]
-pub(super) struct Fields {
+pub(super) struct FieldCasts {
     /// Members of the object that are the same for all records.
     constant: String,
-    fields: Vec<Field>,
+    fields: Vec<FieldCast>,
 }
 
 #[derive(Debug)]
-struct Field {
+struct FieldCast {
     slot: usize,
     /// As a JSON text.
     name: String,
@@ -26,14 +26,14 @@ struct Field {
     r#type: FieldType,
     format: TimeFormat,
     required: bool,
-    on_error: OnError,
+    on_error: OnFieldError,
 }
 
-impl Fields {
-    pub(super) fn new(mapping: &Mapping, paths: &mut Paths) -> Result<Fields, Fault> {
+impl FieldCasts {
+    pub(super) fn new(mapping: &MappingSpec, paths: &mut SelectorList) -> Result<FieldCasts, Fault> {
         let constant = mapping.add.iter().map(|(name, value)| format!("{}:{value}", quoted(name)));
-        let fields = mapping.output_fields.iter().map(|field| Field::new(field, paths));
-        Ok(Fields { constant: constant.collect::<Vec<_>>().join(","), fields: fields.collect::<Result<_, _>>()? })
+        let fields = mapping.output_fields.iter().map(|field| FieldCast::new(field, paths));
+        Ok(FieldCasts { constant: constant.collect::<Vec<_>>().join(","), fields: fields.collect::<Result<_, _>>()? })
     }
 
     /// A JSON object put together from the item's own bytes; what is missing or null is left out. An error is the reason
@@ -60,10 +60,10 @@ impl Fields {
     }
 }
 
-impl Field {
-    fn new(declared: &OutputField, paths: &mut Paths) -> Result<Field, Fault> {
+impl FieldCast {
+    fn new(declared: &OutputFieldSpec, paths: &mut SelectorList) -> Result<FieldCast, Fault> {
         let format = declared.format.as_deref().map(TimeFormat::parse).transpose();
-        Ok(Field {
+        Ok(FieldCast {
             slot: paths.add(&declared.expr)?,
             name: quoted(&declared.name),
             path: declared.expr.clone(),
@@ -88,7 +88,7 @@ impl Field {
                 out.push_str(&value);
                 Ok(true)
             }
-            None if self.on_error == OnError::Reject => {
+            None if self.on_error == OnFieldError::Reject => {
                 Err(format!("{} at {} is no {}", self.name, self.path, self.r#type.as_str()))
             }
             None => Ok(false),

@@ -5,20 +5,20 @@ use serde_json::value::RawValue;
 use patra_core::Fault;
 use patra_spec::{Pattern, snapshot};
 
-use super::paths::{Paths, broken};
+use super::paths::{SelectorList, broken};
 use super::scalar::{is_null, spelled};
 
 #[derive(Debug)]
-pub(super) struct Condition {
+pub(super) struct RecordCondition {
     slot: usize,
-    declared: snapshot::Condition,
+    declared: snapshot::ConditionSpec,
     pattern: Option<Pattern>,
 }
 
-impl Condition {
-    pub(super) fn new(declared: &snapshot::Condition, paths: &mut Paths) -> Result<Condition, Fault> {
+impl RecordCondition {
+    pub(super) fn new(declared: &snapshot::ConditionSpec, paths: &mut SelectorList) -> Result<RecordCondition, Fault> {
         let pattern = declared.matches.as_deref().map(Pattern::parse).transpose();
-        Ok(Condition {
+        Ok(RecordCondition {
             slot: paths.add(&declared.path)?,
             declared: declared.clone(),
             pattern: pattern.map_err(|flaw| broken(&flaw.message))?,

@@ -2,12 +2,12 @@
 
 use ::csv::{ReaderBuilder, StringRecord};
 
-use patra_spec::snapshot::Response;
+use patra_spec::snapshot::ResponseSpec;
 
 const MAX_COLUMNS: usize = 1_024;
 
 #[derive(Debug)]
-pub(super) struct Projection {
+pub(super) struct CsvProjection {
     delimiter: u8,
     /// `None`: quotes are ordinary characters.
     quote: Option<u8>,
@@ -16,11 +16,11 @@ pub(super) struct Projection {
     lenient: bool,
 }
 
-impl Projection {
-    pub(super) fn new(response: &Response) -> Projection {
+impl CsvProjection {
+    pub(super) fn new(response: &ResponseSpec) -> CsvProjection {
         let declared = response.csv.clone().unwrap_or_default();
         let byte = |text: &str| text.bytes().next();
-        Projection {
+        CsvProjection {
             delimiter: match declared.delimiter.as_deref() {
                 Some("tab") => b'\t',
                 other => other.and_then(byte).unwrap_or(b','),

@@ -2,38 +2,38 @@
 
 use serde_json::value::RawValue;
 
-use patra_core::port::transport::Response;
+use patra_core::port::transport::HttpResponse;
 use patra_core::{Fault, Level};
 use patra_spec::{Snapshot, snapshot};
 
-use super::condition::Condition;
-use super::paths::Paths;
+use super::condition::RecordCondition;
+use super::paths::SelectorList;
 use super::scalar::{is_null, spelled};
-use super::walk::Wanted;
-use crate::classify::Refused;
+use super::walk::PathTree;
+use crate::classify::RefusedResponse;
 
-/// How much of the far side's own words is kept.
+/// How much of the upstream's own words is kept.
 const MAX_WORDS: usize = 200;
-/// Where most far sides put them.
+/// Where most upstreams put them.
 const USUAL: &str = "$.message";
 
 #[derive(Debug)]
-pub(super) struct ErrorRule {
-    when: Condition,
+pub(super) struct BodyErrorRule {
+    when: RecordCondition,
     words: Words,
-    declared: snapshot::ErrorRule,
-    /// The far side's own codes for what passes: then it is tried again, whatever the rule says.
+    declared: snapshot::ErrorRuleSpec,
+    /// The upstream's own codes for what passes: then it is tried again, whatever the rule says.
     passing: Vec<String>,
 }
 
-impl ErrorRule {
+impl BodyErrorRule {
     pub(super) fn new(
-        declared: &snapshot::ErrorRule,
+        declared: &snapshot::ErrorRuleSpec,
         passing: &[String],
-        paths: &mut Paths,
-    ) -> Result<ErrorRule, Fault> {
-        Ok(ErrorRule {
-            when: Condition::new(&declared.when, paths)?,
+        paths: &mut SelectorList,
+    ) -> Result<BodyErrorRule, Fault> {
+        Ok(BodyErrorRule {
+            when: RecordCondition::new(&declared.when, paths)?,
             words: Words::new(declared, paths)?,
             declared: declared.clone(),
             passing: passing.to_vec(),
@@ -41,42 +41,42 @@ impl ErrorRule {
     }
 
     /// The refusal that the answer is, if the rule applies to it.
-    pub(super) fn refusal(&self, found: &[Option<&RawValue>]) -> Option<Refused> {
+    pub(super) fn refusal(&self, found: &[Option<&RawValue>]) -> Option<RefusedResponse> {
         let value = self.when.value(found);
         if (self.when.needs_value() && value.is_none()) || !self.when.holds(found) {
             return None;
         }
         let said = self.words.find(found).or(value).and_then(spelled);
-        let message = worded(format!("the far side answers with an error at {}", self.when.path()), said.as_deref());
+        let message = worded(format!("the upstream answers with an error at {}", self.when.path()), said.as_deref());
         let passes = value.and_then(spelled).is_some_and(|code| self.passing.iter().any(|known| *known == code));
         let level = if passes { Level::L1 } else { self.declared.level };
         let fault = Fault::new(self.declared.code, level, message);
-        Some(Refused { fault, throttled: self.declared.throttle, retry_after: None })
+        Some(RefusedResponse { fault, throttled: self.declared.throttle, retry_after: None })
     }
 }
 
 /// What a status means, where the manifest says so.
 #[derive(Debug)]
 pub(crate) struct StatusRules {
-    wanted: Wanted,
+    wanted: PathTree,
     rules: Vec<StatusRule>,
 }
 
 #[derive(Debug)]
 struct StatusRule {
-    when: Option<Condition>,
+    when: Option<RecordCondition>,
     words: Words,
-    declared: snapshot::ErrorRule,
+    declared: snapshot::ErrorRuleSpec,
 }
 
 impl StatusRules {
     pub(crate) fn new(spec: &Snapshot) -> Result<StatusRules, Fault> {
-        let mut paths = Paths::default();
+        let mut paths = SelectorList::default();
         let mut rules = Vec::new();
         for declared in spec.response.errors.iter().filter(|rule| !rule.status.is_empty()) {
             let looks = !declared.when.path.is_empty();
             rules.push(StatusRule {
-                when: looks.then(|| Condition::new(&declared.when, &mut paths)).transpose()?,
+                when: looks.then(|| RecordCondition::new(&declared.when, &mut paths)).transpose()?,
                 words: Words::new(declared, &mut paths)?,
                 declared: declared.clone(),
             });
@@ -85,7 +85,7 @@ impl StatusRules {
     }
 
     /// The refusal by the first rule that applies, or as it is. A body that is no JSON holds nothing to look at.
-    pub(crate) fn refine(&self, refused: Refused, response: &Response) -> Refused {
+    pub(crate) fn refine(&self, refused: RefusedResponse, response: &HttpResponse) -> RefusedResponse {
         let mut rules = self.rules.iter().filter(|rule| rule.declared.status.contains(&response.status)).peekable();
         if rules.peek().is_none() {
             return refused;
@@ -99,18 +99,22 @@ impl StatusRules {
         };
         let Some(rule) = rules.find(applies) else { return refused };
         let said = rule.words.find(&found).and_then(spelled);
-        let message = worded(format!("the far side answered {}", response.status), said.as_deref());
-        let snapshot::ErrorRule { code, level, throttle, .. } = rule.declared;
-        Refused { fault: Fault::new(code, level, message), throttled: throttle, retry_after: refused.retry_after }
+        let message = worded(format!("the upstream answered {}", response.status), said.as_deref());
+        let snapshot::ErrorRuleSpec { code, level, throttle, .. } = rule.declared;
+        RefusedResponse {
+            fault: Fault::new(code, level, message),
+            throttled: throttle,
+            retry_after: refused.retry_after,
+        }
     }
 }
 
-/// Where the far side's own words stand: where a rule says so, or where they mostly do.
+/// Where the upstream's own words stand: where a rule says so, or where they mostly do.
 #[derive(Debug)]
 struct Words(Vec<usize>);
 
 impl Words {
-    fn new(declared: &snapshot::ErrorRule, paths: &mut Paths) -> Result<Words, Fault> {
+    fn new(declared: &snapshot::ErrorRuleSpec, paths: &mut SelectorList) -> Result<Words, Fault> {
         let Some(path) = declared.message_path.as_deref() else { return Ok(Words(Vec::new())) };
         Ok(Words(vec![paths.add(path)?, paths.add(USUAL)?]))
     }
@@ -120,7 +124,7 @@ impl Words {
     }
 }
 
-/// With the far side's own words, as far as they are kept.
+/// With the upstream's own words, as far as they are kept.
 fn worded(mut message: String, said: Option<&str>) -> String {
     if let Some(said) = said {
         message.push_str(": ");

@@ -5,21 +5,21 @@ use std::borrow::Cow;
 use bytestring::ByteString;
 use serde_json::value::RawValue;
 
-use patra_core::record::{Candidate, MAX_KEY_BYTES, Record, Rejected, Version};
+use patra_core::record::{DetailCandidate, MAX_KEY_BYTES, Record, RecordVersion, RejectedRecord};
 use patra_core::{Code, Fault, Window};
 use patra_spec::{Snapshot, TimeFormat};
 
-use super::cast::Fields;
-use super::condition::Condition;
-use super::paths::{Paths, broken};
+use super::cast::FieldCasts;
+use super::condition::RecordCondition;
+use super::paths::{SelectorList, broken};
 use super::scalar::text;
-use super::strip::Strip;
+use super::strip::FieldStripper;
 use super::time;
-use super::walk::Wanted;
+use super::walk::PathTree;
 
 #[derive(Debug)]
-pub(super) struct Items {
-    wanted: Wanted,
+pub(super) struct ItemDecoder {
+    wanted: PathTree,
     ids: Vec<(usize, String)>,
     separator: char,
     updated_at: Option<usize>,
@@ -29,31 +29,31 @@ pub(super) struct Items {
     updated_at_path: String,
     time_format: TimeFormat,
     version: Option<usize>,
-    filter: Vec<Condition>,
-    fields: Fields,
-    strip: Option<Strip>,
+    filter: Vec<RecordCondition>,
+    fields: FieldCasts,
+    strip: Option<FieldStripper>,
     /// What the content behind an id depends on besides its version: how it is asked for.
     form: String,
 }
 
-impl Items {
-    pub(super) fn new(spec: &Snapshot) -> Result<Items, Fault> {
+impl ItemDecoder {
+    pub(super) fn new(spec: &Snapshot) -> Result<ItemDecoder, Fault> {
         let (response, mapping) = (&spec.response, &spec.mapping);
-        let mut paths = Paths::default();
+        let mut paths = SelectorList::default();
         let time_format = response.updated_at_format.as_deref().map(TimeFormat::parse).transpose();
         let mut ids = Vec::new();
         for path in &response.id_path.0 {
             ids.push((paths.add(path)?, path.clone()));
         }
-        let filter = mapping.filter.iter().map(|condition| Condition::new(condition, &mut paths));
-        Ok(Items {
+        let filter = mapping.filter.iter().map(|condition| RecordCondition::new(condition, &mut paths));
+        Ok(ItemDecoder {
             filter: filter.collect::<Result<_, _>>()?,
             updated_at: paths.maybe(response.updated_at_path.as_deref())?,
             undated: spec.polled || (spec.window.monotonic && response.updated_at_path.is_none()),
             updated_at_path: response.updated_at_path.clone().unwrap_or_default(),
             version: paths.maybe(response.version_path.as_deref())?,
-            fields: Fields::new(mapping, &mut paths)?,
-            strip: Strip::new(&mapping.remove)?,
+            fields: FieldCasts::new(mapping, &mut paths)?,
+            strip: FieldStripper::new(&mapping.remove)?,
             wanted: paths.wanted(),
             form: String::new(),
             ids,
@@ -63,12 +63,12 @@ impl Items {
     }
 
     /// Records need no time.
-    pub(super) fn undated(self) -> Items {
-        Items { undated: true, ..self }
+    pub(super) fn undated(self) -> ItemDecoder {
+        ItemDecoder { undated: true, ..self }
     }
 
     /// For ids alone: nothing of the item is mapped or stored.
-    pub(super) fn of_ids(spec: &Snapshot, version_path: Option<&str>) -> Result<Items, Fault> {
+    pub(super) fn of_ids(spec: &Snapshot, version_path: Option<&str>) -> Result<ItemDecoder, Fault> {
         let mut bare = spec.clone();
         bare.mapping.output_fields.clear();
         bare.mapping.remove.clear();
@@ -76,20 +76,22 @@ impl Items {
             bare.response.version_path = Some(path.to_owned());
         }
         // Details that are asked for otherwise are others.
-        let detail = spec.two_phase.as_ref().map(|two_phase| two_phase.detail.meaning_hash());
+        let detail = spec.two_phase.as_ref().map(|two_phase| two_phase.detail.selection_hash());
         let form = detail.map_or_else(String::new, |hash| format!("#{}", &hash[hash.len().saturating_sub(8)..]));
-        Ok(Items { form, ..Items::new(&bare)? })
+        Ok(ItemDecoder { form, ..ItemDecoder::new(&bare)? })
     }
 
-    /// The id that the item is or has, in its version: what the far side calls so, else its update time, else the window
+    /// The id that the item is or has, in its version: what the upstream calls so, else its update time, else the window
     /// that names it. Nothing when the filter does not want it.
     pub(super) fn candidate<'a>(
         &self,
         raw: &'a RawValue,
         window: Window,
         found: &mut Vec<Option<&'a RawValue>>,
-    ) -> Result<Option<Candidate>, Flaw> {
-        self.wanted.find_into(raw.get(), found).map_err(|error| Flaw::new(None, format!("unreadable: {error}")))?;
+    ) -> Result<Option<DetailCandidate>, ItemRejection> {
+        self.wanted
+            .find_into(raw.get(), found)
+            .map_err(|error| ItemRejection::new(None, format!("unreadable: {error}")))?;
         if !self.filter.iter().all(|condition| condition.holds(found)) {
             return Ok(None);
         }
@@ -97,7 +99,7 @@ impl Items {
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]).and_then(text);
         let said = at(self.version).or_else(|| at(self.updated_at)).filter(|said| said.len() <= MAX_KEY_BYTES);
         let version = said.map_or_else(|| format!("{}/{}", window.from, window.to), Cow::into_owned);
-        Ok(Some(Candidate { id, version: format!("{version}{}", self.form) }))
+        Ok(Some(DetailCandidate { id, version: format!("{version}{}", self.form) }))
     }
 
     /// What is stored of the item: a slice of the body, or a copy without what is to be removed.
@@ -116,8 +118,10 @@ impl Items {
         content_hash: [u8; 16],
         window: Window,
         found: &mut Vec<Option<&'a RawValue>>,
-    ) -> Result<Option<Record>, Flaw> {
-        self.wanted.find_into(raw.get(), found).map_err(|error| Flaw::new(None, format!("unreadable: {error}")))?;
+    ) -> Result<Option<Record>, ItemRejection> {
+        self.wanted
+            .find_into(raw.get(), found)
+            .map_err(|error| ItemRejection::new(None, format!("unreadable: {error}")))?;
         if !self.filter.iter().all(|condition| condition.holds(found)) {
             return Ok(None);
         }
@@ -125,14 +129,17 @@ impl Items {
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
         let own = at(self.updated_at).and_then(|raw| time::instant(&self.time_format, raw));
         let Some(updated_at) = own.or(self.undated.then_some(window.from)) else {
-            return Err(Flaw::new(Some(key), format!("updated_at_path {} finds no time", self.updated_at_path)));
+            return Err(ItemRejection::new(
+                Some(key),
+                format!("updated_at_path {} finds no time", self.updated_at_path),
+            ));
         };
         let source_version = at(self.version).and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);
         let fields = match self.fields.map(found) {
             Ok(fields) => fields,
-            Err(reason) => return Err(Flaw::new(Some(key), reason)),
+            Err(reason) => return Err(ItemRejection::new(Some(key), reason)),
         };
-        Ok(Some(Record { key, version: Version { updated_at, source_version }, fields, payload, content_hash }))
+        Ok(Some(Record { key, version: RecordVersion { updated_at, source_version }, fields, payload, content_hash }))
     }
 
     /// What the manifest maps of an item that is known otherwise; nothing when the filter does not want it.
@@ -140,12 +147,14 @@ impl Items {
         &self,
         raw: &'a RawValue,
         found: &mut Vec<Option<&'a RawValue>>,
-    ) -> Result<Option<String>, Flaw> {
-        self.wanted.find_into(raw.get(), found).map_err(|error| Flaw::new(None, format!("unreadable: {error}")))?;
+    ) -> Result<Option<String>, ItemRejection> {
+        self.wanted
+            .find_into(raw.get(), found)
+            .map_err(|error| ItemRejection::new(None, format!("unreadable: {error}")))?;
         if !self.filter.iter().all(|condition| condition.holds(found)) {
             return Ok(None);
         }
-        self.fields.map(found).map(Some).map_err(|reason| Flaw::new(None, reason))
+        self.fields.map(found).map(Some).map_err(|reason| ItemRejection::new(None, reason))
     }
 
     /// The id of an item, if it can be read.
@@ -155,24 +164,24 @@ impl Items {
     }
 
     /// The id of the item that was looked at last.
-    pub(super) fn id(&self, found: &[Option<&RawValue>]) -> Option<Candidate> {
-        self.key(found).ok().map(|id| Candidate { id, version: String::new() })
+    pub(super) fn id(&self, found: &[Option<&RawValue>]) -> Option<DetailCandidate> {
+        self.key(found).ok().map(|id| DetailCandidate { id, version: String::new() })
     }
 
-    fn key(&self, found: &[Option<&RawValue>]) -> Result<String, Flaw> {
+    fn key(&self, found: &[Option<&RawValue>]) -> Result<String, ItemRejection> {
         let key = match &self.ids[..] {
             [(slot, path)] => part(found[*slot], path)?.into_owned(),
             parts => self.joined(parts, found)?,
         };
         if key.len() > MAX_KEY_BYTES || key.contains('\0') {
             let reason = format!("the id has {} bytes or a NUL; at most {MAX_KEY_BYTES} are kept", key.len());
-            return Err(Flaw::new(None, reason));
+            return Err(ItemRejection::new(None, reason));
         }
         Ok(key)
     }
 
     /// A separator within a part is marked, so that different parts never make the same id.
-    fn joined(&self, parts: &[(usize, String)], found: &[Option<&RawValue>]) -> Result<String, Flaw> {
+    fn joined(&self, parts: &[(usize, String)], found: &[Option<&RawValue>]) -> Result<String, ItemRejection> {
         let mut key = String::new();
         for (at, (slot, path)) in parts.iter().enumerate() {
             if at > 0 {
@@ -189,32 +198,32 @@ impl Items {
     }
 }
 
-fn part<'a>(raw: Option<&'a RawValue>, path: &str) -> Result<Cow<'a, str>, Flaw> {
+fn part<'a>(raw: Option<&'a RawValue>, path: &str) -> Result<Cow<'a, str>, ItemRejection> {
     match raw.and_then(text) {
-        None => Err(Flaw::new(None, format!("id_path {path} finds no text or number"))),
-        Some(key) if key.is_empty() => Err(Flaw::new(None, format!("id_path {path} finds an empty text"))),
+        None => Err(ItemRejection::new(None, format!("id_path {path} finds no text or number"))),
+        Some(key) if key.is_empty() => Err(ItemRejection::new(None, format!("id_path {path} finds an empty text"))),
         Some(key) => Ok(key),
     }
 }
 
 /// Why an item is set aside.
-pub(super) struct Flaw {
+pub(super) struct ItemRejection {
     key: Option<String>,
     reason: String,
 }
 
-impl Flaw {
-    pub(super) fn new(key: Option<String>, reason: String) -> Flaw {
-        Flaw { key, reason }
+impl ItemRejection {
+    pub(super) fn new(key: Option<String>, reason: String) -> ItemRejection {
+        ItemRejection { key, reason }
     }
 
-    pub(super) fn of(self, key: Option<String>) -> Flaw {
-        Flaw { key, ..self }
+    pub(super) fn of(self, key: Option<String>) -> ItemRejection {
+        ItemRejection { key, ..self }
     }
 
-    pub(super) fn reject(self, index: usize, raw: &RawValue) -> Rejected {
-        let sample = patra_core::text::beginning(raw.get(), Rejected::MAX_SAMPLE);
-        Rejected {
+    pub(super) fn reject(self, index: usize, raw: &RawValue) -> RejectedRecord {
+        let sample = patra_core::text::beginning(raw.get(), RejectedRecord::MAX_SAMPLE);
+        RejectedRecord {
             index: u32::try_from(index).unwrap_or(u32::MAX),
             key: self.key,
             code: Code::ValidationError,

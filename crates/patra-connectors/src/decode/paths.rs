@@ -3,12 +3,12 @@
 use patra_core::{Code, Fault, Level};
 use patra_spec::Selector;
 
-use super::walk::Wanted;
+use super::walk::PathTree;
 
 #[derive(Debug, Default)]
-pub(super) struct Paths(Vec<Selector>);
+pub(super) struct SelectorList(Vec<Selector>);
 
-impl Paths {
+impl SelectorList {
     pub(super) fn add(&mut self, path: &str) -> Result<usize, Fault> {
         self.0.push(parse(path)?);
         Ok(self.0.len() - 1)
@@ -18,12 +18,12 @@ impl Paths {
         path.map(|path| self.add(path)).transpose()
     }
 
-    pub(super) fn wanted(&self) -> Wanted {
-        Wanted::new(&self.0)
+    pub(super) fn wanted(&self) -> PathTree {
+        PathTree::new(&self.0)
     }
 
     /// What is at this place is a list, and is taken apart on the way.
-    pub(super) fn wanted_with_list(&self, at: usize) -> Wanted {
+    pub(super) fn wanted_with_list(&self, at: usize) -> PathTree {
         self.wanted().listing(&self.0[at])
     }
 }

@@ -1,4 +1,4 @@
-//! What may be personal is struck out of the samples that people look at (ING-14.10-02). Secrets are gone before that.
+//! What may be personal is redacted of the samples that people look at (ING-14.10-02). Secrets are gone before that.
 
 /// What stands in the place of an e-mail address.
 const ADDRESS: &str = "***@***";

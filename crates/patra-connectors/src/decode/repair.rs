@@ -1,12 +1,12 @@
 //! Almost JSON: raw control characters inside strings, as PubMed's error bodies have them (ING-15-03).
 
-/// A copy in which they are escaped; nothing when there are none, and so nothing to mend.
+/// A copy in which they are escaped; nothing when there are none, and so nothing to fix.
 pub(super) fn control_characters(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + 16);
-    let (mut inside, mut escaped, mut mended) = (false, false, false);
+    let (mut inside, mut escaped, mut fixed) = (false, false, false);
     for c in text.chars() {
         if inside && c < ' ' {
-            mended = true;
+            fixed = true;
             // A backslash before a raw line break escaped nothing that JSON knows.
             if std::mem::take(&mut escaped) {
                 out.push('\\');
@@ -26,7 +26,7 @@ pub(super) fn control_characters(text: &str) -> Option<String> {
         escaped = false;
         out.push(c);
     }
-    mended.then_some(out)
+    fixed.then_some(out)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(super) fn spelled(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A boolean, however the far side spells it.
+/// A boolean, however the upstream spells it.
 pub(super) fn flag(raw: &RawValue) -> Option<bool> {
     said(&spelled(raw)?)
 }

@@ -8,22 +8,22 @@ use serde_json::value::RawValue;
 
 use patra_core::Fault;
 use patra_spec::Selector;
-use patra_spec::selector::Segment;
+use patra_spec::selector::PathSegment;
 
 use super::paths::parse;
 use super::scalar::quoted;
 
 /// The members to remove, as a tree.
 #[derive(Debug, Default)]
-pub(super) struct Strip {
+pub(super) struct FieldStripper {
     remove: bool,
-    below: Vec<(Segment, Strip)>,
+    below: Vec<(PathSegment, FieldStripper)>,
 }
 
-impl Strip {
+impl FieldStripper {
     /// Nothing when nothing is to be removed.
-    pub(super) fn new(paths: &[String]) -> Result<Option<Strip>, Fault> {
-        let mut root = Strip::default();
+    pub(super) fn new(paths: &[String]) -> Result<Option<FieldStripper>, Fault> {
+        let mut root = FieldStripper::default();
         for path in paths {
             root.insert(&parse(path)?);
         }
@@ -41,7 +41,7 @@ impl Strip {
         for segment in selector.segments() {
             let known = node.below.iter().position(|(known, _)| known == segment);
             let at = known.unwrap_or_else(|| {
-                node.below.push((segment.clone(), Strip::default()));
+                node.below.push((segment.clone(), FieldStripper::default()));
                 node.below.len() - 1
             });
             node = &mut node.below[at].1;
@@ -59,7 +59,7 @@ impl Strip {
     fn walk(&self, raw: &RawValue, out: &mut String) -> bool {
         let before = out.len();
         let mut deserializer = serde_json::Deserializer::from_str(raw.get());
-        let copier = Copier { strip: self, out };
+        let copier = JsonCopier { strip: self, out };
         let walked = match raw.get().as_bytes().first() {
             Some(b'{') => deserializer.deserialize_map(copier),
             Some(b'[') => deserializer.deserialize_seq(copier),
@@ -72,13 +72,13 @@ impl Strip {
     }
 }
 
-struct Copier<'s, 'o> {
-    strip: &'s Strip,
+struct JsonCopier<'s, 'o> {
+    strip: &'s FieldStripper,
     out: &'o mut String,
 }
 
-impl Copier<'_, '_> {
-    fn value(&mut self, strip: Option<&Strip>, raw: &RawValue) {
+impl JsonCopier<'_, '_> {
+    fn value(&mut self, strip: Option<&FieldStripper>, raw: &RawValue) {
         match strip {
             Some(strip) => strip.copy(raw, self.out),
             None => self.out.push_str(raw.get()),
@@ -86,7 +86,7 @@ impl Copier<'_, '_> {
     }
 }
 
-impl<'a> Visitor<'a> for Copier<'_, '_> {
+impl<'a> Visitor<'a> for JsonCopier<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,7 +97,7 @@ impl<'a> Visitor<'a> for Copier<'_, '_> {
         self.out.push('{');
         let mut first = true;
         while let Some((key, raw)) = map.next_entry::<std::borrow::Cow<'a, str>, &'a RawValue>()? {
-            let named = |segment: &Segment| matches!(segment, Segment::Key(name) if *name == key);
+            let named = |segment: &PathSegment| matches!(segment, PathSegment::Key(name) if *name == key);
             let below = self.strip.below.iter().find(|(segment, _)| named(segment)).map(|(_, strip)| strip);
             if below.is_some_and(|strip| strip.remove) {
                 continue;
@@ -120,7 +120,7 @@ impl<'a> Visitor<'a> for Copier<'_, '_> {
             if at > 0 {
                 self.out.push(',');
             }
-            let below = self.strip.below.iter().find(|(segment, _)| *segment == Segment::Index(at));
+            let below = self.strip.below.iter().find(|(segment, _)| *segment == PathSegment::Index(at));
             self.value(below.map(|(_, strip)| strip), raw);
             at += 1;
         }

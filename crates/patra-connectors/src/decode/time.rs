@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use patra_core::Ts;
-use patra_spec::{TimeFormat, timeform};
+use patra_spec::{TimeFormat, time_format};
 
 use super::scalar::text;
 
@@ -46,7 +46,7 @@ fn parts(raw: &RawValue) -> Option<Ts> {
         _ => return None,
     };
     let numbers = found.into_iter().take(NAMES.len()).enumerate().map(|(at, value)| number(at, value));
-    timeform::from_parts(&numbers.collect::<Option<Vec<_>>>()?)
+    time_format::from_parts(&numbers.collect::<Option<Vec<_>>>()?)
 }
 
 fn number(at: usize, value: &Value) -> Option<i64> {

@@ -3,25 +3,25 @@
 use bytestring::ByteString;
 
 use patra_core::hash::{content_hash, id_hash};
-use patra_core::record::{Candidate, Record, Version};
+use patra_core::record::{DetailCandidate, Record, RecordVersion};
 use patra_core::tweet::{Tweet, is_probably_cut};
 use patra_core::{Code, Fault, Level};
 
-use super::{Asked, Decoded, Decoder};
-use crate::classify::Refused;
-use crate::tweet::{self, Found, Mapped};
+use super::{Decoded, Decoder, PageContext};
+use crate::classify::RefusedResponse;
+use crate::tweet::{self, FoundTweet, MappedTweet};
 
 impl Decoder {
-    pub(super) fn tweets(&self, body: &ByteString, asked: &Asked<'_>) -> Result<Decoded, Refused> {
+    pub(super) fn tweets(&self, body: &ByteString, asked: &PageContext<'_>) -> Result<Decoded, RefusedResponse> {
         let found = self.body.find(body).map_err(|error| super::unreadable("JSON", error))?;
         if let Some(refused) = self.errors.iter().find_map(|rule| rule.refusal(&found)) {
             return Err(refused);
         }
-        // An answer of another form: the far side has changed.
+        // An answer of another form: the upstream has changed.
         let tweets = tweet::read(body).map_err(|error| Fault::new(Code::ParseError, Level::L4, error.to_string()))?;
         let mut decoded = Decoded { facts: self.facts(&found, 0)?, ..Decoded::nothing() };
         let (mut hashes, mut items, mut picked) = (Vec::new(), 0, Vec::new());
-        for (index, Found { raw, pinned, id, read }) in tweets.into_iter().enumerate() {
+        for (index, FoundTweet { raw, pinned, id, read }) in tweets.into_iter().enumerate() {
             if id.as_deref().is_some_and(|id| asked.knows(id)) {
                 // A pinned one may be of any age, and says nothing about those that follow.
                 if pinned {
@@ -40,7 +40,7 @@ impl Decoder {
             let mapped = match read {
                 Ok(mapped) => mapped,
                 Err(invalid) => {
-                    decoded.rejected.push(super::item::Flaw::new(id, invalid.to_string()).reject(index, raw));
+                    decoded.rejected.push(super::item::ItemRejection::new(id, invalid.to_string()).reject(index, raw));
                     continue;
                 }
             };
@@ -50,7 +50,7 @@ impl Decoder {
                     Ok(Some(declared)) => decoded.records.push(record(&mapped, &declared, payload, hash)),
                     // Nothing is missing that came and was not wanted.
                     Ok(None) if self.single => {
-                        decoded.candidates.extend(id.map(|id| Candidate { id, version: String::new() }));
+                        decoded.candidates.extend(id.map(|id| DetailCandidate { id, version: String::new() }));
                     }
                     Ok(None) => {}
                     Err(flaw) => decoded.rejected.push(flaw.of(id).reject(index, raw)),
@@ -63,7 +63,7 @@ impl Decoder {
     }
 }
 
-fn record(mapped: &Mapped, declared: &str, payload: ByteString, content_hash: [u8; 16]) -> Record {
+fn record(mapped: &MappedTweet, declared: &str, payload: ByteString, content_hash: [u8; 16]) -> Record {
     let mut fields = serde_json::to_string(mapped).unwrap_or_default();
     // What the manifest maps beside the columns, whose names it cannot have.
     if let Some(rest) = declared.strip_prefix('{').filter(|rest| *rest != "}") {
@@ -71,7 +71,7 @@ fn record(mapped: &Mapped, declared: &str, payload: ByteString, content_hash: [u
         fields.push(',');
         fields.push_str(rest);
     }
-    let version = Version { updated_at: mapped.tweet.created_at, source_version: 0 };
+    let version = RecordVersion { updated_at: mapped.tweet.created_at, source_version: 0 };
     Record { key: mapped.tweet.tweet_id.clone(), version, fields, payload, content_hash }
 }
 

@@ -7,18 +7,18 @@ use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use patra_spec::Selector;
-use patra_spec::selector::Segment;
+use patra_spec::selector::PathSegment;
 
 /// The wanted places as a tree, so that a shared beginning is walked once.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    root: Node,
+pub(super) struct PathTree {
+    root: PathNode,
     slots: usize,
 }
 
 /// What was found in the place of a list.
 #[derive(Debug)]
-pub(super) enum Listed<'a> {
+pub(super) enum ListValue<'a> {
     List(Vec<&'a RawValue>),
     Null,
     Object,
@@ -26,19 +26,19 @@ pub(super) enum Listed<'a> {
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct PathNode {
     /// Values that are wanted here, by their place in the answer.
     here: Vec<usize>,
     /// What is wanted here is a list, to be taken apart on the way.
     list: bool,
-    keys: Vec<(String, Node)>,
-    indexes: Vec<(usize, Node)>,
+    keys: Vec<(String, PathNode)>,
+    indexes: Vec<(usize, PathNode)>,
 }
 
-impl Wanted {
+impl PathTree {
     /// Slot n of an answer belongs to `selectors[n]`.
-    pub(super) fn new(selectors: &[Selector]) -> Wanted {
-        let mut root = Node::default();
+    pub(super) fn new(selectors: &[Selector]) -> PathTree {
+        let mut root = PathNode::default();
         for (slot, selector) in selectors.iter().enumerate() {
             let mut node = &mut root;
             for segment in selector.segments() {
@@ -46,11 +46,11 @@ impl Wanted {
             }
             node.here.push(slot);
         }
-        Wanted { root, slots: selectors.len() }
+        PathTree { root, slots: selectors.len() }
     }
 
     /// What is wanted at this place alone is a list: it is taken apart in the same pass, and has no text of its own.
-    pub(super) fn listing(mut self, selector: &Selector) -> Wanted {
+    pub(super) fn listing(mut self, selector: &Selector) -> PathTree {
         let node = selector.segments().iter().fold(&mut self.root, |node, segment| node.child(segment));
         node.list = node.here.len() == 1 && node.is_leaf();
         self
@@ -65,7 +65,7 @@ impl Wanted {
     pub(super) fn find_listed<'a>(
         &self,
         text: &'a str,
-    ) -> Result<(Vec<Option<&'a RawValue>>, Option<Listed<'a>>), serde_json::Error> {
+    ) -> Result<(Vec<Option<&'a RawValue>>, Option<ListValue<'a>>), serde_json::Error> {
         let (mut found, mut listed) = (vec![None; self.slots], None);
         self.walk(text, &mut found, &mut listed)?;
         Ok((found, listed))
@@ -86,7 +86,7 @@ impl Wanted {
         &self,
         text: &'a str,
         found: &mut [Option<&'a RawValue>],
-        listed: &mut Option<Listed<'a>>,
+        listed: &mut Option<ListValue<'a>>,
     ) -> Result<(), serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         Seed { node: &self.root, found, listed }.deserialize(&mut deserializer)?;
@@ -94,18 +94,18 @@ impl Wanted {
     }
 }
 
-impl Node {
-    fn child(&mut self, segment: &Segment) -> &mut Node {
-        fn get<K: PartialEq>(list: &mut Vec<(K, Node)>, key: K) -> &mut Node {
+impl PathNode {
+    fn child(&mut self, segment: &PathSegment) -> &mut PathNode {
+        fn get<K: PartialEq>(list: &mut Vec<(K, PathNode)>, key: K) -> &mut PathNode {
             let at = list.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-                list.push((key, Node::default()));
+                list.push((key, PathNode::default()));
                 list.len() - 1
             });
             &mut list[at].1
         }
         match segment {
-            Segment::Key(key) => get(&mut self.keys, key.clone()),
-            Segment::Index(index) => get(&mut self.indexes, *index),
+            PathSegment::Key(key) => get(&mut self.keys, key.clone()),
+            PathSegment::Index(index) => get(&mut self.indexes, *index),
         }
     }
 
@@ -115,9 +115,9 @@ impl Node {
 }
 
 struct Seed<'n, 'f, 'a> {
-    node: &'n Node,
+    node: &'n PathNode,
     found: &'f mut [Option<&'a RawValue>],
-    listed: &'f mut Option<Listed<'a>>,
+    listed: &'f mut Option<ListValue<'a>>,
 }
 
 impl<'a> DeserializeSeed<'a> for Seed<'_, '_, 'a> {
@@ -200,50 +200,50 @@ impl<'a> Visitor<'a> for Seed<'_, '_, 'a> {
 struct ListVisitor;
 
 impl<'a> Visitor<'a> for ListVisitor {
-    type Value = Listed<'a>;
+    type Value = ListValue<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<Listed<'a>, A::Error> {
+    fn visit_seq<A: SeqAccess<'a>>(self, mut seq: A) -> Result<ListValue<'a>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Listed::List(items))
+        Ok(ListValue::List(items))
     }
 
-    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Listed<'a>, A::Error> {
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<ListValue<'a>, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Listed::Object)
+        Ok(ListValue::Object)
     }
 
-    fn visit_unit<E>(self) -> Result<Listed<'a>, E> {
-        Ok(Listed::Null)
+    fn visit_unit<E>(self) -> Result<ListValue<'a>, E> {
+        Ok(ListValue::Null)
     }
-    fn visit_bool<E>(self, _: bool) -> Result<Listed<'a>, E> {
-        Ok(Listed::Other)
+    fn visit_bool<E>(self, _: bool) -> Result<ListValue<'a>, E> {
+        Ok(ListValue::Other)
     }
-    fn visit_i64<E>(self, _: i64) -> Result<Listed<'a>, E> {
-        Ok(Listed::Other)
+    fn visit_i64<E>(self, _: i64) -> Result<ListValue<'a>, E> {
+        Ok(ListValue::Other)
     }
-    fn visit_u64<E>(self, _: u64) -> Result<Listed<'a>, E> {
-        Ok(Listed::Other)
+    fn visit_u64<E>(self, _: u64) -> Result<ListValue<'a>, E> {
+        Ok(ListValue::Other)
     }
-    fn visit_f64<E>(self, _: f64) -> Result<Listed<'a>, E> {
-        Ok(Listed::Other)
+    fn visit_f64<E>(self, _: f64) -> Result<ListValue<'a>, E> {
+        Ok(ListValue::Other)
     }
-    fn visit_str<E>(self, _: &str) -> Result<Listed<'a>, E> {
-        Ok(Listed::Other)
+    fn visit_str<E>(self, _: &str) -> Result<ListValue<'a>, E> {
+        Ok(ListValue::Other)
     }
 }
 
 /// Finds the branch of a key without copying the key.
-struct KeySeed<'n>(&'n [(String, Node)]);
+struct KeySeed<'n>(&'n [(String, PathNode)]);
 
 impl<'a, 'n> DeserializeSeed<'a> for KeySeed<'n> {
-    type Value = Option<&'n Node>;
+    type Value = Option<&'n PathNode>;
 
     fn deserialize<D: serde::Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
@@ -251,7 +251,7 @@ impl<'a, 'n> DeserializeSeed<'a> for KeySeed<'n> {
 }
 
 impl<'n> Visitor<'_> for KeySeed<'n> {
-    type Value = Option<&'n Node>;
+    type Value = Option<&'n PathNode>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")

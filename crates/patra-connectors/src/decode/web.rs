@@ -5,19 +5,29 @@ use url::Url;
 
 use patra_core::record::MAX_KEY_BYTES;
 use patra_core::{Code, Fault, Level, Ts, hash};
-use patra_spec::manifest::Html;
+use patra_spec::manifest::HtmlConfig;
 
-use crate::feed::{self, Entry, Feed, Rule, Text};
-use crate::page::{self, Field, PageError, Rules};
+use crate::feed::{self, Feed, FeedEntry, FeedText, IdentityRule};
+use crate::page::{self, HtmlPageError, SelectField, SelectRules};
 
 /// A feed: what it says of itself, and its entries with a key each.
-pub(super) fn of_feed(body: &[u8], content_type: Option<&str>, base: &Url, rule: Rule) -> Result<String, Fault> {
+pub(super) fn of_feed(
+    body: &[u8],
+    content_type: Option<&str>,
+    base: &Url,
+    rule: IdentityRule,
+) -> Result<String, Fault> {
     let feed = feed::read(body, content_type, base).map_err(|error| unreadable(&error))?;
     Ok(feed_json(&feed, rule).to_string())
 }
 
 /// A page: the feed that it is, or the one that it names, or itself as the only entry.
-pub(super) fn of_page(body: &[u8], content_type: Option<&str>, base: &Url, rule: Rule) -> Result<String, Fault> {
+pub(super) fn of_page(
+    body: &[u8],
+    content_type: Option<&str>,
+    base: &Url,
+    rule: IdentityRule,
+) -> Result<String, Fault> {
     let html = feed::decode(body, content_type);
     let named = match feed::read(body, content_type, base) {
         Ok(feed) => return Ok(feed_json(&feed, rule).to_string()),
@@ -52,7 +62,7 @@ pub(super) fn of_rows(
     body: &[u8],
     content_type: Option<&str>,
     base: &Url,
-    html: &Html,
+    html: &HtmlConfig,
     now: Ts,
 ) -> Result<String, Fault> {
     let text = feed::decode(body, content_type);
@@ -64,7 +74,7 @@ pub(super) fn of_rows(
             rows.iter_mut().for_each(|row| drop(row.insert("observed_on".to_owned(), day.clone().into())));
             Ok(json!(rows).to_string())
         }
-        Err(PageError::NoRows { .. }) if html.empty_text.as_ref().is_some_and(|none| text.contains(none)) => {
+        Err(HtmlPageError::NoRows { .. }) if html.empty_text.as_ref().is_some_and(|none| text.contains(none)) => {
             Ok("[]".to_owned())
         }
         Err(error) => Err(refused(&error)),
@@ -72,7 +82,7 @@ pub(super) fn of_rows(
 }
 
 /// `selector @attribute []`: each part may be missing.
-fn rules(html: &Html) -> Rules {
+fn rules(html: &HtmlConfig) -> SelectRules {
     let field = |text: &str| {
         let (text, many) = match text.trim().strip_suffix("[]") {
             Some(one) => (one.trim(), true),
@@ -82,33 +92,33 @@ fn rules(html: &Html) -> Rules {
             Some((selector, attr)) => (selector.trim(), Some(attr.trim().to_owned())),
             None => (text, None),
         };
-        Field { selector: Some(selector.to_owned()).filter(|text| !text.is_empty()), attr, many, required: false }
+        SelectField { selector: Some(selector.to_owned()).filter(|text| !text.is_empty()), attr, many, required: false }
     };
-    Rules {
+    SelectRules {
         item: html.rows.clone().unwrap_or_default(),
         fields: html.fields.iter().map(|(name, text)| (name.clone(), field(text))).collect(),
     }
 }
 
 /// Where the entries are, by what they are known by. Only the list that is asked for is there.
-const ENTRIES: [(Rule, &str); 4] = [
-    (Rule::Guid, "entries"),
-    (Rule::Link, "entries_by_link"),
-    (Rule::LinkTitle, "entries_by_link_title"),
-    (Rule::Content, "entries_by_content"),
+const ENTRIES: [(IdentityRule, &str); 4] = [
+    (IdentityRule::Guid, "entries"),
+    (IdentityRule::Link, "entries_by_link"),
+    (IdentityRule::LinkTitle, "entries_by_link_title"),
+    (IdentityRule::Content, "entries_by_content"),
 ];
 
-fn entries(rule: Rule) -> &'static str {
+fn entries(rule: IdentityRule) -> &'static str {
     ENTRIES.iter().find(|(one, _)| *one == rule).map_or("entries", |(_, name)| name)
 }
 
 /// What the entries are to be known by, for whoever looks for them there.
-pub(super) fn rule(items_path: &str) -> Rule {
+pub(super) fn rule(items_path: &str) -> IdentityRule {
     let name = items_path.trim().trim_start_matches('$').trim_start_matches('.');
-    ENTRIES.iter().find(|(_, one)| *one == name).map_or_else(Rule::default, |(rule, _)| *rule)
+    ENTRIES.iter().find(|(_, one)| *one == name).map_or_else(IdentityRule::default, |(rule, _)| *rule)
 }
 
-fn feed_json(feed: &Feed, rule: Rule) -> Value {
+fn feed_json(feed: &Feed, rule: IdentityRule) -> Value {
     let keys = feed::identity(feed, rule);
     let list: Vec<_> = feed.entries.iter().zip(keys).map(|(entry, key)| entry_json(entry, key)).collect();
     json!({
@@ -124,7 +134,7 @@ fn feed_json(feed: &Feed, rule: Rule) -> Value {
     })
 }
 
-fn entry_json(entry: &Entry, key: String) -> Value {
+fn entry_json(entry: &FeedEntry, key: String) -> Value {
     let key = if key.len() > MAX_KEY_BYTES { hash::digest(&["entry", &key]) } else { key };
     let content = entry.content.first().or(entry.summary.as_ref());
     let tags: Vec<_> = entry.tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
@@ -138,8 +148,8 @@ fn entry_json(entry: &Entry, key: String) -> Value {
     put("id", json!(entry.id));
     put("title", json!(entry.title));
     put("url", json!(entry.link));
-    put("summary", json!(entry.summary.as_ref().map(Text::to_html)));
-    put("content", json!(content.map(Text::to_html)));
+    put("summary", json!(entry.summary.as_ref().map(FeedText::to_html)));
+    put("content", json!(content.map(FeedText::to_html)));
     put("author", json!(entry.author));
     put("published", json!(entry.published.as_ref().and_then(|date| date.at)));
     put("updated", json!(entry.updated.as_ref().or(entry.published.as_ref()).and_then(|date| date.at)));
@@ -156,6 +166,6 @@ fn unreadable(error: &feed::FeedError) -> Fault {
     Fault::new(Code::ParseError, Level::L2, error.to_string())
 }
 
-fn refused(error: &PageError) -> Fault {
+fn refused(error: &HtmlPageError) -> Fault {
     Fault::new(Code::ParseError, Level::L2, error.to_string())
 }

@@ -8,11 +8,11 @@ use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
 use patra_core::Fault;
-use patra_spec::selector::Segment;
-use patra_spec::snapshot::Response;
+use patra_spec::selector::PathSegment;
+use patra_spec::snapshot::ResponseSpec;
 
 use super::paths::{broken, parse};
-use frame::Frame;
+use frame::ElementFrame;
 
 /// Two levels of JSON for each, and serde_json goes 128 deep.
 const MAX_DEPTH: usize = 60;
@@ -20,7 +20,7 @@ const MAX_ATTRIBUTES: usize = 256;
 const MAX_ELEMENTS: usize = 1_000_000;
 
 #[derive(Debug)]
-pub(super) struct Projection {
+pub(super) struct XmlProjection {
     /// The names from the root to the items, which are a list whatever their number.
     items: Vec<String>,
     lists: Vec<String>,
@@ -28,24 +28,25 @@ pub(super) struct Projection {
     lenient: bool,
 }
 
-impl Projection {
-    pub(super) fn new(response: &Response) -> Result<Projection, Fault> {
+impl XmlProjection {
+    pub(super) fn new(response: &ResponseSpec) -> Result<XmlProjection, Fault> {
         let declared = response.xml.clone().unwrap_or_default();
         let mut items = Vec::new();
         for segment in parse(&response.items_path)?.segments() {
             match segment {
-                Segment::Key(name) => items.push(name.clone()),
-                Segment::Index(_) => return Err(broken("items_path counts elements of XML")),
+                PathSegment::Key(name) => items.push(name.clone()),
+                PathSegment::Index(_) => return Err(broken("items_path counts elements of XML")),
             }
         }
-        Ok(Projection { items, lists: declared.lists, texts: declared.texts, lenient: response.lenient })
+        Ok(XmlProjection { items, lists: declared.lists, texts: declared.texts, lenient: response.lenient })
     }
 
     pub(super) fn project(&self, text: &str) -> Result<String, String> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut reader = Reader::from_str(text);
         reader.config_mut().allow_dangling_amp = self.lenient;
-        let mut walk = Walk { rules: self, open: vec![Frame::document(!self.items.is_empty())], flat: 0, elements: 0 };
+        let mut walk =
+            XmlWalker { rules: self, open: vec![ElementFrame::document(!self.items.is_empty())], flat: 0, elements: 0 };
         loop {
             let event = reader.read_event().map_err(|error| at(&reader, &error.to_string()))?;
             let done = match event {
@@ -73,15 +74,15 @@ fn at(reader: &Reader<&[u8]>, reason: &str) -> String {
 }
 
 /// The elements that are open, the document first.
-struct Walk<'r> {
-    rules: &'r Projection,
-    open: Vec<Frame>,
+struct XmlWalker<'r> {
+    rules: &'r XmlProjection,
+    open: Vec<ElementFrame>,
     /// How deep we are inside an element of which only the text counts.
     flat: usize,
     elements: usize,
 }
 
-impl Walk<'_> {
+impl XmlWalker<'_> {
     fn start(&mut self, start: &BytesStart<'_>) -> Result<(), String> {
         self.elements += 1;
         if self.open.len() + self.flat > MAX_DEPTH || self.elements > MAX_ELEMENTS {
@@ -98,7 +99,7 @@ impl Walk<'_> {
             return Err("there are two root elements".into());
         }
         let on_path = self.current().on_path && rules.items.get(depth).is_some_and(|step| step == name);
-        let mut frame = Frame::new(name, on_path);
+        let mut frame = ElementFrame::new(name, on_path);
         frame.list = (on_path && depth + 1 == rules.items.len()) || rules.lists.iter().any(|list| list == name);
         frame.flat = rules.texts.iter().any(|text| text == name);
         for (count, attribute) in start.attributes().enumerate() {
@@ -159,7 +160,7 @@ impl Walk<'_> {
         self.rules.lenient && raw.contains('&')
     }
 
-    fn current(&mut self) -> &mut Frame {
+    fn current(&mut self) -> &mut ElementFrame {
         let last = self.open.len() - 1;
         &mut self.open[last]
     }

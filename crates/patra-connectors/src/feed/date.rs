@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use patra_core::Ts;
 
-use super::tree::Element;
+use super::tree::TreeElement;
 
 /// Longest text that is tried as a date.
 const MAX_DATE_BYTES: usize = 128;
@@ -22,18 +22,18 @@ const PIVOT: i64 = 70;
 
 /// A date as it was written, and the instant it names if it names one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Date {
+pub struct FeedDate {
     pub text: String,
     pub at: Option<Ts>,
 }
 
-impl Date {
-    pub(crate) fn new(text: String) -> Date {
-        Date { at: parse(&text), text }
+impl FeedDate {
+    pub(crate) fn new(text: String) -> FeedDate {
+        FeedDate { at: parse(&text), text }
     }
 
-    pub(super) fn of(element: &Element<'_>) -> Option<Date> {
-        Some(element.text()).filter(|text| !text.is_empty()).map(Date::new)
+    pub(super) fn of(element: &TreeElement<'_>) -> Option<FeedDate> {
+        Some(element.text()).filter(|text| !text.is_empty()).map(FeedDate::new)
     }
 }
 
@@ -123,7 +123,7 @@ pub fn parse(text: &str) -> Option<Ts> {
     if let Some(at) = usual {
         return Some(Ts::from_micros(at.as_microsecond()));
     }
-    let time = Time::find(text);
+    let time = ClockTime::find(text);
     let (minutes_east, rest) = zone(time.after);
     let date = day(&format!("{} {rest}", time.before))?;
     instant(date, (time.hour, time.minute, time.second), time.micros, minutes_east)
@@ -131,7 +131,7 @@ pub fn parse(text: &str) -> Option<Ts> {
 
 /// The time of day in a text, midnight if there is none, and what stands around it.
 #[derive(Default)]
-struct Time<'t> {
+struct ClockTime<'t> {
     before: &'t str,
     hour: i64,
     minute: i64,
@@ -140,9 +140,9 @@ struct Time<'t> {
     after: &'t str,
 }
 
-impl Time<'_> {
-    fn find(text: &str) -> Time<'_> {
-        let Some(found) = TIME.captures(text) else { return Time { before: text, ..Time::default() } };
+impl ClockTime<'_> {
+    fn find(text: &str) -> ClockTime<'_> {
+        let Some(found) = TIME.captures(text) else { return ClockTime { before: text, ..ClockTime::default() } };
         let number = |index: usize| found.get(index).and_then(|part| part.as_str().parse().ok()).unwrap_or(0);
         let half = found.get(5).map_or("", |half| half.as_str());
         let says = |letter: &str, words: [&str; 3]| {
@@ -157,7 +157,7 @@ impl Time<'_> {
         let start = found.get(1).map_or(0, |hour| hour.start());
         let end = found.get(0).map_or(text.len(), |whole| whole.end());
         let micros = found.get(4).and_then(|part| fraction(part.as_str())).unwrap_or(0);
-        Time { before: &text[..start], hour, minute: number(2), second: number(3), micros, after: &text[end..] }
+        ClockTime { before: &text[..start], hour, minute: number(2), second: number(3), micros, after: &text[end..] }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use encoding_rs::WINDOWS_1252;
 use html5ever::data::NAMED_ENTITIES;
 
-use super::{FeedError, Limit};
+use super::{FeedError, FeedLimit};
 
 /// Most bytes that the declared entities of one document may grow to, each reference counted as one more. Far above what
 /// a feed needs, far below what a bomb is made for.
@@ -20,13 +20,13 @@ const MAX_NAME_BYTES: usize = 32;
 
 /// Where a reference stands. HTML forgives a missing semicolon in text, where a URL would suffer from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum EntityContext {
     Text,
     Attribute,
 }
 
 /// Resolves the references of HTML.
-pub(crate) fn resolve(text: &str, place: Place) -> Cow<'_, str> {
+pub(crate) fn resolve(text: &str, place: EntityContext) -> Cow<'_, str> {
     replace(text, |rest, out| known(rest, place, out))
 }
 
@@ -59,11 +59,11 @@ impl Entities {
         let mut failure = None;
         let resolved = replace(text, |rest, out| {
             if self.declared.is_empty() || failure.is_some() {
-                return known(rest, Place::Attribute, out);
+                return known(rest, EntityContext::Attribute, out);
             }
             let declared = name(rest).filter(|_| rest.as_bytes().get(1 + name_length(rest)) == Some(&b';'));
             let Some(value) = declared.and_then(|name| self.declared.get(name)).cloned() else {
-                return known(rest, Place::Attribute, out);
+                return known(rest, EntityContext::Attribute, out);
             };
             match self.expand(&value, depth) {
                 Ok(value) => out.push_str(&value),
@@ -76,11 +76,11 @@ impl Entities {
 
     fn expand(&mut self, value: &str, depth: usize) -> Result<String, FeedError> {
         if depth >= MAX_EXPANSION_DEPTH {
-            return Err(Limit::ExpansionDepth.into());
+            return Err(FeedLimit::ExpansionDepth.into());
         }
         self.spent += 1 + value.len();
         if self.spent > MAX_EXPANSION_BYTES {
-            return Err(Limit::ExpansionBytes.into());
+            return Err(FeedLimit::ExpansionBytes.into());
         }
         Ok(self.resolve_at(value, depth + 1)?.into_owned())
     }
@@ -107,7 +107,7 @@ fn replace<'a>(text: &'a str, mut lookup: impl FnMut(&str, &mut String) -> Optio
     Cow::Owned(out)
 }
 
-fn known(rest: &str, place: Place, out: &mut String) -> Option<usize> {
+fn known(rest: &str, place: EntityContext, out: &mut String) -> Option<usize> {
     if rest.as_bytes().get(1) == Some(&b'#') {
         return number(rest, out);
     }
@@ -117,7 +117,7 @@ fn known(rest: &str, place: Place, out: &mut String) -> Option<usize> {
         push(*points, out);
         return Some(length + 2);
     }
-    let open = Some(length).filter(|_| place == Place::Text && length > 1);
+    let open = Some(length).filter(|_| place == EntityContext::Text && length > 1);
     let points = open.and_then(|length| NAMED_ENTITIES.get(&rest[1..=length]))?;
     // A prefix of a name that needs its semicolon has no code points.
     (points.0 != 0).then(|| {
@@ -170,11 +170,11 @@ mod tests {
 
     #[test]
     fn references_of_html_are_resolved() {
-        let text = |text| resolve(text, Place::Text).into_owned();
+        let text = |text| resolve(text, EntityContext::Text).into_owned();
         assert_eq!(text("a &amp; b &lt;c&gt; &eacute;&nbsp;&#8230;&#x2026;"), "a & b <c> é\u{a0}……");
         assert_eq!(text("&copy 2024 & &nosuch; &#;&"), "© 2024 & &nosuch; &#;&");
         assert_eq!(text("&#146;&#0;&#99999999999;"), "’\u{fffd}");
-        assert_eq!(resolve("?a=1&copy=2&amp;b", Place::Attribute), "?a=1&copy=2&b");
+        assert_eq!(resolve("?a=1&copy=2&amp;b", EntityContext::Attribute), "?a=1&copy=2&b");
     }
 
     fn expanded(doctype: &str, text: &str) -> Result<String, String> {

@@ -2,12 +2,12 @@
 
 use url::Url;
 
-use super::date::Date;
-use super::links::{self, Best};
-use super::text::{self, Text, Usual};
-use super::tree::Element;
+use super::date::FeedDate;
+use super::links::{self, BestLink};
+use super::text::{self, DefaultMarkup, FeedText};
+use super::tree::TreeElement;
 use super::xml::add_tag;
-use super::{Enclosure, Entry, Tag};
+use super::{Enclosure, FeedEntry, FeedTag};
 
 /// Most enclosures of one entry; more are left out.
 const MAX_ENCLOSURES: usize = 200;
@@ -16,11 +16,11 @@ const MAX_AUTHORS: usize = 100;
 /// What a category of Media RSS is named by, unless it says otherwise.
 const MEDIA_SCHEME: &str = "http://search.yahoo.com/mrss/category_schema";
 
-pub(super) fn read(element: &Element<'_>, atom: bool, base: &Url) -> Entry {
-    let mut reader = Reader { atom, ..Reader::default() };
+pub(super) fn read(element: &TreeElement<'_>, atom: bool, base: &Url) -> FeedEntry {
+    let mut reader = EntryReader { atom, ..EntryReader::default() };
     let entry = &mut reader.entry;
     entry.id = element.attribute("rdf:about");
-    entry.updated = element.attribute("lastmod").map(Date::new);
+    entry.updated = element.attribute("lastmod").map(FeedDate::new);
     entry.language = element.attribute("xml:lang");
     reader.link.offer_href(element, base);
     for child in element.elements() {
@@ -30,24 +30,24 @@ pub(super) fn read(element: &Element<'_>, atom: bool, base: &Url) -> Entry {
 }
 
 #[derive(Default)]
-struct Reader {
+struct EntryReader {
     atom: bool,
-    entry: Entry,
-    link: Best,
+    entry: FeedEntry,
+    link: BestLink,
     origin: Option<String>,
-    created: Option<Date>,
+    created: Option<FeedDate>,
     /// The guid says that it is an address.
     permalink: bool,
     /// What extensions say, for those who leave the feed's own elements out.
     title: Option<String>,
-    summary: Option<Text>,
+    summary: Option<FeedText>,
     author: Option<String>,
     authors: Vec<String>,
 }
 
-impl Reader {
-    fn field(&mut self, element: &Element<'_>, base: &Url) {
-        let usual = if self.atom { Usual::Plain } else { Usual::Guess };
+impl EntryReader {
+    fn field(&mut self, element: &TreeElement<'_>, base: &Url) {
+        let usual = if self.atom { DefaultMarkup::Plain } else { DefaultMarkup::Guess };
         let label = || Some(text::label(element, usual, base));
         let plain = || Some(element.text()).filter(|text| !text.is_empty());
         let entry = &mut self.entry;
@@ -64,16 +64,20 @@ impl Reader {
                 self.permalink = !denied;
             }
             "description" | "dc:description" | "abstract" | "summary" => {
-                let usual =
-                    if matches!(element.name.as_str(), "description" | "dc:description") { Usual::Html } else { usual };
+                let usual = if matches!(element.name.as_str(), "description" | "dc:description") {
+                    DefaultMarkup::Html
+                } else {
+                    usual
+                };
                 self.describe(text::construct(element, usual, base));
             }
             "content" => entry.content.push(text::construct(element, usual, base)),
             "content:encoded" | "fullitem" | "body" | "xhtml:body" | "xhtml:div" => {
-                entry.content.push(text::construct(element, Usual::Html, base));
+                entry.content.push(text::construct(element, DefaultMarkup::Html, base));
             }
             "itunes:summary" | "itunes:subtitle" | "media:description" => {
-                self.summary = self.summary.take().or_else(|| Some(text::construct(element, Usual::Guess, base)));
+                self.summary =
+                    self.summary.take().or_else(|| Some(text::construct(element, DefaultMarkup::Guess, base)));
             }
             "author" | "dc:creator" | "dc:author" | "managingeditor" => {
                 self.authors.extend(person(element).filter(|_| self.authors.len() < MAX_AUTHORS));
@@ -82,12 +86,12 @@ impl Reader {
             "rights" | "copyright" => entry.rights = label(),
             "dc:rights" | "media:copyright" => entry.rights = entry.rights.take().or_else(label),
             "updated" | "modified" | "lastbuilddate" | "dc:date" | "dcterms:modified" => {
-                entry.updated = Date::of(element).or(entry.updated.take());
+                entry.updated = FeedDate::of(element).or(entry.updated.take());
             }
             "published" | "pubdate" | "issued" | "dcterms:issued" => {
-                entry.published = Date::of(element).or(entry.published.take());
+                entry.published = FeedDate::of(element).or(entry.published.take());
             }
-            "created" | "dcterms:created" => self.created = Date::of(element).or(self.created.take()),
+            "created" | "dcterms:created" => self.created = FeedDate::of(element).or(self.created.take()),
             "language" | "dc:language" => entry.language = plain(),
             "comments" => entry.comments = links::absolute(&links::unescaped(&element.text()), base),
             "source" => entry.source = source(element),
@@ -101,7 +105,7 @@ impl Reader {
     }
 
     /// The longer of two descriptions tends to be the whole text; feeds that have two put it last.
-    fn describe(&mut self, text: Text) {
+    fn describe(&mut self, text: FeedText) {
         match &self.entry.summary {
             Some(_) if self.entry.content.is_empty() => self.entry.content.push(text),
             Some(_) => {}
@@ -109,7 +113,7 @@ impl Reader {
         }
     }
 
-    fn link(&mut self, element: &Element<'_>, base: &Url) {
+    fn link(&mut self, element: &TreeElement<'_>, base: &Url) {
         match links::relation(element).as_str() {
             "alternate" => self.link.offer(element, base),
             "enclosure" => self.enclose(element, base),
@@ -119,7 +123,7 @@ impl Reader {
         }
     }
 
-    fn enclose(&mut self, element: &Element<'_>, base: &Url) {
+    fn enclose(&mut self, element: &TreeElement<'_>, base: &Url) {
         let Some(href) = links::href(element, base) else { return };
         let enclosures = &mut self.entry.enclosures;
         if enclosures.len() == MAX_ENCLOSURES || enclosures.iter().any(|known| known.href == href) {
@@ -129,7 +133,7 @@ impl Reader {
         enclosures.push(Enclosure { href, media_type: element.attribute("type"), length });
     }
 
-    fn media(&mut self, element: &Element<'_>, base: &Url) {
+    fn media(&mut self, element: &TreeElement<'_>, base: &Url) {
         if element.name == "media:content" {
             self.enclose(element, base);
         }
@@ -138,7 +142,7 @@ impl Reader {
         }
     }
 
-    fn finish(self, base: &Url) -> Entry {
+    fn finish(self, base: &Url) -> FeedEntry {
         let mut entry = self.entry;
         entry.link = self.origin.or(self.link.take());
         if entry.link.is_none() && self.permalink {
@@ -157,8 +161,8 @@ impl Reader {
 }
 
 /// `name (email)`, or whatever stands there.
-pub(super) fn person(element: &Element<'_>) -> Option<String> {
-    let part = |name: &str| element.named(name).next().map(Element::text).filter(|text| !text.is_empty());
+pub(super) fn person(element: &TreeElement<'_>) -> Option<String> {
+    let part = |name: &str| element.named(name).next().map(TreeElement::text).filter(|text| !text.is_empty());
     match (part("name"), part("email")) {
         (Some(name), Some(email)) => Some(format!("{name} ({email})")),
         (Some(one), None) | (None, Some(one)) => Some(one),
@@ -167,20 +171,20 @@ pub(super) fn person(element: &Element<'_>) -> Option<String> {
 }
 
 /// The address of a picture, in an attribute, a child or the text.
-pub(super) fn image(element: &Element<'_>, base: &Url) -> Option<String> {
-    let inside = || ["url", "href"].into_iter().find_map(|name| element.named(name).next()).map(Element::text);
+pub(super) fn image(element: &TreeElement<'_>, base: &Url) -> Option<String> {
+    let inside = || ["url", "href"].into_iter().find_map(|name| element.named(name).next()).map(TreeElement::text);
     let text = || Some(element.text()).filter(|_| element.elements().next().is_none());
     links::href(element, base).or_else(|| links::absolute(&inside().or_else(text)?, base))
 }
 
-fn source(element: &Element<'_>) -> Option<String> {
-    let title = element.named("title").next().map(Element::text);
+fn source(element: &TreeElement<'_>) -> Option<String> {
+    let title = element.named("title").next().map(TreeElement::text);
     let text = || Some(element.text()).filter(|_| element.elements().next().is_none());
     title.or_else(text).filter(|text| !text.is_empty()).or_else(|| element.attribute("url"))
 }
 
 /// Adds what a category, a subject or keywords name; any other element adds nothing.
-pub(super) fn tags(element: &Element<'_>, tags: &mut Vec<Tag>) {
+pub(super) fn tags(element: &TreeElement<'_>, tags: &mut Vec<FeedTag>) {
     let text = || Some(element.text()).filter(|text| !text.is_empty());
     match element.name.as_str() {
         "category" | "keywords" | "dc:subject" | "media:category" => {
@@ -188,11 +192,11 @@ pub(super) fn tags(element: &Element<'_>, tags: &mut Vec<Tag>) {
             let usual = (element.name == "media:category").then(|| MEDIA_SCHEME.to_owned());
             let scheme = scheme.or(usual);
             let term = element.attribute("term").or_else(text);
-            add_tag(tags, Tag { term, scheme, label: element.attribute("label") });
+            add_tag(tags, FeedTag { term, scheme, label: element.attribute("label") });
         }
         "itunes:category" => {
             let scheme = Some("http://www.itunes.com/".to_owned());
-            add_tag(tags, Tag { term: element.attribute("text").or_else(text), scheme, label: None });
+            add_tag(tags, FeedTag { term: element.attribute("text").or_else(text), scheme, label: None });
             for inner in element.named("itunes:category") {
                 self::tags(inner, tags);
             }
@@ -202,7 +206,7 @@ pub(super) fn tags(element: &Element<'_>, tags: &mut Vec<Tag>) {
             let text = element.text();
             for term in text.split(split).map(str::trim).filter(|term| !term.is_empty()) {
                 if tags.iter().all(|known| known.term.as_deref() != Some(term)) {
-                    add_tag(tags, Tag { term: Some(term.to_owned()), ..Tag::default() });
+                    add_tag(tags, FeedTag { term: Some(term.to_owned()), ..FeedTag::default() });
                 }
             }
         }

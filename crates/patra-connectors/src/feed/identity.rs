@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use patra_core::hash;
 
-use super::{Entry, Feed};
+use super::{Feed, FeedEntry};
 
 /// What a source's entries are told apart by. Where an entry lacks it, the usual order counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Rule {
+pub enum IdentityRule {
     /// The entry's own id; with its link, if the feed repeats the id; else the link; else title and content.
     #[default]
     Guid,
@@ -25,7 +25,7 @@ pub enum Rule {
 }
 
 /// A key for each entry, in their order. Entries with one key are the same entry, repeated.
-pub fn identity(feed: &Feed, rule: Rule) -> Vec<String> {
+pub fn identity(feed: &Feed, rule: IdentityRule) -> Vec<String> {
     let mut ids: HashMap<&str, usize> = HashMap::new();
     for id in feed.entries.iter().filter_map(own_id) {
         *ids.entry(id).or_default() += 1;
@@ -46,7 +46,7 @@ pub fn identity(feed: &Feed, rule: Rule) -> Vec<String> {
     keys.iter().map(told_apart).collect()
 }
 
-fn key(entry: &Entry, rule: Rule, repeated: &dyn Fn(&str) -> bool) -> String {
+fn key(entry: &FeedEntry, rule: IdentityRule, repeated: &dyn Fn(&str) -> bool) -> String {
     let link = entry.link.as_deref().filter(|link| !link.is_empty());
     let usual = || match (own_id(entry), link) {
         (Some(id), Some(link)) if repeated(id) => format!("{id}|{link}"),
@@ -54,18 +54,18 @@ fn key(entry: &Entry, rule: Rule, repeated: &dyn Fn(&str) -> bool) -> String {
         (None, None) => content(entry),
     };
     match (rule, link) {
-        (Rule::Link, Some(link)) => link.to_owned(),
-        (Rule::LinkTitle, Some(link)) => format!("{link}|{}", entry.title.as_deref().unwrap_or_default()),
-        (Rule::Content, _) => content(entry),
+        (IdentityRule::Link, Some(link)) => link.to_owned(),
+        (IdentityRule::LinkTitle, Some(link)) => format!("{link}|{}", entry.title.as_deref().unwrap_or_default()),
+        (IdentityRule::Content, _) => content(entry),
         _ => usual(),
     }
 }
 
-fn own_id(entry: &Entry) -> Option<&str> {
+fn own_id(entry: &FeedEntry) -> Option<&str> {
     entry.id.as_deref().filter(|id| !id.is_empty())
 }
 
-fn content(entry: &Entry) -> String {
+fn content(entry: &FeedEntry) -> String {
     let mut parts = vec![entry.title.as_deref().unwrap_or_default()];
     parts.extend(entry.summary.iter().chain(&entry.content).map(|text| text.value.as_str()));
     hash::digest(&parts)
@@ -74,15 +74,15 @@ fn content(entry: &Entry) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::Text;
+    use crate::feed::FeedText;
 
-    fn entry(id: &str, link: &str, title: &str, content: &str) -> Entry {
+    fn entry(id: &str, link: &str, title: &str, content: &str) -> FeedEntry {
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let content = some(content).map(Text::plain).into_iter().collect();
-        Entry { id: some(id), link: some(link), title: some(title), content, ..Entry::default() }
+        let content = some(content).map(FeedText::plain).into_iter().collect();
+        FeedEntry { id: some(id), link: some(link), title: some(title), content, ..FeedEntry::default() }
     }
 
-    fn keys(entries: Vec<Entry>, rule: Rule) -> Vec<String> {
+    fn keys(entries: Vec<FeedEntry>, rule: IdentityRule) -> Vec<String> {
         let feed = Feed { entries, ..Feed::default() };
         let keys = identity(&feed, rule);
         assert_eq!(keys, identity(&feed, rule), "the same twice");
@@ -92,8 +92,10 @@ mod tests {
     // covers: COLL-118, COLL-123
     #[test]
     fn the_id_counts_then_the_link_then_the_content() {
-        let found =
-            keys(vec![entry("g", "l", "t", "c"), entry("", "l2", "t", "c"), entry("", "", "t", "c")], Rule::Guid);
+        let found = keys(
+            vec![entry("g", "l", "t", "c"), entry("", "l2", "t", "c"), entry("", "", "t", "c")],
+            IdentityRule::Guid,
+        );
         assert_eq!(found[..2], ["g", "l2"]);
         assert_eq!(found[2], hash::digest(&["t", "c"]));
     }
@@ -101,7 +103,8 @@ mod tests {
     // covers: COLL-123
     #[test]
     fn an_id_that_a_feed_repeats_is_extended_by_the_link() {
-        let found = keys(vec![entry("g", "a", "", ""), entry("g", "b", "", ""), entry("h", "a", "", "")], Rule::Guid);
+        let found =
+            keys(vec![entry("g", "a", "", ""), entry("g", "b", "", ""), entry("h", "a", "", "")], IdentityRule::Guid);
         assert_eq!(found, ["g|a", "g|b", "h"]);
     }
 
@@ -110,7 +113,7 @@ mod tests {
     fn entries_that_still_collide_are_told_apart_by_their_content() {
         let found = keys(
             vec![entry("g", "a", "x", ""), entry("g", "a", "y", ""), entry("", "b", "", ""), entry("", "b", "", "")],
-            Rule::Guid,
+            IdentityRule::Guid,
         );
         assert_eq!(found[0], format!("g|a|{}", hash::digest(&["x"])));
         assert_ne!(found[0], found[1]);
@@ -121,9 +124,13 @@ mod tests {
     #[test]
     fn a_rule_of_the_source_overrides() {
         let entries = || vec![entry("g1", "l", "t1", "c"), entry("g2", "l", "t2", "c")];
-        assert_eq!(keys(entries(), Rule::LinkTitle), ["l|t1", "l|t2"]);
-        assert_eq!(keys(entries(), Rule::Content), [hash::digest(&["t1", "c"]), hash::digest(&["t2", "c"])]);
-        assert_eq!(keys(vec![entry("g1", "l", "t", "c")], Rule::Link), ["l"]);
-        assert_eq!(keys(vec![entry("g1", "", "t", "c")], Rule::Link), ["g1"], "without a link the usual order counts");
+        assert_eq!(keys(entries(), IdentityRule::LinkTitle), ["l|t1", "l|t2"]);
+        assert_eq!(keys(entries(), IdentityRule::Content), [hash::digest(&["t1", "c"]), hash::digest(&["t2", "c"])]);
+        assert_eq!(keys(vec![entry("g1", "l", "t", "c")], IdentityRule::Link), ["l"]);
+        assert_eq!(
+            keys(vec![entry("g1", "", "t", "c")], IdentityRule::Link),
+            ["g1"],
+            "without a link the usual order counts"
+        );
     }
 }

@@ -7,11 +7,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use url::Url;
 
-use super::date::Date;
+use super::date::FeedDate;
 use super::links::absolute;
-use super::text::{Text, guessed_label};
+use super::text::{FeedText, guessed_label};
 use super::xml::add_tag;
-use super::{Enclosure, Entry, Feed, FeedError, Limit, MAX_ENTRIES, Tag};
+use super::{Enclosure, Feed, FeedEntry, FeedError, FeedLimit, FeedTag, MAX_ENTRIES};
 
 /// Most lists and objects inside each other in what is read.
 pub(super) const MAX_DEPTH: usize = 127;
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str, base: &Url) -> Result<Feed, FeedError> {
     } else {
         return Err(FeedError::JsonShape { reason: "it is a list, not an object".to_owned() });
     };
-    let head = Head { members: &members };
+    let head = JsonFeedHead { members: &members };
     let version = head.text("version")?.unwrap_or_default();
     let Some(items) = members.get("items") else {
         let reason = "it has no list `items`; for another API, say where its items are with a custom_api source";
@@ -34,7 +34,7 @@ pub(super) fn read(text: &str, base: &Url) -> Result<Feed, FeedError> {
     }
     let items: Vec<&RawValue> = parse(items.get())?;
     if items.len() > MAX_ENTRIES {
-        return Err(Limit::Entries.into());
+        return Err(FeedLimit::Entries.into());
     }
     let url = |name: &str| Ok::<_, FeedError>(head.text(name)?.and_then(|url| absolute(&url, base)));
     let hubs = head.value("hubs")?;
@@ -61,14 +61,14 @@ fn parse<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, FeedError> {
 
 fn broken(error: &serde_json::Error) -> FeedError {
     let reason = error.to_string();
-    if reason.contains("recursion limit") { Limit::JsonDepth.into() } else { FeedError::Json { reason } }
+    if reason.contains("recursion limit") { FeedLimit::JsonDepth.into() } else { FeedError::Json { reason } }
 }
 
-struct Head<'a> {
+struct JsonFeedHead<'a> {
     members: &'a BTreeMap<String, &'a RawValue>,
 }
 
-impl Head<'_> {
+impl JsonFeedHead<'_> {
     fn value(&self, name: &str) -> Result<Value, FeedError> {
         self.members.get(name).map_or(Ok(Value::Null), |raw| owned(raw))
     }
@@ -99,7 +99,7 @@ fn author(value: &Value) -> Option<String> {
     Some(names.join(", ")).filter(|names| !names.is_empty())
 }
 
-fn entry(at: usize, raw: &RawValue, base: &Url) -> Result<Entry, FeedError> {
+fn entry(at: usize, raw: &RawValue, base: &Url) -> Result<FeedEntry, FeedError> {
     let item: Value = owned(raw)?;
     if !item.is_object() {
         return Err(FeedError::JsonShape { reason: format!("items[{at}] is no object") });
@@ -108,26 +108,26 @@ fn entry(at: usize, raw: &RawValue, base: &Url) -> Result<Entry, FeedError> {
     let url = |name: &str| text(name).and_then(|url| absolute(&url, base));
     let mut tags = Vec::new();
     for tag in item["tags"].as_array().into_iter().flatten() {
-        add_tag(&mut tags, Tag { term: scalar(tag), ..Tag::default() });
+        add_tag(&mut tags, FeedTag { term: scalar(tag), ..FeedTag::default() });
     }
-    let html = text("content_html").map(|html| Text::html(&html, base));
+    let html = text("content_html").map(|html| FeedText::html(&html, base));
     let enclosure = |file: &Value| {
         let href = absolute(file["url"].as_str()?, base)?;
         Some(Enclosure { href, media_type: scalar(&file["mime_type"]), length: file["size_in_bytes"].as_u64() })
     };
-    Ok(Entry {
+    Ok(FeedEntry {
         id: text("id"),
         title: text("title").map(guessed_label),
         link: url("url").or_else(|| url("external_url")),
-        summary: text("summary").map(Text::plain),
-        content: html.or_else(|| text("content_text").map(Text::plain)).into_iter().collect(),
+        summary: text("summary").map(FeedText::plain),
+        content: html.or_else(|| text("content_text").map(FeedText::plain)).into_iter().collect(),
         author: author(&item["authors"]).or_else(|| author(&item["author"])),
-        published: text("date_published").map(Date::new),
-        updated: text("date_modified").map(Date::new),
+        published: text("date_published").map(FeedDate::new),
+        updated: text("date_modified").map(FeedDate::new),
         language: text("language"),
         tags,
         enclosures: item["attachments"].as_array().into_iter().flatten().filter_map(enclosure).collect(),
         image: url("image").or_else(|| url("banner_image")),
-        ..Entry::default()
+        ..FeedEntry::default()
     })
 }

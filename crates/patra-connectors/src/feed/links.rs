@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use url::Url;
 
-use super::tree::Element;
+use super::tree::TreeElement;
 
 /// Schemes that run or hold something instead of pointing to it.
 const UNSAFE: [&str; 5] = ["javascript", "vbscript", "data", "blob", "about"];
@@ -53,7 +53,7 @@ pub(super) fn unescaped(link: &str) -> String {
 }
 
 /// The base inside an element: its `xml:base`, if that is a safe address.
-pub(super) fn base_of<'u>(element: &Element<'_>, base: &'u Url) -> Cow<'u, Url> {
+pub(super) fn base_of<'u>(element: &TreeElement<'_>, base: &'u Url) -> Cow<'u, Url> {
     if !element.attributes().mention("base") {
         return Cow::Borrowed(base);
     }
@@ -63,26 +63,26 @@ pub(super) fn base_of<'u>(element: &Element<'_>, base: &'u Url) -> Cow<'u, Url> 
 }
 
 /// What a `<link>` is for. Relations may be written as addresses of a registry.
-pub(super) fn relation(element: &Element<'_>) -> String {
+pub(super) fn relation(element: &TreeElement<'_>) -> String {
     let rel = element.attribute("rel").unwrap_or_else(|| "alternate".to_owned()).to_ascii_lowercase();
     rel.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// The address in an attribute, by any of its names.
-pub(super) fn href(element: &Element<'_>, base: &Url) -> Option<String> {
+pub(super) fn href(element: &TreeElement<'_>, base: &Url) -> Option<String> {
     let written = ["href", "url", "uri"].into_iter().find_map(|name| element.attribute(name))?;
     absolute(&written, base)
 }
 
 /// Links of one place, the best of which is kept: the first that leads to a page, else the first of any type.
 #[derive(Debug, Default)]
-pub(super) struct Best {
+pub(super) struct BestLink {
     page: Option<String>,
     other: Option<String>,
 }
 
-impl Best {
-    pub(super) fn offer(&mut self, element: &Element<'_>, base: &Url) {
+impl BestLink {
+    pub(super) fn offer(&mut self, element: &TreeElement<'_>, base: &Url) {
         let Some(href) = href(element, base).or_else(|| absolute(&unescaped(&element.text()), base)) else { return };
         let kind = element.attribute("type").unwrap_or_else(|| "text/html".to_owned()).to_ascii_lowercase();
         let page = matches!(kind.as_str(), "text/html" | "application/xhtml+xml" | "html" | "xhtml");
@@ -91,7 +91,7 @@ impl Best {
     }
 
     /// The address in the attributes of what is described itself, as CDF has it.
-    pub(super) fn offer_href(&mut self, element: &Element<'_>, base: &Url) {
+    pub(super) fn offer_href(&mut self, element: &TreeElement<'_>, base: &Url) {
         let href = element.attribute("href").and_then(|href| absolute(&href, base));
         self.other = self.other.take().or(href);
     }

@@ -2,10 +2,10 @@
 
 use url::Url;
 
-use super::entity::{self, Place};
-use super::tag::{self, BLOCKS, Tag};
+use super::entity::{self, EntityContext};
+use super::tag::{self, BLOCKS, ElementName};
 use super::tidy;
-use super::token::{Token, Tokens};
+use super::token::{MarkupToken, MarkupTokens};
 
 /// HTML that is safe to show: known tags and attributes only, no script, addresses absolute. Takes linear time.
 pub fn clean(html: &str, base: &Url) -> String {
@@ -23,27 +23,27 @@ pub fn clean(html: &str, base: &Url) -> String {
 /// The text without markup; blocks stand on lines of their own.
 pub fn plain(html: &str) -> String {
     let mut out = String::with_capacity(html.len());
-    let mut tokens = Tokens::new(html);
+    let mut tokens = MarkupTokens::new(html);
     while let Some(token) = tokens.next() {
         match token {
-            Token::Text(text) => out.push_str(&entity::resolve(text, Place::Text)),
-            Token::Raw(text) => out.push_str(text),
-            Token::Start { name, empty, .. } => {
+            MarkupToken::Text(text) => out.push_str(&entity::resolve(text, EntityContext::Text)),
+            MarkupToken::Raw(text) => out.push_str(text),
+            MarkupToken::Start { name, empty, .. } => {
                 let name = name.to_ascii_lowercase();
                 if tag::is_silent(&name) && !empty {
                     tokens.skip_to_end_of(&name);
                 }
                 break_line(&name, &mut out);
             }
-            Token::End(name) => break_line(&name.to_ascii_lowercase(), &mut out),
-            Token::Doctype(_) | Token::Other => {}
+            MarkupToken::End(name) => break_line(&name.to_ascii_lowercase(), &mut out),
+            MarkupToken::Doctype(_) | MarkupToken::Other => {}
         }
     }
     out
 }
 
 fn break_line(name: &str, out: &mut String) {
-    let breaks = name == "br" || Tag::named(name).is_some_and(|tag| BLOCKS.has(tag));
+    let breaks = name == "br" || ElementName::named(name).is_some_and(|tag| BLOCKS.has(tag));
     if breaks && !out.is_empty() && !out.ends_with('\n') {
         out.push('\n');
     }
@@ -51,7 +51,7 @@ fn break_line(name: &str, out: &mut String) {
 
 /// Whether HTML has a tag of this name that may be shown.
 pub(super) fn is_known(name: &str) -> bool {
-    Tag::named(name).is_some()
+    ElementName::named(name).is_some()
 }
 
 pub(super) fn escaped(text: &str) -> String {

@@ -98,7 +98,7 @@ const SILENT: [&str; 13] = [
 ];
 
 /// Tags that begin a line, and end an open paragraph.
-pub(super) const BLOCKS: Set = Set::of(&[
+pub(super) const BLOCKS: ElementNameSet = ElementNameSet::of(&[
     "address",
     "article",
     "aside",
@@ -142,11 +142,11 @@ pub(super) const BLOCKS: Set = Set::of(&[
 
 /// A tag of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Tag(u8);
+pub(super) struct ElementName(u8);
 
-impl Tag {
+impl ElementName {
     /// The tag as it is known, in any case.
-    pub(super) fn named(name: &str) -> Option<Tag> {
+    pub(super) fn named(name: &str) -> Option<ElementName> {
         let lower;
         let name = if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
             lower = name.to_ascii_lowercase();
@@ -154,34 +154,34 @@ impl Tag {
         } else {
             name
         };
-        TAGS.binary_search(&name).ok().and_then(|at| u8::try_from(at).ok()).map(Tag)
+        TAGS.binary_search(&name).ok().and_then(|at| u8::try_from(at).ok()).map(ElementName)
     }
 
     pub(super) fn name(self) -> &'static str {
         TAGS[usize::from(self.0)]
     }
 
-    pub(super) fn alone(self) -> Set {
-        Set(1 << self.0)
+    pub(super) fn alone(self) -> ElementNameSet {
+        ElementNameSet(1 << self.0)
     }
 }
 
 /// Some tags of the list, a bit for each.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Set(u128);
+pub(super) struct ElementNameSet(u128);
 
-impl Set {
+impl ElementNameSet {
     /// The tags of these names. One that is not on the list does not compile.
-    pub(super) const fn of(names: &[&str]) -> Set {
+    pub(super) const fn of(names: &[&str]) -> ElementNameSet {
         let (mut bits, mut at) = (0, 0);
         while at < names.len() {
             bits |= 1 << position(names[at].as_bytes());
             at += 1;
         }
-        Set(bits)
+        ElementNameSet(bits)
     }
 
-    pub(super) const fn has(self, tag: Tag) -> bool {
+    pub(super) const fn has(self, tag: ElementName) -> bool {
         self.0 >> tag.0 & 1 == 1
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn the_list_is_in_order_and_fits_a_set() {
         assert!(TAGS.is_sorted() && TAGS.len() <= 128);
-        assert!(SILENT.iter().all(|tag| Tag::named(tag).is_none()));
-        assert!(BLOCKS.has(Tag::named("DIV").unwrap()) && !BLOCKS.has(Tag::named("b").unwrap()));
+        assert!(SILENT.iter().all(|tag| ElementName::named(tag).is_none()));
+        assert!(BLOCKS.has(ElementName::named("DIV").unwrap()) && !BLOCKS.has(ElementName::named("b").unwrap()));
     }
 }

@@ -36,7 +36,7 @@ fn an_item_of_rss_is_read() {
     assert_eq!(entry.link.as_deref(), Some("http://example.org/blog/a?x=1&y=2"));
     assert_eq!(entry.id.as_deref(), Some("g1"));
     assert_eq!(entry.summary.as_ref().unwrap().value, "<p>s</p>");
-    assert_eq!(entry.content[0], Text { value: "<p>long</p>".to_owned(), html: true });
+    assert_eq!(entry.content[0], FeedText { value: "<p>long</p>".to_owned(), html: true });
     assert_eq!(entry.author.as_deref(), Some("C"));
     assert_eq!(entry.date().unwrap().at.unwrap().to_short_text(), "2004-01-01T19:48:21Z");
     assert_eq!((entry.tags[0].term.as_deref(), entry.tags[0].scheme.as_deref()), (Some("t"), Some("d")));
@@ -94,7 +94,7 @@ fn texts_are_what_they_were_meant_to_be() {
         feed.entries[0].content[0].clone()
     };
     assert_eq!(atom("<content mode='base64' type='text/html'>PGI+eDwvYj4=</content>").value, "<b>x</b>");
-    assert_eq!(atom("<content type='text/plain'>1 &lt; 2</content>"), Text::plain("1 < 2".to_owned()));
+    assert_eq!(atom("<content type='text/plain'>1 &lt; 2</content>"), FeedText::plain("1 < 2".to_owned()));
     assert_eq!(atom("<content type='text/plain'>1 &lt; 2</content>").to_html(), "1 &lt; 2");
     assert_eq!(atom("<content type='text/html' mode='escaped'>&lt;i&gt;x&lt;/i&gt;</content>").to_plain(), "x");
     let title = |title: &str| feed(&format!("<rss><channel><title>{title}</title></channel></rss>")).title.unwrap();
@@ -244,8 +244,8 @@ fn json_feeds_are_read() {
 #[test]
 fn faults_of_peers_are_absent() {
     let lonely = feed("<rss><channel><item><description>only text</description></item></channel></rss>");
-    let keys = identity(&lonely, Rule::Guid);
-    assert_eq!(keys, identity(&lonely, Rule::Guid));
+    let keys = identity(&lonely, IdentityRule::Guid);
+    assert_eq!(keys, identity(&lonely, IdentityRule::Guid));
     assert!(keys[0].starts_with("v1:"), "{keys:?}");
     let wide: Vec<u8> = "<rss><channel><title>x</title></channel></rss>".bytes().flat_map(|byte| [byte, 0]).collect();
     assert_eq!(read(&wide, None, &base()).unwrap().title.as_deref(), Some("x"));

@@ -8,24 +8,24 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Serialize;
 use url::Url;
 
-use super::token::{Token, Tokens};
-use super::tree::{Element, Node, VOID};
+use super::token::{MarkupToken, MarkupTokens};
+use super::tree::{TreeElement, TreeNode, VOID};
 use super::{encoding, entity, sanitise};
 
 /// A text as it was meant: plain, or HTML that has been cleaned.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Text {
+pub struct FeedText {
     pub value: String,
     pub html: bool,
 }
 
-impl Text {
-    pub(super) fn plain(value: String) -> Text {
-        Text { value, html: false }
+impl FeedText {
+    pub(super) fn plain(value: String) -> FeedText {
+        FeedText { value, html: false }
     }
 
-    pub(super) fn html(value: &str, base: &Url) -> Text {
-        Text { value: sanitise::clean(value, base), html: true }
+    pub(super) fn html(value: &str, base: &Url) -> FeedText {
+        FeedText { value: sanitise::clean(value, base), html: true }
     }
 
     /// The text for a page: what is plain is escaped.
@@ -41,20 +41,20 @@ impl Text {
 
 /// What an element holds if it does not say so itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Usual {
+pub(super) enum DefaultMarkup {
     Plain,
     /// Nominally plain text, in which HTML is as common.
     Guess,
     Html,
 }
 
-pub(super) fn construct(element: &Element<'_>, usual: Usual, base: &Url) -> Text {
+pub(super) fn construct(element: &TreeElement<'_>, usual: DefaultMarkup, base: &Url) -> FeedText {
     let kind = element.attribute("type").unwrap_or_default().to_ascii_lowercase();
     if element.elements().next().is_some() {
         let inner = around(element);
         // HTML in references inside a `div` is HTML still, where it is declared as such.
         let escaped = matches!(kind.as_str(), "html" | "text/html") && inner.elements().next().is_none();
-        return Text::html(&if escaped { inner.text() } else { markup(inner) }, base);
+        return FeedText::html(&if escaped { inner.text() } else { markup(inner) }, base);
     }
     let text = element.text();
     let is_base64 = element.attribute("mode").is_some_and(|mode| mode.eq_ignore_ascii_case("base64"));
@@ -62,17 +62,17 @@ pub(super) fn construct(element: &Element<'_>, usual: Usual, base: &Url) -> Text
     let html = match kind.as_str() {
         "html" | "text/html" => true,
         "text" | "plain" | "text/plain" | "" => match usual {
-            Usual::Html => kind.is_empty() || looks_like_html(&text),
-            Usual::Guess => looks_like_html(&text),
-            Usual::Plain => false,
+            DefaultMarkup::Html => kind.is_empty() || looks_like_html(&text),
+            DefaultMarkup::Guess => looks_like_html(&text),
+            DefaultMarkup::Plain => false,
         },
         _ => false,
     };
-    if html { Text::html(&text, base) } else { Text::plain(text) }
+    if html { FeedText::html(&text, base) } else { FeedText::plain(text) }
 }
 
 /// The same, as plain text.
-pub(super) fn label(element: &Element<'_>, usual: Usual, base: &Url) -> String {
+pub(super) fn label(element: &TreeElement<'_>, usual: DefaultMarkup, base: &Url) -> String {
     folded(&construct(element, usual, base).to_plain())
 }
 
@@ -86,32 +86,32 @@ fn folded(text: &str) -> String {
 }
 
 /// The `div` that stands around all of XHTML, else the element itself.
-fn around<'t, 'a>(element: &'t Element<'a>) -> &'t Element<'a> {
-    let blank = |node: &&Node<'_>| !matches!(node, Node::Text(text) if text.trim().is_empty());
+fn around<'t, 'a>(element: &'t TreeElement<'a>) -> &'t TreeElement<'a> {
+    let blank = |node: &&TreeNode<'_>| !matches!(node, TreeNode::Text(text) if text.trim().is_empty());
     let mut inside = element.children.iter().filter(blank);
     match (inside.next(), inside.next()) {
-        (Some(Node::Element(only)), None) if only.local_name() == "div" => only,
+        (Some(TreeNode::Element(only)), None) if only.local_name() == "div" => only,
         _ => element,
     }
 }
 
 /// The content of an element as HTML, its references and prefixes resolved.
-fn markup(element: &Element<'_>) -> String {
+fn markup(element: &TreeElement<'_>) -> String {
     let mut out = String::new();
     write_children(element, &mut out);
     out.trim().to_owned()
 }
 
-fn write_children(element: &Element<'_>, out: &mut String) {
+fn write_children(element: &TreeElement<'_>, out: &mut String) {
     for child in &element.children {
         match child {
-            Node::Text(text) => sanitise::escape_into(text, out),
-            Node::Element(element) => write_element(element, out),
+            TreeNode::Text(text) => sanitise::escape_into(text, out),
+            TreeNode::Element(element) => write_element(element, out),
         }
     }
 }
 
-fn write_element(element: &Element<'_>, out: &mut String) {
+fn write_element(element: &TreeElement<'_>, out: &mut String) {
     let name = element.local_name();
     out.push('<');
     out.push_str(name);
@@ -149,14 +149,14 @@ fn from_base64(text: String) -> String {
 
 /// A wrong yes loses text, so all has to fit: something that ends or a reference, and only tags and names of HTML.
 fn looks_like_html(text: &str) -> bool {
-    let mut markup = text.contains('&') && entity::resolve(text, entity::Place::Attribute) != text;
-    for token in Tokens::new(text) {
+    let mut markup = text.contains('&') && entity::resolve(text, entity::EntityContext::Attribute) != text;
+    for token in MarkupTokens::new(text) {
         match token {
-            Token::Start { name, .. } if !sanitise::is_known(name) => return false,
-            Token::End(name) if !sanitise::is_known(name) => return false,
-            Token::End(_) => markup = true,
-            Token::Start { name, empty, .. } => markup |= empty || VOID.contains(&name),
-            Token::Text(text) if text.starts_with('<') => return false,
+            MarkupToken::Start { name, .. } if !sanitise::is_known(name) => return false,
+            MarkupToken::End(name) if !sanitise::is_known(name) => return false,
+            MarkupToken::End(_) => markup = true,
+            MarkupToken::Start { name, empty, .. } => markup |= empty || VOID.contains(&name),
+            MarkupToken::Text(text) if text.starts_with('<') => return false,
             _ => {}
         }
     }
@@ -174,11 +174,11 @@ pub(super) fn without_illegal<'a>(text: &'a Cow<'a, str>) -> Cow<'a, str> {
     if !control && !misread && !after(0xef, |rest| matches!(rest, [0xbf, 0xbe | 0xbf, ..])) {
         return Cow::Borrowed(text);
     }
-    let mended = |c: char| match c {
+    let fixed = |c: char| match c {
         '\t' | '\n' | '\r' => Some(c),
         '\0'..' ' | '\u{fffe}' | '\u{ffff}' => None,
         '\u{80}'..='\u{9f}' => Some(entity::windows_1252(c)),
         c => Some(c),
     };
-    Cow::Owned(text.chars().filter_map(mended).collect())
+    Cow::Owned(text.chars().filter_map(fixed).collect())
 }

@@ -6,11 +6,11 @@
 
 use url::Url;
 
-use super::entity::{self, Place};
+use super::entity::{self, EntityContext};
 use super::links;
 use super::sanitise::escape_into;
-use super::tag::{self, Set, Tag};
-use super::token::{Attributes, Token, Tokens};
+use super::tag::{self, ElementName, ElementNameSet};
+use super::token::{Attributes, MarkupToken, MarkupTokens};
 
 /// Deepest nesting that is kept; tags below it are dropped, their text stays.
 const MAX_NESTING: usize = 64;
@@ -35,58 +35,59 @@ const SCHEMES: [&str; 9] = ["http", "https", "mailto", "ftp", "ftps", "magnet", 
 /// Attributes that hold an address.
 const ADDRESSES: [&str; 4] = ["href", "src", "cite", "poster"];
 /// Parts of a table, and where nothing else may stand.
-const TABLE_PARTS: Set = Set::of(&["caption", "col", "colgroup", "tbody", "td", "tfoot", "th", "thead", "tr"]);
-const TABLE_FRAMES: Set = Set::of(&["table", "tbody", "tfoot", "thead", "tr", "colgroup"]);
-const TABLE: Set = Set::of(&["table"]);
+const TABLE_PARTS: ElementNameSet =
+    ElementNameSet::of(&["caption", "col", "colgroup", "tbody", "td", "tfoot", "th", "thead", "tr"]);
+const TABLE_FRAMES: ElementNameSet = ElementNameSet::of(&["table", "tbody", "tfoot", "thead", "tr", "colgroup"]);
+const TABLE: ElementNameSet = ElementNameSet::of(&["table"]);
 /// Inside these, what was opened outside stays open.
-const WALLS: Set = Set::of(&["caption", "table", "td", "th"]);
-const LISTS: Set = Set::of(&["ul", "ol", "dl", "caption", "table", "td", "th"]);
-const ROW_WALLS: Set = Set::of(&["table", "tr"]);
-const GROUP_WALLS: Set = Set::of(&["table", "tbody", "thead", "tfoot"]);
-const PARAGRAPH: Set = Set::of(&["p"]);
-const ITEM: Set = Set::of(&["li"]);
-const TERMS: Set = Set::of(&["dd", "dt"]);
-const LINK: Set = Set::of(&["a"]);
-const CELLS: Set = Set::of(&["td", "th", "caption"]);
-const ROWS: Set = Set::of(&["tr", "caption", "colgroup"]);
-const GROUPS: Set = Set::of(&["tbody", "thead", "tfoot", "caption", "colgroup"]);
-const HEADINGS: Set = Set::of(&["h1", "h2", "h3", "h4", "h5", "h6"]);
-const VOID: Set = Set::of(&["br", "col", "hr", "img"]);
+const WALLS: ElementNameSet = ElementNameSet::of(&["caption", "table", "td", "th"]);
+const LISTS: ElementNameSet = ElementNameSet::of(&["ul", "ol", "dl", "caption", "table", "td", "th"]);
+const ROW_WALLS: ElementNameSet = ElementNameSet::of(&["table", "tr"]);
+const GROUP_WALLS: ElementNameSet = ElementNameSet::of(&["table", "tbody", "thead", "tfoot"]);
+const PARAGRAPH: ElementNameSet = ElementNameSet::of(&["p"]);
+const ITEM: ElementNameSet = ElementNameSet::of(&["li"]);
+const TERMS: ElementNameSet = ElementNameSet::of(&["dd", "dt"]);
+const LINK: ElementNameSet = ElementNameSet::of(&["a"]);
+const CELLS: ElementNameSet = ElementNameSet::of(&["td", "th", "caption"]);
+const ROWS: ElementNameSet = ElementNameSet::of(&["tr", "caption", "colgroup"]);
+const GROUPS: ElementNameSet = ElementNameSet::of(&["tbody", "thead", "tfoot", "caption", "colgroup"]);
+const HEADINGS: ElementNameSet = ElementNameSet::of(&["h1", "h2", "h3", "h4", "h5", "h6"]);
+const VOID: ElementNameSet = ElementNameSet::of(&["br", "col", "hr", "img"]);
 
 pub(super) fn tidy(html: &str, base: &Url) -> String {
-    let mut tidy = Tidy { out: String::with_capacity(html.len()), open: Vec::new(), base };
-    let mut tokens = Tokens::new(html);
+    let mut tidy = HtmlTidier { out: String::with_capacity(html.len()), open: Vec::new(), base };
+    let mut tokens = MarkupTokens::new(html);
     while let Some(token) = tokens.next() {
         match token {
-            Token::Text(text) => escape_into(&entity::resolve(text, Place::Text), &mut tidy.out),
-            Token::Raw(text) => escape_into(text, &mut tidy.out),
-            Token::Start { name, attributes, empty } => match Tag::named(name) {
+            MarkupToken::Text(text) => escape_into(&entity::resolve(text, EntityContext::Text), &mut tidy.out),
+            MarkupToken::Raw(text) => escape_into(text, &mut tidy.out),
+            MarkupToken::Start { name, attributes, empty } => match ElementName::named(name) {
                 Some(tag) => tidy.start(tag, attributes, empty),
                 None if !empty && tag::is_silent(&name.to_ascii_lowercase()) => {
                     tokens.skip_to_end_of(name);
                 }
                 None => {}
             },
-            Token::End(name) => {
-                if let Some(tag) = Tag::named(name) {
+            MarkupToken::End(name) => {
+                if let Some(tag) = ElementName::named(name) {
                     tidy.close_to(tag.alone(), WALLS);
                 }
             }
-            Token::Doctype(_) | Token::Other => {}
+            MarkupToken::Doctype(_) | MarkupToken::Other => {}
         }
     }
     while tidy.close() {}
     tidy.out
 }
 
-struct Tidy<'u> {
+struct HtmlTidier<'u> {
     out: String,
-    open: Vec<Tag>,
+    open: Vec<ElementName>,
     base: &'u Url,
 }
 
-impl Tidy<'_> {
-    fn start(&mut self, tag: Tag, attributes: Attributes<'_>, empty: bool) {
+impl HtmlTidier<'_> {
+    fn start(&mut self, tag: ElementName, attributes: Attributes<'_>, empty: bool) {
         self.make_room(tag);
         // What stands where the standard would move it elsewhere is not kept.
         let misplaced = if TABLE_PARTS.has(tag) {
@@ -111,7 +112,7 @@ impl Tidy<'_> {
     }
 
     /// Closes what the standard closes when this tag begins.
-    fn make_room(&mut self, tag: Tag) {
+    fn make_room(&mut self, tag: ElementName) {
         for (begins, closes, walls) in [
             (ITEM, ITEM, LISTS),
             (TERMS, TERMS, LISTS),
@@ -129,7 +130,7 @@ impl Tidy<'_> {
     }
 
     /// Closes up to the innermost of `tags`, if no wall stands between.
-    fn close_to(&mut self, tags: Set, walls: Set) {
+    fn close_to(&mut self, tags: ElementNameSet, walls: ElementNameSet) {
         let inner = self.open.iter().rposition(|open| tags.has(*open) || walls.has(*open));
         let Some(at) = inner.filter(|at| tags.has(self.open[*at])) else { return };
         while self.open.len() > at {
@@ -154,7 +155,7 @@ impl Tidy<'_> {
         let mut written: Vec<&str> = Vec::new();
         for (name, value) in attributes {
             let Some(name) = allowed(name).filter(|name| !written.contains(name)) else { continue };
-            let value = entity::resolve(value, Place::Attribute);
+            let value = entity::resolve(value, EntityContext::Attribute);
             let value = if ADDRESSES.contains(&name) { self.address(&value) } else { Some(value.into_owned()) };
             let Some(value) = value else { continue };
             written.push(name);
@@ -216,8 +217,8 @@ mod tests {
     /// Names and numbers of the tags and attributes; what a parser adds to tables left out.
     fn counted(html: &str) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        for token in Tokens::new(html) {
-            let Token::Start { name, attributes, .. } = token else { continue };
+        for token in MarkupTokens::new(html) {
+            let MarkupToken::Start { name, attributes, .. } = token else { continue };
             if !["tbody", "tr", "colgroup"].contains(&name) {
                 *counts.entry(name.to_owned()).or_default() += 1;
             }

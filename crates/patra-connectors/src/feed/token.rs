@@ -3,10 +3,10 @@
 
 use std::borrow::Cow;
 
-use super::entity::{self, Place};
+use super::entity::{self, EntityContext};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Token<'a> {
+pub(crate) enum MarkupToken<'a> {
     Start {
         name: &'a str,
         attributes: Attributes<'a>,
@@ -23,7 +23,7 @@ pub(crate) enum Token<'a> {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Tokens<'a> {
+pub(crate) struct MarkupTokens<'a> {
     rest: &'a str,
     /// No comment ends any more: there is no use in looking again.
     endless: bool,
@@ -33,9 +33,9 @@ pub(crate) struct Tokens<'a> {
     typed: bool,
 }
 
-impl<'a> Tokens<'a> {
-    pub(crate) fn new(text: &'a str) -> Tokens<'a> {
-        Tokens { rest: text, endless: false, tagless: false, typed: false }
+impl<'a> MarkupTokens<'a> {
+    pub(crate) fn new(text: &'a str) -> MarkupTokens<'a> {
+        MarkupTokens { rest: text, endless: false, tagless: false, typed: false }
     }
 
     /// What stands before `</name`, as in a script.
@@ -65,36 +65,36 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    fn text(&mut self, from: usize) -> Token<'a> {
+    fn text(&mut self, from: usize) -> MarkupToken<'a> {
         let end = memchr::memchr(b'<', &self.rest.as_bytes()[from..]).map_or(self.rest.len(), |at| from + at);
-        Token::Text(self.take(end))
+        MarkupToken::Text(self.take(end))
     }
 
-    fn comment(&mut self) -> Token<'a> {
+    fn comment(&mut self) -> MarkupToken<'a> {
         if !self.endless && self.rest[4..].contains("-->") {
             self.take_to("<!--", "-->");
-            return Token::Other;
+            return MarkupToken::Other;
         }
         // What follows a comment that never ends is more likely meant than not.
         self.endless = true;
         match self.declaration() {
-            Token::Text(_) => Token::Other,
+            MarkupToken::Text(_) => MarkupToken::Other,
             other => other,
         }
     }
 
     /// A declaration or instruction; without an end it is text.
-    fn declaration(&mut self) -> Token<'a> {
+    fn declaration(&mut self) -> MarkupToken<'a> {
         self.tagless = self.tagless || memchr::memchr(b'>', self.rest.as_bytes()).is_none();
         if self.tagless {
             return self.text(1);
         }
         self.take_to("<", ">");
-        Token::Other
+        MarkupToken::Other
     }
 
     /// A document type may hold declarations in brackets.
-    fn doctype(&mut self) -> Token<'a> {
+    fn doctype(&mut self) -> MarkupToken<'a> {
         self.typed = true;
         if memchr::memchr(b'>', self.rest.as_bytes()).is_none() {
             return self.text(1);
@@ -102,21 +102,21 @@ impl<'a> Tokens<'a> {
         let inside = self.rest.find(['>', '[']).filter(|at| self.rest[*at..].starts_with('['));
         let end = inside.and_then(|at| self.rest[at..].find(']').map(|close| at + close)).unwrap_or(0);
         let end = self.rest[end..].find('>').map_or(self.rest.len(), |at| end + at + 1);
-        Token::Doctype(self.take(end))
+        MarkupToken::Doctype(self.take(end))
     }
 
-    fn tag(&mut self) -> Token<'a> {
+    fn tag(&mut self) -> MarkupToken<'a> {
         let bytes = self.rest.as_bytes();
         let end = match tag_end(bytes) {
             TagEnd::Found(end) => end,
-            TagEnd::Text(end) => return Token::Text(self.take(end)),
+            TagEnd::Text(end) => return MarkupToken::Text(self.take(end)),
         };
         let inner = self.take(end + 1);
         let inner = &inner[1..inner.len() - 1];
         let (inner, empty) = inner.strip_suffix('/').map_or((inner, false), |inner| (inner, true));
         let name_end = inner.find(|c: char| c.is_whitespace() || c == '/').unwrap_or(inner.len());
         let (name, rest) = inner.split_at(name_end);
-        Token::Start { name, attributes: Attributes { rest }, empty }
+        MarkupToken::Start { name, attributes: Attributes { rest }, empty }
     }
 }
 
@@ -151,17 +151,17 @@ fn tag_end(bytes: &[u8]) -> TagEnd {
     TagEnd::Text(bytes.len())
 }
 
-impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+impl<'a> Iterator for MarkupTokens<'a> {
+    type Item = MarkupToken<'a>;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<MarkupToken<'a>> {
         let bytes = self.rest.as_bytes();
         let Some(b'<') = bytes.first() else {
             return (!bytes.is_empty()).then(|| self.text(0));
         };
         Some(match bytes.get(1) {
             Some(b'!') if self.rest.starts_with("<!--") => self.comment(),
-            Some(b'!') if self.rest.starts_with("<![CDATA[") => Token::Raw(self.take_to("<![CDATA[", "]]>")),
+            Some(b'!') if self.rest.starts_with("<![CDATA[") => MarkupToken::Raw(self.take_to("<![CDATA[", "]]>")),
             Some(b'!') if !self.typed && bytes.get(2).is_some_and(u8::is_ascii_alphabetic) => self.doctype(),
             Some(b'?') => self.declaration(),
             Some(b'!')
@@ -173,7 +173,7 @@ impl<'a> Iterator for Tokens<'a> {
             }
             Some(b'/') if bytes.get(2).is_some_and(|byte| name_start(*byte)) => {
                 let inner = self.take_to("</", ">");
-                Token::End(inner.split(|c: char| c.is_whitespace() || c == '/').next().unwrap_or_default())
+                MarkupToken::End(inner.split(|c: char| c.is_whitespace() || c == '/').next().unwrap_or_default())
             }
             Some(byte) if name_start(*byte) => self.tag(),
             _ => self.text(1),
@@ -195,7 +195,7 @@ impl<'a> Attributes<'a> {
     /// The value of the attribute of this name in any case, references resolved.
     pub(crate) fn get(self, name: &str) -> Option<Cow<'a, str>> {
         let mut found = self.into_iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
-        found.next().map(|(_, value)| entity::resolve(value, Place::Attribute))
+        found.next().map(|(_, value)| entity::resolve(value, EntityContext::Attribute))
     }
 
     /// Whether the tag's text holds this somewhere: a cheap look before [`Attributes::into_iter`].
@@ -249,17 +249,17 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let shown = Tokens::new(text).map(|token| match token {
-            Token::Start { name, attributes, empty } => {
+        let shown = MarkupTokens::new(text).map(|token| match token {
+            MarkupToken::Start { name, attributes, empty } => {
                 let attributes: Vec<_> =
                     attributes.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
                 format!("<{name} {}{}>", attributes.join(","), if empty { "/" } else { "" })
             }
-            Token::End(name) => format!("</{name}>"),
-            Token::Text(text) => format!("T:{text}"),
-            Token::Raw(text) => format!("R:{text}"),
-            Token::Doctype(_) => "D".to_owned(),
-            Token::Other => "-".to_owned(),
+            MarkupToken::End(name) => format!("</{name}>"),
+            MarkupToken::Text(text) => format!("T:{text}"),
+            MarkupToken::Raw(text) => format!("R:{text}"),
+            MarkupToken::Doctype(_) => "D".to_owned(),
+            MarkupToken::Other => "-".to_owned(),
         });
         assert_eq!(shown.collect::<Vec<_>>().join(" "), expected);
     }

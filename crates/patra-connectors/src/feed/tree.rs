@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use super::entity::Entities;
-use super::token::{Attributes, Token, Tokens};
-use super::{FeedError, Limit};
+use super::token::{Attributes, MarkupToken, MarkupTokens};
+use super::{FeedError, FeedLimit};
 
 /// Most elements inside elements.
 pub const MAX_DEPTH: usize = 256;
@@ -48,19 +48,19 @@ pub(super) const VOID: [&str; 13] =
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"];
 
 #[derive(Debug)]
-pub(super) enum Node<'a> {
-    Element(Element<'a>),
+pub(super) enum TreeNode<'a> {
+    Element(TreeElement<'a>),
     Text(Cow<'a, str>),
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Element<'a> {
+pub(super) struct TreeElement<'a> {
     pub(super) name: String,
     attributes: Attributes<'a>,
-    pub(super) children: Vec<Node<'a>>,
+    pub(super) children: Vec<TreeNode<'a>>,
 }
 
-impl<'a> Element<'a> {
+impl<'a> TreeElement<'a> {
     /// The attribute, if it has a value.
     pub(super) fn attribute(&self, name: &str) -> Option<String> {
         self.attributes.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -70,14 +70,14 @@ impl<'a> Element<'a> {
         self.attributes
     }
 
-    pub(super) fn elements(&self) -> impl Iterator<Item = &Element<'a>> {
+    pub(super) fn elements(&self) -> impl Iterator<Item = &TreeElement<'a>> {
         self.children.iter().filter_map(|child| match child {
-            Node::Element(element) => Some(element),
-            Node::Text(_) => None,
+            TreeNode::Element(element) => Some(element),
+            TreeNode::Text(_) => None,
         })
     }
 
-    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &Element<'a>> {
+    pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &TreeElement<'a>> {
         self.elements().filter(move |element| element.name == name)
     }
 
@@ -97,17 +97,17 @@ impl<'a> Element<'a> {
     fn collect(&self, out: &mut String) {
         for child in &self.children {
             match child {
-                Node::Element(element) => element.collect(out),
-                Node::Text(text) => out.push_str(text),
+                TreeNode::Element(element) => element.collect(out),
+                TreeNode::Text(text) => out.push_str(text),
             }
         }
     }
 }
 
 /// The document as an element without a name, and whether it ended inside another.
-pub(super) fn parse(text: &str) -> Result<(Element<'_>, bool), FeedError> {
-    let mut builder = Builder { stack: vec![Element::default()], ..Builder::default() };
-    for token in Tokens::new(text) {
+pub(super) fn parse(text: &str) -> Result<(TreeElement<'_>, bool), FeedError> {
+    let mut builder = TreeBuilder { stack: vec![TreeElement::default()], ..TreeBuilder::default() };
+    for token in MarkupTokens::new(text) {
         builder.take(token)?;
     }
     let truncated = builder.stack.len() > 1;
@@ -118,9 +118,9 @@ pub(super) fn parse(text: &str) -> Result<(Element<'_>, bool), FeedError> {
 }
 
 #[derive(Debug, Default)]
-struct Builder<'a> {
+struct TreeBuilder<'a> {
     /// The open elements, the document first.
-    stack: Vec<Element<'a>>,
+    stack: Vec<TreeElement<'a>>,
     /// Names as they are written, for the end tags.
     written: Vec<&'a str>,
     /// What prefixes mean, with the depth at which they were declared.
@@ -130,27 +130,27 @@ struct Builder<'a> {
     elements: usize,
 }
 
-impl<'a> Builder<'a> {
-    fn take(&mut self, token: Token<'a>) -> Result<(), FeedError> {
+impl<'a> TreeBuilder<'a> {
+    fn take(&mut self, token: MarkupToken<'a>) -> Result<(), FeedError> {
         match token {
-            Token::Start { name, attributes, empty } => self.open(name, attributes, empty)?,
-            Token::End(name) => self.end(name),
-            Token::Text(text) => {
+            MarkupToken::Start { name, attributes, empty } => self.open(name, attributes, empty)?,
+            MarkupToken::End(name) => self.end(name),
+            MarkupToken::Text(text) => {
                 let text = self.entities.resolve(text)?;
-                self.push(Node::Text(text));
+                self.push(TreeNode::Text(text));
             }
-            Token::Raw(text) => self.push(Node::Text(Cow::Borrowed(text))),
-            Token::Doctype(text) => self.entities.learn(text),
-            Token::Other => {}
+            MarkupToken::Raw(text) => self.push(TreeNode::Text(Cow::Borrowed(text))),
+            MarkupToken::Doctype(text) => self.entities.learn(text),
+            MarkupToken::Other => {}
         }
         Ok(())
     }
 
-    fn push(&mut self, node: Node<'a>) {
+    fn push(&mut self, node: TreeNode<'a>) {
         let Some(parent) = self.stack.last_mut() else { return };
         match (parent.children.last_mut(), node) {
             // Text in many pieces is one text: a node for each would be larger than the piece.
-            (Some(Node::Text(before)), Node::Text(more)) => before.to_mut().push_str(&more),
+            (Some(TreeNode::Text(before)), TreeNode::Text(more)) => before.to_mut().push_str(&more),
             (_, node) => parent.children.push(node),
         }
     }
@@ -158,7 +158,7 @@ impl<'a> Builder<'a> {
     fn open(&mut self, name: &'a str, attributes: Attributes<'a>, empty: bool) -> Result<(), FeedError> {
         self.elements += 1;
         if self.elements > MAX_ELEMENTS {
-            return Err(Limit::Elements.into());
+            return Err(FeedLimit::Elements.into());
         }
         let depth = self.stack.len();
         if attributes.mention("xmlns") {
@@ -167,12 +167,12 @@ impl<'a> Builder<'a> {
         let name_here = self.canonical(name);
         let void = !name_here.contains(':') && name_here != "link" && name_here != "source";
         let empty = empty || (void && VOID.contains(&name_here.as_str()) && self.inside_text());
-        self.stack.push(Element { name: name_here, attributes, children: Vec::new() });
+        self.stack.push(TreeElement { name: name_here, attributes, children: Vec::new() });
         self.written.push(name);
         if empty {
             self.close();
         } else if depth >= MAX_DEPTH {
-            return Err(Limit::Depth.into());
+            return Err(FeedLimit::Depth.into());
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl<'a> Builder<'a> {
     fn close(&mut self) {
         self.written.pop();
         if let Some(element) = self.stack.pop() {
-            self.push(Node::Element(element));
+            self.push(TreeNode::Element(element));
         }
         let depth = self.stack.len();
         if self.prefixes.last().is_some_and(|(declared, _, _)| *declared >= depth) {
@@ -238,10 +238,10 @@ impl<'a> Builder<'a> {
 mod tests {
     use super::*;
 
-    fn shown(element: &Element<'_>) -> String {
+    fn shown(element: &TreeElement<'_>) -> String {
         let children = element.children.iter().map(|child| match child {
-            Node::Element(element) => shown(element),
-            Node::Text(text) => text.clone().into_owned(),
+            TreeNode::Element(element) => shown(element),
+            TreeNode::Text(text) => text.clone().into_owned(),
         });
         format!("{}({})", element.name, children.collect::<String>())
     }

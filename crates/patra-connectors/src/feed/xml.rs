@@ -2,12 +2,12 @@
 
 use url::Url;
 
-use super::date::Date;
+use super::date::FeedDate;
 use super::entry;
-use super::links::{self, Best};
-use super::text::{self, Usual};
-use super::tree::{self, Element};
-use super::{Feed, FeedError, Limit, MAX_ENTRIES, Tag};
+use super::links::{self, BestLink};
+use super::text::{self, DefaultMarkup};
+use super::tree::{self, TreeElement};
+use super::{Feed, FeedError, FeedLimit, FeedTag, MAX_ENTRIES};
 use crate::page;
 
 /// How many elements may stand before the feed itself.
@@ -28,9 +28,10 @@ pub(super) fn read(text: &str, base: &Url) -> Result<Feed, FeedError> {
     let Some(root) = root(&document, &mut left) else {
         return Err(if begins_as_page { page_error(text, base) } else { not_a_feed(&text[start..]) });
     };
-    let mut reader = Reader { atom: root.name == "feed", feed: Feed::default(), link: Best::default(), info: None };
+    let mut reader =
+        XmlFeedReader { atom: root.name == "feed", feed: Feed::default(), link: BestLink::default(), info: None };
     reader.head(root, base)?;
-    let Reader { mut feed, link, info, .. } = reader;
+    let XmlFeedReader { mut feed, link, info, .. } = reader;
     feed.link = link.take().or(feed.link);
     feed.subtitle = feed.subtitle.or(info);
     if feed == Feed::default() {
@@ -50,7 +51,7 @@ fn not_a_feed(text: &str) -> FeedError {
     FeedError::NotAFeed { found: format!("`{}`", shown.split_whitespace().collect::<Vec<_>>().join(" ")) }
 }
 
-fn root<'t, 'a>(element: &'t Element<'a>, left: &mut usize) -> Option<&'t Element<'a>> {
+fn root<'t, 'a>(element: &'t TreeElement<'a>, left: &mut usize) -> Option<&'t TreeElement<'a>> {
     for child in element.elements() {
         if matches!(child.name.as_str(), "rss" | "feed" | "rdf:rdf" | "rdf" | "channel") {
             return Some(child);
@@ -63,29 +64,29 @@ fn root<'t, 'a>(element: &'t Element<'a>, left: &mut usize) -> Option<&'t Elemen
     None
 }
 
-struct Reader {
+struct XmlFeedReader {
     atom: bool,
     feed: Feed,
-    link: Best,
+    link: BestLink,
     /// The subtitle of those that have none.
     info: Option<String>,
 }
 
-impl Reader {
-    fn head(&mut self, element: &Element<'_>, base: &Url) -> Result<(), FeedError> {
+impl XmlFeedReader {
+    fn head(&mut self, element: &TreeElement<'_>, base: &Url) -> Result<(), FeedError> {
         let base = &*links::base_of(element, base);
         if let Some(language) = element.attribute("xml:lang").or_else(|| element.attribute("lang")) {
             self.feed.language = Some(language.replace('_', "-"));
         }
         if element.name == "channel" {
-            self.feed.updated = element.attribute("lastmod").map(Date::new).or(self.feed.updated.take());
+            self.feed.updated = element.attribute("lastmod").map(FeedDate::new).or(self.feed.updated.take());
             self.link.offer_href(element, base);
         }
         for child in element.elements() {
             match child.name.as_str() {
                 "item" | "entry" => {
                     if self.feed.entries.len() == MAX_ENTRIES {
-                        return Err(Limit::Entries.into());
+                        return Err(FeedLimit::Entries.into());
                     }
                     let base = links::base_of(child, base);
                     self.feed.entries.push(entry::read(child, self.atom, &base));
@@ -97,8 +98,8 @@ impl Reader {
         Ok(())
     }
 
-    fn field(&mut self, element: &Element<'_>, base: &Url) {
-        let usual = if self.atom { Usual::Plain } else { Usual::Guess };
+    fn field(&mut self, element: &TreeElement<'_>, base: &Url) {
+        let usual = if self.atom { DefaultMarkup::Plain } else { DefaultMarkup::Guess };
         let label = || Some(text::label(element, usual, base));
         let plain = || Some(element.text()).filter(|text| !text.is_empty());
         let feed = &mut self.feed;
@@ -108,7 +109,7 @@ impl Reader {
             "link" => self.link(element, base),
             "subtitle" | "tagline" => feed.subtitle = label(),
             "description" | "abstract" | "dc:description" | "itunes:subtitle" => {
-                feed.subtitle = feed.subtitle.take().or_else(|| Some(text::label(element, Usual::Html, base)));
+                feed.subtitle = feed.subtitle.take().or_else(|| Some(text::label(element, DefaultMarkup::Html, base)));
             }
             "info" | "feedburner:browserfriendly" | "itunes:summary" => self.info = self.info.take().or_else(label),
             "id" | "guid" => feed.id = plain(),
@@ -119,12 +120,12 @@ impl Reader {
             "rights" | "copyright" => feed.rights = label(),
             "dc:rights" => feed.rights = feed.rights.take().or_else(label),
             "updated" | "modified" | "lastbuilddate" | "dc:date" | "dcterms:modified" => {
-                feed.updated = Date::of(element).or(feed.updated.take());
+                feed.updated = FeedDate::of(element).or(feed.updated.take());
             }
             "published" | "pubdate" | "issued" | "dcterms:issued" => {
-                feed.published = Date::of(element).or(feed.published.take());
+                feed.published = FeedDate::of(element).or(feed.published.take());
             }
-            "created" | "dcterms:created" => feed.published = feed.published.take().or_else(|| Date::of(element)),
+            "created" | "dcterms:created" => feed.published = feed.published.take().or_else(|| FeedDate::of(element)),
             "icon" | "logo" => feed.icon = feed.icon.take().or_else(|| links::absolute(&plain()?, base)),
             "image" | "itunes:image" | "media:thumbnail" => {
                 feed.icon = feed.icon.take().or_else(|| entry::image(element, base));
@@ -137,7 +138,7 @@ impl Reader {
         }
     }
 
-    fn link(&mut self, element: &Element<'_>, base: &Url) {
+    fn link(&mut self, element: &TreeElement<'_>, base: &Url) {
         let feed = &mut self.feed;
         match links::relation(element).as_str() {
             "alternate" => self.link.offer(element, base),
@@ -153,8 +154,8 @@ impl Reader {
 }
 
 /// Adds a tag that is not there yet.
-pub(super) fn add_tag(tags: &mut Vec<Tag>, tag: Tag) {
-    let empty = tag == Tag::default();
+pub(super) fn add_tag(tags: &mut Vec<FeedTag>, tag: FeedTag) {
+    let empty = tag == FeedTag::default();
     if !empty && !tags.contains(&tag) && tags.len() < MAX_TAGS {
         tags.push(tag);
     }

@@ -1,7 +1,7 @@
 //! Characters as they are written: by themselves, as references of HTML, or behind a backslash. Nobody says which language a
 //! text is in, so each is understood where it can mean nothing else.
 
-use crate::feed::markup::{Place, resolve};
+use crate::feed::markup::{EntityContext, resolve};
 
 /// Most bytes that are looked at to read one character.
 pub(super) const MAX_UNIT_BYTES: usize = 64;
@@ -36,7 +36,7 @@ fn named(text: &str) -> Option<(char, usize)> {
         return None;
     }
     let written = format!("&{}", &text[..=end]);
-    let resolved = resolve(&written, Place::Attribute);
+    let resolved = resolve(&written, EntityContext::Attribute);
     let mut chars = resolved.chars();
     let only = chars.next().filter(|_| chars.next().is_none())?;
     Some((only, end + 1))

@@ -6,9 +6,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use memchr::memchr;
 
 use super::chars::is_break;
-use super::normal::{Link, Options, Unusable, normalise};
+use super::normal::{LinkOptions, NormalisedLink, UnusableLink, normalise};
 use super::scheme::{self, MAX_SLASHES_BYTES};
-use super::walk::{self, Step};
+use super::walk::{self, UrlStep};
 
 /// Most distinct links of one [`Finder`], unless it is told otherwise.
 pub const MAX_LINKS: usize = 100_000;
@@ -18,9 +18,9 @@ const MAX_SCHEME_BYTES: usize = 6;
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundLinks {
     /// Each once, in the order of the first finding.
-    pub links: Vec<Link>,
+    pub links: Vec<NormalisedLink>,
     /// How many were left out because they are longer than [`MAX_URL_BYTES`](super::MAX_URL_BYTES).
     pub too_long: usize,
     /// There were more distinct links than the limit; those that came first are here.
@@ -29,10 +29,10 @@ pub struct Found {
 
 /// Looks for links in one text after the other.
 #[derive(Debug)]
-pub struct Finder {
-    options: Options,
+pub struct LinkFinder {
+    options: LinkOptions,
     max_links: usize,
-    found: Found,
+    found: FoundLinks,
     /// Where a link stands in what was found, by its hash.
     seen: HashMap<u64, usize>,
     hasher: RandomState,
@@ -42,18 +42,18 @@ pub struct Finder {
 
 /// Where the search goes on when more text has come.
 #[derive(Debug, Default)]
-pub(super) struct Cursor {
+pub(super) struct FinderCursor {
     pub(super) at: usize,
     /// Inside a URL that is too long, whose end is still to come.
     pub(super) skipping: bool,
 }
 
-impl Finder {
-    pub fn new(options: Options) -> Self {
+impl LinkFinder {
+    pub fn new(options: LinkOptions) -> Self {
         Self {
             options,
             max_links: MAX_LINKS,
-            found: Found::default(),
+            found: FoundLinks::default(),
             seen: HashMap::new(),
             hasher: RandomState::new(),
             url: String::new(),
@@ -68,7 +68,7 @@ impl Finder {
 
     /// Looks through plain text, Markdown, HTML or anything else that people read.
     pub fn text(&mut self, text: &str) {
-        self.scan(text, &mut Cursor::default(), true);
+        self.scan(text, &mut FinderCursor::default(), true);
     }
 
     /// Looks through a string that may be a URL as a whole, as those in data are: then all of it counts, `…/Apple_Inc.` with
@@ -91,20 +91,20 @@ impl Finder {
         self.found.partial
     }
 
-    pub fn finish(self) -> Found {
+    pub fn finish(self) -> FoundLinks {
         self.found
     }
 
     /// Looks through a piece of text from the cursor on. Unless it is the last, what could go on behind its end is left, and
     /// the cursor says where.
-    pub(super) fn scan(&mut self, text: &str, cursor: &mut Cursor, last: bool) {
+    pub(super) fn scan(&mut self, text: &str, cursor: &mut FinderCursor, last: bool) {
         let mut url = std::mem::take(&mut self.url);
         while !self.found.partial && self.step(text, cursor, last, &mut url) {}
         self.url = url;
     }
 
     /// One URL. False at the end of what can be decided.
-    fn step(&mut self, text: &str, cursor: &mut Cursor, last: bool, url: &mut String) -> bool {
+    fn step(&mut self, text: &str, cursor: &mut FinderCursor, last: bool, url: &mut String) -> bool {
         if cursor.skipping && !skip(text, cursor) {
             return false;
         }
@@ -126,16 +126,16 @@ impl Finder {
             return true;
         };
         match walk::follow(text, scheme, last, url) {
-            Step::Url(end) => {
+            UrlStep::Url(end) => {
                 self.add(url);
                 cursor.at = end;
             }
-            Step::Nothing(end) => cursor.at = end,
-            Step::TooLong(end) => {
+            UrlStep::Nothing(end) => cursor.at = end,
+            UrlStep::TooLong(end) => {
                 self.found.too_long += 1;
-                *cursor = Cursor { at: end, skipping: true };
+                *cursor = FinderCursor { at: end, skipping: true };
             }
-            Step::Undecided => cursor.at = start,
+            UrlStep::Undecided => cursor.at = start,
         }
         cursor.at != start
     }
@@ -145,11 +145,11 @@ impl Finder {
         let Some(slot) = self.free_slot(written) else { return };
         let link = match normalise(written, self.options) {
             Ok(link) => link,
-            Err(Unusable::TooLong) => {
+            Err(UnusableLink::TooLong) => {
                 self.found.too_long += 1;
                 return;
             }
-            Err(Unusable::Scheme | Unusable::Host | Unusable::Syntax(_)) => return,
+            Err(UnusableLink::Scheme | UnusableLink::Host | UnusableLink::Syntax(_)) => return,
         };
         let slot = if link.url == written { Some(slot) } else { self.free_slot(&link.url) };
         let Some(slot) = slot else { return };
@@ -175,7 +175,7 @@ impl Finder {
 }
 
 /// Goes to the end of a URL that is too long. False if it is not in this piece.
-fn skip(text: &str, cursor: &mut Cursor) -> bool {
+fn skip(text: &str, cursor: &mut FinderCursor) -> bool {
     match text[cursor.at..].find(is_break) {
         Some(end) => {
             cursor.at += end;

@@ -7,7 +7,7 @@ pub(super) const LEFT_BYTES: usize = 48;
 const ATTRIBUTES: [&str; 2] = ["href", "src"];
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Frame {
+pub(super) struct UrlFrame {
     /// The quote that ends the URL.
     pub(super) close: Option<char>,
     /// In brackets or quotes: what follows a Latin letter is then no new sentence.
@@ -18,7 +18,7 @@ pub(super) struct Frame {
     pub(super) emphasis: Option<char>,
 }
 
-impl Frame {
+impl UrlFrame {
     /// The frame of a URL that starts at the place.
     pub(super) fn before(text: &str, start: usize) -> Self {
         let left = &text[boundary(text, start.saturating_sub(LEFT_BYTES))..start];
@@ -61,27 +61,27 @@ fn boundary(text: &str, at: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn frame(left: &str) -> Frame {
-        Frame::before(&format!("{left}http://a"), left.len())
+    fn frame(left: &str) -> UrlFrame {
+        UrlFrame::before(&format!("{left}http://a"), left.len())
     }
 
     #[test]
     fn the_left_side_tells_the_end() {
-        let bare = Frame::default();
+        let bare = UrlFrame::default();
         for left in ["", "see ", "中", "=", ":", "x=\"1\" ", ">"] {
             assert_eq!(frame(left), bare, "{left}");
         }
         for left in ["(", "[a](", "<", "「", "“", "\\url{"] {
-            assert_eq!(frame(left), Frame { enclosed: true, ..bare }, "{left}");
+            assert_eq!(frame(left), UrlFrame { enclosed: true, ..bare }, "{left}");
         }
-        let quoted = Frame { close: Some('"'), enclosed: true, ..bare };
+        let quoted = UrlFrame { close: Some('"'), enclosed: true, ..bare };
         for left in ["\"", "title=\"", "say \"", "ahref\"", "{\"url\":\"", "\u{1f600}é=\""] {
             assert_eq!(frame(left), quoted, "{left}");
         }
         for left in ["href=\"", "<a HREF = \"", "data-src=\"", "é\u{1f600}xlink:href=\""] {
-            assert_eq!(frame(left), Frame { attribute: true, ..quoted }, "{left}");
+            assert_eq!(frame(left), UrlFrame { attribute: true, ..quoted }, "{left}");
         }
-        assert_eq!(frame("src='"), Frame { close: Some('\''), enclosed: true, attribute: true, emphasis: None });
+        assert_eq!(frame("src='"), UrlFrame { close: Some('\''), enclosed: true, attribute: true, emphasis: None });
         assert_eq!(frame("_").emphasis, Some('_'));
         assert_eq!(frame(&format!("href{}=\"", " ".repeat(100))), quoted, "no further than a few bytes");
         assert_eq!(frame(&"中".repeat(100)), bare);

@@ -14,14 +14,14 @@ const MAX_LABEL_BYTES: usize = 63;
 
 /// What normalising may remove beyond what never matters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct LinkOptions {
     /// Parameters that follow a reader instead of naming a page: `utm_*`, `gclid`, `fbclid`.
     pub remove_tracking: bool,
 }
 
 /// A URL in its normal form.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Link {
+pub struct NormalisedLink {
     pub url: String,
     /// The host without port and without one leading `www.`.
     pub domain: String,
@@ -29,7 +29,7 @@ pub struct Link {
 
 /// Why a text is no link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unusable {
+pub enum UnusableLink {
     #[error("it does not begin with http:// or https:// and a host")]
     Scheme,
     #[error("its host is no name or address that can exist")]
@@ -41,13 +41,13 @@ pub enum Unusable {
 }
 
 /// The normal form of a URL. White space around it does not count.
-pub fn normalise(text: &str, options: Options) -> Result<Link, Unusable> {
+pub fn normalise(text: &str, options: LinkOptions) -> Result<NormalisedLink, UnusableLink> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c.is_control());
     if !has_authority(text) {
-        return Err(Unusable::Scheme);
+        return Err(UnusableLink::Scheme);
     }
     if text.len() > MAX_WRITTEN_BYTES {
-        return Err(Unusable::TooLong);
+        return Err(UnusableLink::TooLong);
     }
     let parsed = anonymous(Url::parse(text)?)?;
     let domain = domain(&parsed)?;
@@ -59,9 +59,9 @@ pub fn normalise(text: &str, options: Options) -> Result<Link, Unusable> {
         push_query(query, options, &mut url);
     }
     if url.len() > MAX_URL_BYTES {
-        return Err(Unusable::TooLong);
+        return Err(UnusableLink::TooLong);
     }
-    Ok(Link { url, domain })
+    Ok(NormalisedLink { url, domain })
 }
 
 /// A parser of the web forgives a missing slash or three of them. In a text that is a slip, and leads nowhere.
@@ -72,18 +72,18 @@ fn has_authority(text: &str) -> bool {
 }
 
 /// Without user name and password: no secret is stored (POOL-122).
-fn anonymous(mut url: Url) -> Result<Url, Unusable> {
+fn anonymous(mut url: Url) -> Result<Url, UnusableLink> {
     if url.has_authority() && (!url.username().is_empty() || url.password().is_some()) {
-        url.set_username("").map_err(|()| Unusable::Host)?;
-        url.set_password(None).map_err(|()| Unusable::Host)?;
+        url.set_username("").map_err(|()| UnusableLink::Host)?;
+        url.set_password(None).map_err(|()| UnusableLink::Host)?;
     }
     Ok(url)
 }
 
-fn domain(url: &Url) -> Result<String, Unusable> {
-    let host = url.host_str().ok_or(Unusable::Host)?;
+fn domain(url: &Url) -> Result<String, UnusableLink> {
+    let host = url.host_str().ok_or(UnusableLink::Host)?;
     if matches!(url.host(), Some(Host::Domain(_))) && !can_exist(host) {
-        return Err(Unusable::Host);
+        return Err(UnusableLink::Host);
     }
     let domain = host.strip_prefix("www.").filter(|rest| !rest.is_empty());
     Ok(domain.unwrap_or(host).to_owned())
@@ -97,7 +97,7 @@ fn can_exist(host: &str) -> bool {
     name.len() <= MAX_HOST_BYTES && name.split('.').all(label)
 }
 
-fn push_query(query: &str, options: Options, url: &mut String) {
+fn push_query(query: &str, options: LinkOptions, url: &mut String) {
     let end = url.len();
     url.push('?');
     tidy(query, url);
@@ -162,13 +162,13 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, url: &str) {
-        let link = normalise(text, Options::default()).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let link = normalise(text, LinkOptions::default()).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(link.url, url);
-        assert_eq!(normalise(url, Options::default()).as_ref(), Ok(&link), "once more changes nothing");
+        assert_eq!(normalise(url, LinkOptions::default()).as_ref(), Ok(&link), "once more changes nothing");
     }
 
     fn domain_of(text: &str) -> String {
-        normalise(text, Options::default()).unwrap().domain
+        normalise(text, LinkOptions::default()).unwrap().domain
     }
 
     // covers: POOL-47, POOL-49
@@ -217,7 +217,7 @@ mod tests {
     // covers: POOL-124, POOL-49
     #[test]
     fn tracking_goes_when_asked() {
-        let options = Options { remove_tracking: true };
+        let options = LinkOptions { remove_tracking: true };
         for (text, url) in [
             ("http://a.example/?utm_source=x&b=1&UTM_Medium=y&gclid=1&fbclid=2&c", "http://a.example/?b=1&c"),
             ("http://a.example/p?utm%5fsource=x#utm_y", "http://a.example/p"),
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!(domain_of("http://127.0.0.1:8080/"), "127.0.0.1");
         let longest = format!("{}.{}.{}.{}", "a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61));
         assert_eq!(domain_of(&format!("http://{longest}/")), longest);
-        assert_eq!(normalise(&format!("http://{longest}d/"), Options::default()), Err(Unusable::Host));
+        assert_eq!(normalise(&format!("http://{longest}d/"), LinkOptions::default()), Err(UnusableLink::Host));
     }
 
     // covers: POOL-123
@@ -260,7 +260,7 @@ mod tests {
     fn the_normal_form_is_measured() {
         let of = |bytes: usize| format!("http://a.example/{}", "x".repeat(bytes - 17));
         check(&of(MAX_URL_BYTES), &of(MAX_URL_BYTES));
-        let long = |text: &str| assert_eq!(normalise(text, Options::default()), Err(Unusable::TooLong));
+        let long = |text: &str| assert_eq!(normalise(text, LinkOptions::default()), Err(UnusableLink::TooLong));
         long(&of(MAX_URL_BYTES + 1));
         long(&format!("http://a.example/{}", "中".repeat(MAX_URL_BYTES / 8)));
         check(&format!("http://a.example/#{}", "x".repeat(MAX_URL_BYTES)), "http://a.example/");
@@ -269,18 +269,22 @@ mod tests {
 
     #[test]
     fn what_leads_nowhere_is_refused_with_the_reason() {
-        let reason = |text: &str| normalise(text, Options::default()).unwrap_err();
+        let reason = |text: &str| normalise(text, LinkOptions::default()).unwrap_err();
         for text in
             ["", "example.com", "//example.com/", "ftp://example.com/", "http:example.com", "http:///a", "mailto:a@b"]
         {
-            assert_eq!(reason(text), Unusable::Scheme, "{text}");
+            assert_eq!(reason(text), UnusableLink::Scheme, "{text}");
         }
         for text in ["http://{host}/", "http://*.example.com/", "http://a..b/", "http://a,b/", "http://./"] {
-            assert_eq!(reason(text), Unusable::Host, "{text}");
+            assert_eq!(reason(text), UnusableLink::Host, "{text}");
         }
         for text in ["http://", "http://?a", "http://a:99999/", "http://[::g]/", "http://a b/", "http://xn--a-ecp.ru/"]
         {
-            assert!(matches!(reason(text), Unusable::Syntax(_) | Unusable::Scheme), "{text}: {:?}", reason(text));
+            assert!(
+                matches!(reason(text), UnusableLink::Syntax(_) | UnusableLink::Scheme),
+                "{text}: {:?}",
+                reason(text)
+            );
         }
         assert!(reason("ftp://a/").to_string().contains("http://"));
     }

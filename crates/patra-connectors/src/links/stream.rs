@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use super::finder::{Cursor, Finder};
+use super::finder::{FinderCursor, LinkFinder};
 use super::frame::LEFT_BYTES;
 use super::normal::MAX_WRITTEN_BYTES;
 
@@ -15,7 +15,7 @@ const CONTEXT_BYTES: usize = 2 * LEFT_BYTES;
 
 const _: () = assert!(WINDOW_BYTES > 4 * MAX_WRITTEN_BYTES, "a window must hold the longest URL and more");
 
-impl Finder {
+impl LinkFinder {
     /// Looks through a document as [`text`](Finder::text) does. Bytes that are not UTF-8 part what is on either side. What was
     /// found before an error stays found.
     pub fn read(&mut self, document: impl Read) -> io::Result<()> {
@@ -23,7 +23,7 @@ impl Finder {
     }
 
     fn read_by(&mut self, window_bytes: usize, mut document: impl Read) -> io::Result<()> {
-        let mut window = Window { bytes: vec![0; window_bytes], held: 0, cursor: Cursor::default() };
+        let mut window = StreamBuffer { bytes: vec![0; window_bytes], held: 0, cursor: FinderCursor::default() };
         loop {
             let ended = window.fill(&mut document)?;
             window.search(self, ended);
@@ -34,13 +34,13 @@ impl Finder {
     }
 }
 
-struct Window {
+struct StreamBuffer {
     bytes: Vec<u8>,
     held: usize,
-    cursor: Cursor,
+    cursor: FinderCursor,
 }
 
-impl Window {
+impl StreamBuffer {
     /// Reads until the window is full. True at the end of the document.
     fn fill(&mut self, document: &mut impl Read) -> io::Result<bool> {
         while self.held < self.bytes.len() {
@@ -55,7 +55,7 @@ impl Window {
     }
 
     /// Searches what is held, and keeps what the next piece may continue.
-    fn search(&mut self, finder: &mut Finder, ended: bool) {
+    fn search(&mut self, finder: &mut LinkFinder, ended: bool) {
         let mut begin = 0;
         loop {
             let (text, invalid) = valid(&self.bytes[begin..self.held]);
@@ -65,7 +65,7 @@ impl Window {
             match invalid {
                 Some(length) => {
                     begin += text.len() + length;
-                    self.cursor = Cursor::default();
+                    self.cursor = FinderCursor::default();
                 }
                 None => {
                     let keep = begin + before(text, self.cursor.at);

@@ -5,9 +5,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::finder::Finder;
+use super::finder::LinkFinder;
 
-impl Finder {
+impl LinkFinder {
     /// Looks through a text of JSON. One that is none, or is nested deeper than the parser's 128 levels, is looked through as
     /// plain text: nothing is lost but the difference between names and values.
     pub fn json(&mut self, text: &str) {
@@ -33,7 +33,7 @@ impl Finder {
     }
 }
 
-struct Strings<'f>(&'f mut Finder);
+struct Strings<'f>(&'f mut LinkFinder);
 
 impl<'de> DeserializeSeed<'de> for Strings<'_> {
     type Value = ();
@@ -93,10 +93,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::links::Options;
+    use crate::links::LinkOptions;
 
-    fn urls(look: impl FnOnce(&mut Finder)) -> Vec<String> {
-        let mut finder = Finder::new(Options::default());
+    fn urls(look: impl FnOnce(&mut LinkFinder)) -> Vec<String> {
+        let mut finder = LinkFinder::new(LinkOptions::default());
         look(&mut finder);
         finder.finish().links.into_iter().map(|link| link.url).collect()
     }

@@ -5,7 +5,7 @@ mod host;
 
 use super::chars::{is_break, is_hiragana, is_long_dash, is_trailing, is_unspaced};
 use super::escape::{self, MAX_UNIT_BYTES};
-use super::frame::Frame;
+use super::frame::UrlFrame;
 use super::normal::MAX_WRITTEN_BYTES;
 use super::scheme::{self, MAX_SLASHES_BYTES, Scheme};
 
@@ -17,7 +17,7 @@ const NESTING: [char; 9] = ['/', '=', '?', '&', '#', ':', '+', '@', '~'];
 
 /// What stands behind a scheme. Each place is where the search goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum UrlStep {
     Url(usize),
     Nothing(usize),
     TooLong(usize),
@@ -26,25 +26,25 @@ pub(super) enum Step {
 }
 
 /// Reads the URL behind a scheme into the buffer. `last` says that no more text will follow.
-pub(super) fn follow(text: &str, scheme: Scheme, last: bool, url: &mut String) -> Step {
-    let frame = Frame::before(text, scheme.start);
+pub(super) fn follow(text: &str, scheme: Scheme, last: bool, url: &mut String) -> UrlStep {
+    let frame = UrlFrame::before(text, scheme.start);
     if frame.attribute {
-        let mut walk = Walk::new(text, scheme, frame, url);
+        let mut walk = UrlWalker::new(text, scheme, frame, url);
         let whole = walk.attribute();
         if walk.is_undecided(last) {
-            return Step::Undecided;
+            return UrlStep::Undecided;
         }
         if whole {
-            return Step::Url(walk.at);
+            return UrlStep::Url(walk.at);
         }
     }
-    let mut walk = Walk::new(text, scheme, frame, url);
+    let mut walk = UrlWalker::new(text, scheme, frame, url);
     let found = walk.plain();
     match walk.at {
-        at if walk.too_long => Step::TooLong(at),
-        _ if walk.is_undecided(last) => Step::Undecided,
-        at if found => Step::Url(at),
-        at => Step::Nothing(at),
+        at if walk.too_long => UrlStep::TooLong(at),
+        _ if walk.is_undecided(last) => UrlStep::Undecided,
+        at if found => UrlStep::Url(at),
+        at => UrlStep::Nothing(at),
     }
 }
 
@@ -53,16 +53,16 @@ pub(super) fn whole(text: &str, url: &mut String) -> bool {
     let Some(scheme) = memchr::memchr(b':', text.as_bytes()).and_then(|colon| scheme::at(text, colon)) else {
         return false;
     };
-    scheme.start == 0 && Walk::new(text, scheme, Frame::default(), url).reaches_end()
+    scheme.start == 0 && UrlWalker::new(text, scheme, UrlFrame::default(), url).reaches_end()
 }
 
-struct Walk<'t, 'u> {
+struct UrlWalker<'t, 'u> {
     text: &'t str,
     start: usize,
     at: usize,
     /// How far the text was looked at.
     seen: usize,
-    frame: Frame,
+    frame: UrlFrame,
     url: &'u mut String,
     /// Brackets that are open: what closes them, and where they stand in the buffer.
     open: Vec<(char, usize)>,
@@ -70,8 +70,8 @@ struct Walk<'t, 'u> {
     too_long: bool,
 }
 
-impl<'t, 'u> Walk<'t, 'u> {
-    fn new(text: &'t str, scheme: Scheme, frame: Frame, url: &'u mut String) -> Self {
+impl<'t, 'u> UrlWalker<'t, 'u> {
+    fn new(text: &'t str, scheme: Scheme, frame: UrlFrame, url: &'u mut String) -> Self {
         url.clear();
         url.push_str(scheme.name);
         url.push_str("://");

@@ -8,9 +8,9 @@ use url::Url;
 
 use patra_core::hash;
 
-use super::PageError;
-use super::document::{Document, folded};
-use crate::feed::Date;
+use super::HtmlPageError;
+use super::document::{HtmlDocument, folded};
+use crate::feed::FeedDate;
 
 /// What is not read: scripts, controls, and what stands around an article.
 const APART: [&str; 17] = [
@@ -48,13 +48,13 @@ const MIN_RUNNING_CHARS: usize = 25;
 
 /// What a page says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Page {
+pub struct ArticlePage {
     pub title: Option<String>,
     /// The address that the page calls its own.
     pub url: String,
     pub description: Option<String>,
     pub author: Option<String>,
-    pub published: Option<Date>,
+    pub published: Option<FeedDate>,
     pub image: Option<String>,
     pub language: Option<String>,
     /// The main text, a line for each block.
@@ -64,8 +64,8 @@ pub struct Page {
 }
 
 /// Reads the article of a page.
-pub fn article(html: &str, address: &Url) -> Result<Page, PageError> {
-    let document = Document::parse(html, address)?;
+pub fn article(html: &str, address: &Url) -> Result<ArticlePage, HtmlPageError> {
+    let document = HtmlDocument::parse(html, address)?;
     let meta = |name: &str| {
         let selector = format!("meta[property='{name}' i], meta[name='{name}' i], meta[itemprop='{name}' i]");
         document.attribute(&selector, "content")
@@ -81,12 +81,12 @@ pub fn article(html: &str, address: &Url) -> Result<Page, PageError> {
     let author = any(&["author", "article:author", "dc.creator"]).filter(|author| !author.contains("://"));
     let text = document.html.root_element();
     let text = readable(text, main(&document));
-    Ok(Page {
+    Ok(ArticlePage {
         title: meta("og:title").or_else(|| text_of("title")).or_else(|| text_of("h1")),
         url: canonical.and_then(|url| document.absolute(&url)).unwrap_or_else(|| address.to_string()),
         description: any(&["og:description", "description", "twitter:description"]),
         author: author.or_else(|| text_of("[rel~='author'], [itemprop='author'], .author, .byline")),
-        published: published.map(Date::new),
+        published: published.map(FeedDate::new),
         image: any(&["og:image", "twitter:image"]).and_then(|url| document.absolute(&url)),
         language: document.attribute("html", "lang"),
         hash: hash::digest(&[&text]),
@@ -95,7 +95,7 @@ pub fn article(html: &str, address: &Url) -> Result<Page, PageError> {
 }
 
 /// The element that holds most running text, links not counted.
-fn main(document: &Document) -> Option<ElementRef<'_>> {
+fn main(document: &HtmlDocument) -> Option<ElementRef<'_>> {
     let mut scores: HashMap<_, f64> = HashMap::new();
     let mut stack = vec![document.html.root_element()];
     while let Some(element) = stack.pop() {
@@ -198,7 +198,7 @@ mod tests {
         <div class=sidebar><p>Something else altogether, which is rather long but stands beside it all.</p></div>\
         <script>var x = 'not text';</script></body></html>";
 
-    fn read(html: &str) -> Page {
+    fn read(html: &str) -> ArticlePage {
         article(html, &Url::parse("http://example.org/a?utm_source=x").unwrap()).unwrap()
     }
 

@@ -5,7 +5,7 @@ use html5ever::tendril::TendrilSink as _;
 use scraper::{ElementRef, Html, HtmlTreeSink, Selector};
 use url::Url;
 
-use super::PageError;
+use super::HtmlPageError;
 use super::tame::tame;
 
 /// Most bytes of a page.
@@ -17,18 +17,18 @@ pub const MAX_NODES: usize = 500_000;
 /// How much is parsed between two looks at the tree.
 const STEP_BYTES: usize = 1_024;
 
-pub(super) struct Document {
+pub(super) struct HtmlDocument {
     pub(super) html: Html,
     /// What addresses of the page are relative to.
     pub(super) base: Url,
 }
 
-impl Document {
-    pub(super) fn parse(text: &str, address: &Url) -> Result<Document, PageError> {
+impl HtmlDocument {
+    pub(super) fn parse(text: &str, address: &Url) -> Result<HtmlDocument, HtmlPageError> {
         let html = parse(text)?;
         let written = first(&html, "base[href]").and_then(|base| base.value().attr("href").map(str::to_owned));
         let base = written.and_then(|href| address.join(href.trim()).ok()).filter(|base| !base.cannot_be_a_base());
-        Ok(Document { html, base: base.unwrap_or_else(|| address.clone()) })
+        Ok(HtmlDocument { html, base: base.unwrap_or_else(|| address.clone()) })
     }
 
     pub(super) fn first(&self, selector: &str) -> Option<ElementRef<'_>> {
@@ -57,9 +57,9 @@ fn first<'a>(html: &'a Html, selector: &str) -> Option<ElementRef<'a>> {
     Selector::parse(selector).ok().and_then(|selector| html.select(&selector).next())
 }
 
-fn parse(text: &str) -> Result<Html, PageError> {
+fn parse(text: &str) -> Result<Html, HtmlPageError> {
     if text.len() > MAX_BYTES {
-        return Err(PageError::TooLarge);
+        return Err(HtmlPageError::TooLarge);
     }
     let mut parser = parse_document(HtmlTreeSink::new(Html::new_document()), ParseOpts::default());
     let tamed = tame(text);
@@ -75,11 +75,11 @@ fn parse(text: &str) -> Result<Html, PageError> {
         let html = parser.tokenizer.sink.sink.0.borrow();
         let mut nodes = html.tree.nodes();
         if nodes.len() > MAX_NODES {
-            return Err(PageError::TooManyNodes);
+            return Err(HtmlPageError::TooManyNodes);
         }
         // What was made last stands where the parser is.
         if nodes.next_back().is_some_and(|node| node.ancestors().take(MAX_DEPTH + 1).count() > MAX_DEPTH) {
-            return Err(PageError::TooDeep);
+            return Err(HtmlPageError::TooDeep);
         }
     }
     Ok(parser.finish())
@@ -89,20 +89,20 @@ fn parse(text: &str) -> Result<Html, PageError> {
 mod tests {
     use super::*;
 
-    fn refused(text: &str) -> Option<PageError> {
-        Document::parse(text, &Url::parse("http://example.org/").unwrap()).err()
+    fn refused(text: &str) -> Option<HtmlPageError> {
+        HtmlDocument::parse(text, &Url::parse("http://example.org/").unwrap()).err()
     }
 
     // covers: COLL-125
     #[test]
     fn hostile_pages_are_refused_with_the_limit() {
-        assert_eq!(refused(&"x".repeat(MAX_BYTES + 1)), Some(PageError::TooLarge));
-        assert_eq!(refused(&"<div>".repeat(100_000)), Some(PageError::TooDeep));
-        assert_eq!(refused(&"<div><table><td></div></table>".repeat(20_000)), Some(PageError::TooDeep));
+        assert_eq!(refused(&"x".repeat(MAX_BYTES + 1)), Some(HtmlPageError::TooLarge));
+        assert_eq!(refused(&"<div>".repeat(100_000)), Some(HtmlPageError::TooDeep));
+        assert_eq!(refused(&"<div><table><td></div></table>".repeat(20_000)), Some(HtmlPageError::TooDeep));
         let formats: String = (0..400).map(|at| format!("<b id={at}>")).collect();
         let grows = format!("<p>{formats}{}", "<p>x</p>".repeat(200_000));
-        assert!(matches!(refused(&grows), Some(PageError::TooManyNodes | PageError::TooDeep)));
-        assert!(PageError::TooDeep.to_string().contains("512"));
+        assert!(matches!(refused(&grows), Some(HtmlPageError::TooManyNodes | HtmlPageError::TooDeep)));
+        assert!(HtmlPageError::TooDeep.to_string().contains("512"));
         let attributes: String = (0..50_000).map(|at| format!(" a{at}")).collect();
         assert_eq!(refused(&format!("<p{attributes}>")), None);
         assert_eq!(refused(&format!("<script>\"<a b='\"</script><p{attributes}>")), None);

@@ -4,8 +4,8 @@ use scraper::Selector;
 use serde::Serialize;
 use url::Url;
 
-use super::PageError;
-use super::document::{Document, folded};
+use super::HtmlPageError;
+use super::document::{HtmlDocument, folded};
 
 /// Most feeds that are listed.
 const MAX_FEEDS: usize = 100;
@@ -32,8 +32,8 @@ pub struct FeedLink {
 }
 
 /// The feeds of a page: first what it declares, in its order, then links that look like feeds.
-pub fn feeds(html: &str, address: &Url) -> Result<Vec<FeedLink>, PageError> {
-    let document = Document::parse(html, address)?;
+pub fn feeds(html: &str, address: &Url) -> Result<Vec<FeedLink>, HtmlPageError> {
+    let document = HtmlDocument::parse(html, address)?;
     let mut found: Vec<FeedLink> = Vec::new();
     for (selector, declared) in [("link[href]", true), ("a[href]", false)] {
         let Ok(selector) = Selector::parse(selector) else { continue };

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::Url;
 
-use super::PageError;
-use super::document::{Document, folded};
+use super::HtmlPageError;
+use super::document::{HtmlDocument, folded};
 
 /// Most rows of a page.
 pub const MAX_ROWS: usize = 10_000;
@@ -16,15 +16,15 @@ pub const MAX_ROWS: usize = 10_000;
 /// How rows are found, and what each of them holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rules {
+pub struct SelectRules {
     /// Matches one element per row.
     pub item: String,
-    pub fields: BTreeMap<String, Field>,
+    pub fields: BTreeMap<String, SelectField>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Field {
+pub struct SelectField {
     /// Inside the row; without one, the row itself.
     pub selector: Option<String>,
     /// The attribute to take. Without one, the text.
@@ -36,46 +36,46 @@ pub struct Field {
 }
 
 /// Field to text, list of texts, or null where nothing matches.
-pub type Row = BTreeMap<String, Value>;
+pub type SelectRow = BTreeMap<String, Value>;
 
 /// The rows of a page. That there is none is an error that names the selector: pages change their layout without a word.
-pub fn select(html: &str, address: &Url, rules: &Rules) -> Result<Vec<Row>, PageError> {
+pub fn select(html: &str, address: &Url, rules: &SelectRules) -> Result<Vec<SelectRow>, HtmlPageError> {
     let item = compiled(&rules.item)?;
     let selectors = rules.fields.iter().map(|(name, field)| {
         let selector = field.selector.as_deref().map(compiled).transpose()?;
         Ok((name, field, selector))
     });
-    let fields: Vec<(&String, &Field, Option<Selector>)> = selectors.collect::<Result<_, PageError>>()?;
-    let document = Document::parse(html, address)?;
+    let fields: Vec<(&String, &SelectField, Option<Selector>)> = selectors.collect::<Result<_, HtmlPageError>>()?;
+    let document = HtmlDocument::parse(html, address)?;
     let mut rows = Vec::new();
     for element in document.html.select(&item) {
         if rows.len() == MAX_ROWS {
-            return Err(PageError::TooManyRows { selector: rules.item.clone() });
+            return Err(HtmlPageError::TooManyRows { selector: rules.item.clone() });
         }
-        let value = |(name, field, selector): &(&String, &Field, Option<Selector>)| {
+        let value = |(name, field, selector): &(&String, &SelectField, Option<Selector>)| {
             ((*name).clone(), value(&document, element, field, selector.as_ref()))
         };
-        rows.push(fields.iter().map(value).collect::<Row>());
+        rows.push(fields.iter().map(value).collect::<SelectRow>());
     }
     if rows.is_empty() {
-        return Err(PageError::NoRows { selector: rules.item.clone() });
+        return Err(HtmlPageError::NoRows { selector: rules.item.clone() });
     }
-    let gone = |(name, field, _): &&(&String, &Field, Option<Selector>)| {
+    let gone = |(name, field, _): &&(&String, &SelectField, Option<Selector>)| {
         field.required && rows.iter().all(|row| row.get(*name).is_none_or(is_nothing))
     };
     if let Some((name, field, _)) = fields.iter().find(gone) {
         let selector = field.selector.clone().unwrap_or_else(|| rules.item.clone());
-        return Err(PageError::FieldGone { field: (*name).clone(), selector, rows: rows.len() });
+        return Err(HtmlPageError::FieldGone { field: (*name).clone(), selector, rows: rows.len() });
     }
     Ok(rows)
 }
 
-fn compiled(selector: &str) -> Result<Selector, PageError> {
-    let failed = |reason: String| PageError::BadSelector { selector: selector.to_owned(), reason };
+fn compiled(selector: &str) -> Result<Selector, HtmlPageError> {
+    let failed = |reason: String| HtmlPageError::BadSelector { selector: selector.to_owned(), reason };
     Selector::parse(selector).map_err(|error| failed(error.to_string()))
 }
 
-fn value(document: &Document, row: ElementRef<'_>, field: &Field, selector: Option<&Selector>) -> Value {
+fn value(document: &HtmlDocument, row: ElementRef<'_>, field: &SelectField, selector: Option<&Selector>) -> Value {
     let taken = |element: ElementRef<'_>| taken(document, element, field);
     match selector {
         None => taken(row).map_or(Value::Null, Value::String),
@@ -84,7 +84,7 @@ fn value(document: &Document, row: ElementRef<'_>, field: &Field, selector: Opti
     }
 }
 
-fn taken(document: &Document, element: ElementRef<'_>, field: &Field) -> Option<String> {
+fn taken(document: &HtmlDocument, element: ElementRef<'_>, field: &SelectField) -> Option<String> {
     let text = match field.attr.as_deref() {
         Some(name @ ("href" | "src")) => document.absolute(element.value().attr(name)?)?,
         Some(name) => folded(element.value().attr(name)?),
@@ -101,9 +101,9 @@ fn is_nothing(value: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn rules(item: &str, fields: &[(&str, Option<&str>, Option<&str>, bool)]) -> Rules {
+    fn rules(item: &str, fields: &[(&str, Option<&str>, Option<&str>, bool)]) -> SelectRules {
         let field = |(name, selector, attr, many): &(&str, Option<&str>, Option<&str>, bool)| {
-            let field = Field {
+            let field = SelectField {
                 selector: selector.map(str::to_owned),
                 attr: attr.map(str::to_owned),
                 many: *many,
@@ -111,10 +111,10 @@ mod tests {
             };
             ((*name).to_owned(), field)
         };
-        Rules { item: item.to_owned(), fields: fields.iter().map(field).collect() }
+        SelectRules { item: item.to_owned(), fields: fields.iter().map(field).collect() }
     }
 
-    fn rows(html: &str, rules: &Rules) -> Result<String, String> {
+    fn rows(html: &str, rules: &SelectRules) -> Result<String, String> {
         let rows = select(html, &Url::parse("http://example.org/a").unwrap(), rules);
         rows.map(|rows| serde_json::to_string(&rows).unwrap()).map_err(|error| error.to_string())
     }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::feed::markup::{Attributes, Place, Token, Tokens, escape_into, resolve};
+use crate::feed::markup::{Attributes, EntityContext, MarkupToken, MarkupTokens, escape_into, resolve};
 
 /// Most attributes of one tag; more are left out.
 pub const MAX_ATTRIBUTES: usize = 256;
@@ -16,12 +16,12 @@ pub(super) fn tame(html: &str) -> String {
     let mut out = String::with_capacity(html.len());
     let mut seen = [false; ONCE.len()];
     let mut in_data = false;
-    let mut tokens = Tokens::new(html);
+    let mut tokens = MarkupTokens::new(html);
     while let Some(token) = tokens.next() {
         match token {
-            Token::Text(text) => escape_into(&resolve(text, Place::Text), &mut out),
-            Token::Raw(text) => escape_into(text, &mut out),
-            Token::Start { name, attributes, empty } => {
+            MarkupToken::Text(text) => escape_into(&resolve(text, EntityContext::Text), &mut out),
+            MarkupToken::Raw(text) => escape_into(text, &mut out),
+            MarkupToken::Start { name, attributes, empty } => {
                 let name = name.to_ascii_lowercase();
                 if let Some(at) = ONCE.iter().position(|once| *once == name) {
                     if std::mem::replace(&mut seen[at], true) {
@@ -41,14 +41,14 @@ pub(super) fn tame(html: &str) -> String {
                     out.push_str(tokens.skip_to_end_of("script"));
                 }
             }
-            Token::End(name)
+            MarkupToken::End(name)
                 if is_name(name) && (in_data || !DROPPED.iter().any(|dropped| dropped.eq_ignore_ascii_case(name))) =>
             {
                 in_data = false;
                 let _ = write!(out, "</{name}>");
             }
-            Token::Doctype(_) => out.push_str("<!DOCTYPE html>"),
-            Token::End(_) | Token::Other => {}
+            MarkupToken::Doctype(_) => out.push_str("<!DOCTYPE html>"),
+            MarkupToken::End(_) | MarkupToken::Other => {}
         }
     }
     out
@@ -59,7 +59,7 @@ fn write_tag(name: &str, attributes: Attributes<'_>, empty: bool, out: &mut Stri
     out.push_str(name);
     for (name, value) in attributes.into_iter().filter(|(name, _)| is_name(name)).take(MAX_ATTRIBUTES) {
         let mut escaped = String::new();
-        escape_into(&resolve(value, Place::Attribute), &mut escaped);
+        escape_into(&resolve(value, EntityContext::Attribute), &mut escaped);
         let _ = write!(out, " {name}=\"{}\"", escaped.replace('"', "&quot;"));
     }
     // In SVG and MathML an empty tag ends what it begins.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use patra_core::{Code, Fault, Level};
-use patra_spec::expr::{Context, NullPolicy, Rules};
+use patra_spec::expr::{NullPolicy, RenderContext, TemplateRules};
 use patra_spec::{ParamLocation, Pattern, Snapshot, Template};
 
 use super::{broken, compiled};
 
 #[derive(Debug)]
-pub(super) struct Param {
+pub(super) struct ParamTemplate {
     pub(super) name: String,
     location: ParamLocation,
     template: Template,
@@ -18,19 +18,19 @@ pub(super) struct Param {
     pattern: Option<Pattern>,
 }
 
-impl Param {
+impl ParamTemplate {
     pub(super) fn all<'t>(
         spec: &Snapshot,
-        rules: &Rules,
+        rules: &TemplateRules,
         location: ParamLocation,
         templates: impl IntoIterator<Item = (&'t String, &'t String)>,
-    ) -> Result<Vec<Param>, Fault> {
+    ) -> Result<Vec<ParamTemplate>, Fault> {
         let declared = spec.mapping.request_params.iter().filter(|param| param.location == location);
         let declared: BTreeMap<_, _> = declared.map(|param| (&param.name, param)).collect();
         let param = |(name, text): (&String, &String)| {
             let declared = declared.get(name).copied().cloned().unwrap_or_default();
             let pattern = declared.pattern.as_deref().map(Pattern::whole).transpose();
-            Ok(Param {
+            Ok(ParamTemplate {
                 name: name.clone(),
                 location,
                 template: compiled(text, rules)?,
@@ -43,7 +43,7 @@ impl Param {
     }
 
     /// The value to send; `None` when it is left out. A fault names the value and never shows it.
-    pub(super) fn render(&self, context: &Context) -> Result<Option<String>, Fault> {
+    pub(super) fn render(&self, context: &RenderContext) -> Result<Option<String>, Fault> {
         let value = match &self.default {
             Some(default) if self.rendered(context, Some(NullPolicy::Omit))?.is_none() => Some(default.clone()),
             _ => self.rendered(context, None)?,
@@ -57,7 +57,7 @@ impl Param {
         {
             return Err(self.refused("does not match its pattern"));
         }
-        // A line break in a header value would start a header of the far side's choosing. The mark of a credential, which
+        // A line break in a header value would start a header of the upstream's choosing. The mark of a credential, which
         // stands for no value yet, is checked by who replaces it.
         let control = |byte: u8| (byte < b' ' && byte != b'\t' && byte != 1) || byte == 0x7f;
         if self.location == ParamLocation::Header && value.as_ref().is_some_and(|value| value.bytes().any(control)) {
@@ -66,7 +66,7 @@ impl Param {
         Ok(value)
     }
 
-    fn rendered(&self, context: &Context, nulls: Option<NullPolicy>) -> Result<Option<String>, Fault> {
+    fn rendered(&self, context: &RenderContext, nulls: Option<NullPolicy>) -> Result<Option<String>, Fault> {
         let rendered = match nulls {
             Some(nulls) => self.template.render_with(context, nulls),
             None => self.template.render(context),

@@ -3,7 +3,7 @@ use patra_core::{Ts, Window};
 
 use super::*;
 
-fn renderer(extra: &str) -> Renderer {
+fn renderer(extra: &str) -> RequestRenderer {
     let body = format!(
         r#"{{"provenanceCode":"p","endpointCode":"e","operation":"HARVEST",
         "http":{{"method":"GET","baseUrl":"https://api.example.org/v1/","pathTemplate":"/works","connectTimeoutMs":1000,"readTimeoutMs":1000,"maxBodyBytes":1000,
@@ -11,12 +11,12 @@ fn renderer(extra: &str) -> Renderer {
             "queryTemplate":{{"filter":"from:${{ window.from | date }}","rows":"${{ page.size }}","cursor":"${{ page.token }}","offset":"${{ page.offset }}"}}}},
         "response":{{"itemsPath":"$","idPath":"$"}}{extra}}}"#
     );
-    Renderer::new(&Snapshot::from_body(&body).unwrap()).unwrap()
+    RequestRenderer::new(&Snapshot::from_body(&body).unwrap()).unwrap()
 }
 
-fn render(position: &Position) -> Result<Rendered, Fault> {
+fn render(position: &Position) -> Result<RenderedRequest, Fault> {
     let window = Window { from: Ts::from_secs(0), to: Ts::from_secs(86_400) };
-    let ask = Ask { position, window, page_size: 20, params: &Params::new(), now: Ts::from_secs(0) };
+    let ask = PageRequest { position, window, page_size: 20, params: &Params::new(), now: Ts::from_secs(0) };
     renderer("").render(&ask)
 }
 

@@ -4,25 +4,25 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::PageError;
+use super::TweetPageError;
 use super::digits::exact;
-use super::normalise::{Normalised, normalise};
+use super::normalise::{NormalisedTweets, normalise};
 
 /// The tweets of an answer, not looked into yet.
 #[derive(Debug)]
-pub(super) struct Envelope<'a> {
-    pub(super) items: Vec<Item<'a>>,
-    form: Form<'a>,
+pub(super) struct TweetEnvelope<'a> {
+    pub(super) items: Vec<TweetItem<'a>>,
+    form: EnvelopeForm<'a>,
 }
 
 #[derive(Debug)]
-pub(super) struct Item<'a> {
+pub(super) struct TweetItem<'a> {
     pub(super) raw: &'a RawValue,
     pub(super) pinned: bool,
 }
 
 #[derive(Debug)]
-enum Form<'a> {
+enum EnvelopeForm<'a> {
     /// TwitterAPI.io: each tweet is whole.
     Provider,
     /// X's own API v2: users, media and other tweets stand apart.
@@ -42,7 +42,7 @@ struct Root<'a> {
 }
 
 #[derive(Deserialize)]
-struct Data<'a> {
+struct EnvelopeData<'a> {
     #[serde(borrow, default)]
     tweets: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -50,35 +50,35 @@ struct Data<'a> {
 }
 
 /// Both envelopes of the provider, `tweets` and `data.tweets` (TWEET-25, TWEET-167), and the `data` list of API v2 (TWEET-41).
-pub(super) fn open(text: &str) -> Result<Envelope<'_>, PageError> {
+pub(super) fn open(text: &str) -> Result<TweetEnvelope<'_>, TweetPageError> {
     // A list would be read as the members in their order.
     if !text.trim_start().starts_with('{') {
-        return Err(PageError::NoObject("it begins otherwise".to_owned()));
+        return Err(TweetPageError::NoObject("it begins otherwise".to_owned()));
     }
-    let root: Root<'_> = serde_json::from_str(text).map_err(|error| PageError::NoObject(error.to_string()))?;
+    let root: Root<'_> = serde_json::from_str(text).map_err(|error| TweetPageError::NoObject(error.to_string()))?;
     if let Some(tweets) = root.tweets {
-        return Ok(Envelope { items: list(tweets, "tweets")?, form: Form::Provider });
+        return Ok(TweetEnvelope { items: list(tweets, "tweets")?, form: EnvelopeForm::Provider });
     }
     let Some(data) = root.data else {
         // API v2 leaves `data` out where it says that there is nothing.
         let empty = root.meta.is_some_and(|meta| meta["result_count"] == 0);
-        let form = Form::Api { includes: None };
-        return if empty { Ok(Envelope { items: Vec::new(), form }) } else { Err(PageError::NoData) };
+        let form = EnvelopeForm::Api { includes: None };
+        return if empty { Ok(TweetEnvelope { items: Vec::new(), form }) } else { Err(TweetPageError::NoData) };
     };
     if data.get().starts_with('[') {
-        return Ok(Envelope { items: list(data, "data")?, form: Form::Api { includes: root.includes } });
+        return Ok(TweetEnvelope { items: list(data, "data")?, form: EnvelopeForm::Api { includes: root.includes } });
     }
-    let data: Data<'_> = serde_json::from_str(data.get()).map_err(|_| PageError::NoList("data"))?;
-    let mut items = list(data.tweets.ok_or(PageError::NoList("data"))?, "data.tweets")?;
+    let data: EnvelopeData<'_> = serde_json::from_str(data.get()).map_err(|_| TweetPageError::NoList("data"))?;
+    let mut items = list(data.tweets.ok_or(TweetPageError::NoList("data"))?, "data.tweets")?;
     if let Some(raw) = data.pin_tweet {
-        items.insert(0, Item { raw, pinned: true });
+        items.insert(0, TweetItem { raw, pinned: true });
     }
-    Ok(Envelope { items, form: Form::Provider })
+    Ok(TweetEnvelope { items, form: EnvelopeForm::Provider })
 }
 
-fn list<'a>(raw: &'a RawValue, name: &'static str) -> Result<Vec<Item<'a>>, PageError> {
-    let list: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| PageError::NoList(name))?;
-    Ok(list.into_iter().map(|raw| Item { raw, pinned: false }).collect())
+fn list<'a>(raw: &'a RawValue, name: &'static str) -> Result<Vec<TweetItem<'a>>, TweetPageError> {
+    let list: Vec<&RawValue> = serde_json::from_str(raw.get()).map_err(|_| TweetPageError::NoList(name))?;
+    Ok(list.into_iter().map(|raw| TweetItem { raw, pinned: false }).collect())
 }
 
 /// Newer answers say so in the tweet.
@@ -91,15 +91,15 @@ pub(super) fn is_pinned(raw: &RawValue) -> bool {
     serde_json::from_str::<Mark>(raw.get()).is_ok_and(|mark| mark.pinned == true)
 }
 
-impl Envelope<'_> {
+impl TweetEnvelope<'_> {
     /// One entry for each item, in their order.
-    pub(super) fn normalised(&self) -> Normalised {
+    pub(super) fn normalised(&self) -> NormalisedTweets {
         let value = |raw: &RawValue| serde_json::from_str(&exact(raw.get())).unwrap_or(Value::Null);
         let items = self.items.iter().map(|item| value(item.raw));
         match self.form {
-            Form::Provider => normalise(&items.collect::<Vec<_>>()),
-            Form::Api { includes } => {
-                Normalised { data: items.collect(), includes: includes.map(value).unwrap_or_default() }
+            EnvelopeForm::Provider => normalise(&items.collect::<Vec<_>>()),
+            EnvelopeForm::Api { includes } => {
+                NormalisedTweets { data: items.collect(), includes: includes.map(value).unwrap_or_default() }
             }
         }
     }

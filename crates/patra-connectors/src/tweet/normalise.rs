@@ -10,9 +10,9 @@ use patra_core::tweet::{self, Media};
 use super::media;
 use super::parse::{full_text, text};
 
-/// What a parser gets, whatever the far side sent.
+/// What a parser gets, whatever the upstream sent.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Normalised {
+pub struct NormalisedTweets {
     pub data: Vec<Value>,
     pub includes: Value,
 }
@@ -28,10 +28,10 @@ const COUNTS: [(&str, &str); 6] = [
 ];
 
 /// Whole tweets of the provider, one entry for each, in their order. What is no tweet stays as it is, for the parser to refuse.
-pub fn normalise(tweets: &[Value]) -> Normalised {
+pub fn normalise(tweets: &[Value]) -> NormalisedTweets {
     let mut includes = Includes::default();
     let data = tweets.iter().map(|tweet| entry(tweet, &mut includes)).collect();
-    Normalised { data, includes: json!({ "users": includes.users, "media": includes.media }) }
+    NormalisedTweets { data, includes: json!({ "users": includes.users, "media": includes.media }) }
 }
 
 #[derive(Default)]

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use patra_core::tweet::{Counts, Draft, Media, Reference, ReferenceType};
+use patra_core::tweet::{Media, Reference, ReferenceType, TweetCounts, TweetDraft};
 
 use super::media;
-use super::normalise::Normalised;
+use super::normalise::NormalisedTweets;
 
 /// One draft for each entry, in their order; what an entry lacks its draft lacks.
-pub fn parse(page: &Normalised) -> Vec<(Draft, Counts)> {
+pub fn parse(page: &NormalisedTweets) -> Vec<(TweetDraft, TweetCounts)> {
     let included = Included {
         users: by(&page.includes["users"], "id"),
         media: by(&page.includes["media"], "media_key"),
@@ -28,13 +28,13 @@ struct Included<'a> {
 }
 
 impl Included<'_> {
-    fn draft(&self, entry: &Value) -> Draft {
+    fn draft(&self, entry: &Value) -> TweetDraft {
         let author = self.author(entry);
         let reference = reference(&entry["referenced_tweets"]);
         // What the client has prepared counts; else what API v2 includes.
         let other = reference.as_ref().and_then(|reference| self.tweets.get(&reference.id).copied());
         let prepared = media::list(&entry["referenced_tweet_media"]);
-        Draft {
+        TweetDraft {
             tweet_id: text(entry, "id"),
             text: full_text(entry),
             created_at: text(entry, "created_at"),
@@ -73,13 +73,13 @@ fn kind(word: &Value) -> Option<ReferenceType> {
     ReferenceType::deserialize(word).ok()
 }
 
-fn counts(told: &Value) -> Counts {
+fn counts(told: &Value) -> TweetCounts {
     let count = |name: &str| match &told[name] {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    Counts {
+    TweetCounts {
         retweet_count: count("retweet_count"),
         reply_count: count("reply_count"),
         like_count: count("like_count"),

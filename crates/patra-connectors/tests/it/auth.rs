@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use patra_connectors::Pager;
-use patra_connectors::auth::{Opened, Redactor, shown_url, sign};
-use patra_core::credential::Token;
+use patra_connectors::auth::{OpenedCredential, Redactor, shown_url, sign};
+use patra_core::credential::AccessToken;
 use patra_core::paging::Position;
 use patra_core::port::signer::Signature;
-use patra_core::port::transport::{Error, Method, Request, Response};
+use patra_core::port::transport::{Error, HttpMethod, HttpRequest, HttpResponse};
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::AuthType;
 use patra_core::{Code, Fault, Level, Ts};
@@ -24,27 +24,27 @@ fn secrets(pairs: &[(&str, &str)]) -> Secrets {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), Secret::new(*value))).collect()
 }
 
-fn opened<'a>(secrets: &'a Secrets, token: Option<&'a Token>) -> Opened<'a> {
-    Opened { alias: "far", secrets, token }
+fn opened<'a>(secrets: &'a Secrets, token: Option<&'a AccessToken>) -> OpenedCredential<'a> {
+    OpenedCredential { alias: "far", secrets, token }
 }
 
 fn endpoint(auth: &str, more: &str) -> Pager {
     pager(&format!("{RESPONSE}{auth}\n{more}"))
 }
 
-fn authorise(pager: &Pager, secrets: &Secrets) -> Result<Request, Fault> {
+fn authorise(pager: &Pager, secrets: &Secrets) -> Result<HttpRequest, Fault> {
     let exchange = pager.request(&ask(&Position::Time)).unwrap();
     pager.authoriser(&exchange).authorise(&exchange.request, &opened(secrets, None))
 }
 
-fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+fn header<'a>(request: &'a HttpRequest, name: &str) -> Option<&'a str> {
     let mut found = request.headers.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
     let value = found.next().map(|(_, value)| value.as_str());
     assert!(found.next().is_none(), "{name} stands there twice");
     value
 }
 
-fn query(request: &Request) -> Vec<(String, String)> {
+fn query(request: &HttpRequest) -> Vec<(String, String)> {
     let query = request.url.split_once('?').map_or("", |(_, query)| query);
     url::form_urlencoded::parse(query.as_bytes()).into_owned().collect()
 }
@@ -53,7 +53,7 @@ fn pair(name: &str, value: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-// covers: ING-3.4-01, ING-4.2-01, ING-4.2-03, C-20, MAP-X-20
+// covers: ING-3.4-01, ING-4.2-01, ING-4.2-03, C-20, MAP-X-20, ING-2.3-03
 #[test]
 fn every_kind_goes_where_the_manifest_says() {
     let check = |auth: &str, given: &[(&str, &str)], name: &str, value: &str| {
@@ -181,11 +181,11 @@ fn without_a_credential_what_would_hold_one_is_left_out() {
 
 // covers: ING-2.7-02, ING-3.8-01, ING-4.2-10
 #[test]
-fn a_far_side_that_repeats_the_key_does_not_get_it_stored() {
+fn an_upstream_that_repeats_the_key_does_not_get_it_stored() {
     let check = |auth: &str, more: &str| {
         let pager = endpoint(auth, &format!("pagination: {{ type: url, next_url_path: $.next }}\n{more}"));
         let given = secrets(&[("apiKey", CANARY), ("username", "ordinary-name")]);
-        let token = Token { access: Secret::new("canary-access"), refresh: Some(Secret::new("canary-refresh")) };
+        let token = AccessToken { access: Secret::new("canary-access"), refresh: Some(Secret::new("canary-refresh")) };
         let redactor = Redactor::new(&given, Some(&token));
         let (plus, percent) = (form_text(CANARY), form_text(CANARY).replace('+', "%20"));
         let body = format!(
@@ -210,7 +210,7 @@ fn a_far_side_that_repeats_the_key_does_not_get_it_stored() {
     check("auth: { type: api_key, location: query, name: key }", "");
     check("auth: { type: api_key, name: X-Key }", "query: { key: \"${ credential.apiKey }\" }");
 
-    // A far side cannot talk us out of another value, or into another place.
+    // An upstream cannot talk us out of another value, or into another place.
     let pager = endpoint("auth: { type: api_key, name: X-Key }", "pagination: { type: url, next_url_path: $.next }");
     for url in ["https://api.example.org/v1/list?k=***", "https://api.example.org/v1/list?k=%01credential.apiKey%01"] {
         let exchange = pager.request(&ask(&Position::Url(Some(url.to_owned()))));
@@ -223,7 +223,7 @@ fn a_far_side_that_repeats_the_key_does_not_get_it_stored() {
 
 /// A value that only looks like a mark is a value.
 #[test]
-fn no_value_of_the_far_side_is_taken_for_a_mark() {
+fn no_value_of_the_upstream_is_taken_for_a_mark() {
     let auth = "http: { base_url: \"https://api.example.org\", path: /list, method: post }
 auth: { type: api_key, name: X-Key }
 pagination: { type: token, next_token_path: $.next }";
@@ -258,14 +258,14 @@ fn short_values_are_words_and_stay() {
 
 const OAUTH2: &str = "auth: { type: oauth2, oauth2: { token_url: \"https://auth.example.org/token?v=2\", grant: GRANT, scope: \"read all\", audience: api } }";
 
-fn token_request(auth: &str, given: &[(&str, &str)], token: Option<&Token>) -> Result<Request, Fault> {
+fn token_request(auth: &str, given: &[(&str, &str)], token: Option<&AccessToken>) -> Result<HttpRequest, Fault> {
     let pager = endpoint(auth, "");
     let exchange = pager.request(&ask(&Position::Time)).unwrap();
     let given = secrets(given);
     pager.authoriser(&exchange).token_request(&exchange.request, &opened(&given, token), NOW)
 }
 
-fn form(request: &Request) -> Vec<(String, String)> {
+fn form(request: &HttpRequest) -> Vec<(String, String)> {
     url::form_urlencoded::parse(request.body.as_ref().unwrap()).into_owned().collect()
 }
 
@@ -275,7 +275,7 @@ fn tokens_are_asked_for_as_rfc_6749_says() {
     let client = [("clientId", "id:1"), ("clientSecret", "s+1")];
     let auth = OAUTH2.replace("GRANT", "client_credentials");
     let request = token_request(&auth, &client, None).unwrap();
-    assert_eq!((request.method, request.url.as_str()), (Method::Post, "https://auth.example.org/token?v=2"));
+    assert_eq!((request.method, request.url.as_str()), (HttpMethod::Post, "https://auth.example.org/token?v=2"));
     assert_eq!(
         form(&request),
         [pair("grant_type", "client_credentials"), pair("scope", "read all"), pair("audience", "api")]
@@ -299,22 +299,26 @@ fn tokens_are_asked_for_as_rfc_6749_says() {
     let auth = OAUTH2.replace("GRANT", "refresh_token");
     let first = [("clientId", "c"), ("refreshToken", "r0")];
     assert_eq!(form(&token_request(&auth, &first, None).unwrap())[1], pair("refresh_token", "r0"));
-    let rotated = Token { access: Secret::new("a1"), refresh: Some(Secret::new("r1")) };
+    let rotated = AccessToken { access: Secret::new("a1"), refresh: Some(Secret::new("r1")) };
     let request = token_request(&auth, &first, Some(&rotated)).unwrap();
     assert_eq!(form(&request)[1], pair("refresh_token", "r1"), "the newest one");
     let fault = token_request(&auth, &first[..1], None).unwrap_err();
     assert!(fault.message.contains("refreshToken"), "{fault}");
 }
 
-fn read_token(auth: &str, response: Response, before: Option<&Token>) -> Result<(Token, Option<Ts>), Fault> {
+fn read_token(
+    auth: &str,
+    response: HttpResponse,
+    before: Option<&AccessToken>,
+) -> Result<(AccessToken, Option<Ts>), Fault> {
     let pager = endpoint(auth, "");
     let exchange = pager.request(&ask(&Position::Time)).unwrap();
     let read = pager.authoriser(&exchange).read_token(Ok(response), before, NOW);
     read.map(|fresh| (fresh.token, fresh.expires_at)).map_err(|refused| refused.fault)
 }
 
-fn token(access: &str, refresh: Option<&str>) -> Token {
-    Token { access: Secret::new(access), refresh: refresh.map(Secret::new) }
+fn token(access: &str, refresh: Option<&str>) -> AccessToken {
+    AccessToken { access: Secret::new(access), refresh: refresh.map(Secret::new) }
 }
 
 // covers: G-12
@@ -341,8 +345,12 @@ fn tokens_are_read_with_their_end_and_the_next_refresh_token() {
 fn a_refused_token_is_final_and_tells_nothing_of_what_was_sent() {
     let auth = OAUTH2.replace("GRANT", "refresh_token");
     let refused = |status: u16, body: &str| {
-        let response =
-            Response { status, headers: Vec::new(), body: Bytes::copy_from_slice(body.as_bytes()), redirected: None };
+        let response = HttpResponse {
+            status,
+            headers: Vec::new(),
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            redirected: None,
+        };
         read_token(&auth, response, None).unwrap_err()
     };
     let fault = refused(400, r#"{"error":"invalid_grant","error_description":"canary is used"}"#);
@@ -378,7 +386,7 @@ fn a_session_is_opened_and_carried() {
     let given = [("username", "ü"), ("password", CANARY)];
     let auth = LOGIN.replace("TOKEN", "token_path: $.token");
     let request = token_request(&auth, &given, None).unwrap();
-    assert_eq!((request.method, request.url.as_str()), (Method::Post, "https://api.example.org/v1/login"));
+    assert_eq!((request.method, request.url.as_str()), (HttpMethod::Post, "https://api.example.org/v1/login"));
     assert_eq!(header(&request, "x-user"), Some("ü"));
     let body: serde_json::Value = serde_json::from_slice(request.body.as_ref().unwrap()).unwrap();
     assert_eq!(body, serde_json::json!({ "user": "ü", "password": CANARY }));
@@ -397,7 +405,7 @@ fn a_session_is_opened_and_carried() {
         assert_eq!(read_token(auth, answer(&[], "{}"), None).unwrap_err().level, Level::L4);
     }
 
-    let carried = |auth: &str, token: &Token| {
+    let carried = |auth: &str, token: &AccessToken| {
         let pager = endpoint(auth, "");
         let exchange = pager.request(&ask(&Position::Time)).unwrap();
         let given = secrets(&given);
@@ -411,7 +419,7 @@ fn a_session_is_opened_and_carried() {
 // covers: ING-4.2-04
 #[test]
 fn a_signature_adds_headers_and_parameters() {
-    let mut request = Request::new(Method::Get, "https://api.example.org/a?sig=old&q=%20x#f");
+    let mut request = HttpRequest::new(HttpMethod::Get, "https://api.example.org/a?sig=old&q=%20x#f");
     request.headers.push(("X-Sig".to_owned(), "old".to_owned()));
     let signature = Signature { headers: vec![pair("x-sig", "new")], query: vec![pair("sig", "a b")] };
     sign(&mut request, &signature).unwrap();

@@ -46,7 +46,7 @@ fn a_search_page_gives_ids_and_the_total() {
 
 // covers: ING-15-06
 #[test]
-fn the_version_of_an_id_is_what_the_far_side_says() {
+fn the_version_of_an_id_is_what_the_upstream_says() {
     let body = r#"{"ids": [{"uid": 1, "v": 3}, {"uid": 2}]}"#;
     let page = read_at(&two_phase("$.uid", ", version_path: $.v"), &Position::Offset(0), answer(&[], body)).unwrap();
     assert_eq!(page.candidates[0].id, "1");

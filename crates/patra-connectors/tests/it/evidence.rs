@@ -20,7 +20,8 @@ fn both_digests_have_the_members_that_are_fixed() {
          response: { items_path: $.data.items, id_path: $.id, updated_at_path: $.at }",
     );
     let params = [("kind".to_owned(), "new ones".to_owned())].into();
-    let exchange = pager.request(&patra_connectors::Ask { params: &params, ..ask(&Position::Token(None)) }).unwrap();
+    let exchange =
+        pager.request(&patra_connectors::PageRequest { params: &params, ..ask(&Position::Token(None)) }).unwrap();
     let body = r#"{"data":{"items":[{"id":"1","at":"2024-01-01T00:00:00Z"}]},"next":null}"#;
     let response = answer(&[("x-ratelimit-remaining", "12")], body);
     let page = pager.read(exchange, Ok(response), Duration::ZERO, Ts::from_secs(0)).unwrap();

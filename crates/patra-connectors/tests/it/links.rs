@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use patra_connectors::links::{Finder, Found, Options, normalise};
+use patra_connectors::links::{FoundLinks, LinkFinder, LinkOptions, normalise};
 use serde::Deserialize;
 
 /// Of what is there, so much must be found; of what is found, so much must be right.
@@ -19,13 +19,13 @@ fn cases() -> Vec<Case> {
     include_str!("../data/urls.jsonl").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn find(look: impl FnOnce(&mut Finder)) -> Found {
-    let mut finder = Finder::new(Options::default());
+fn find(look: impl FnOnce(&mut LinkFinder)) -> FoundLinks {
+    let mut finder = LinkFinder::new(LinkOptions::default());
     look(&mut finder);
     finder.finish()
 }
 
-fn urls(found: &Found) -> Vec<&str> {
+fn urls(found: &FoundLinks) -> Vec<&str> {
     found.links.iter().map(|link| link.url.as_str()).collect()
 }
 
@@ -57,7 +57,7 @@ fn a_careful_reader_would_find_the_same() {
 // covers: POOL-49
 #[test]
 fn what_a_case_expects_is_normal_already() {
-    for options in [Options::default(), Options { remove_tracking: true }] {
+    for options in [LinkOptions::default(), LinkOptions { remove_tracking: true }] {
         for url in cases().iter().flat_map(|case| &case.urls) {
             let once = normalise(url, options).unwrap_or_else(|error| panic!("{url}: {error}"));
             assert_eq!(normalise(&once.url, options).as_ref(), Ok(&once));
@@ -118,7 +118,7 @@ fn normalising_twice_gives_the_same_as_once() {
     for round in 0..60_000 {
         let host = if round % 2 == 0 { "a.example" } else { "" };
         let text = format!("http{}://{host}{}", if round % 3 == 0 { "s" } else { "" }, dice.pieces(PIECES, 12));
-        for options in [Options::default(), Options { remove_tracking: true }] {
+        for options in [LinkOptions::default(), LinkOptions { remove_tracking: true }] {
             let Ok(link) = normalise(&text, options) else { continue };
             usable += 1;
             assert_eq!(normalise(&link.url, options).as_ref(), Ok(&link), "{text:?}");
@@ -135,12 +135,12 @@ fn nothing_makes_it_panic() {
         let text = dice.pieces(PIECES, 40);
         let found = find(|finder| finder.text(&text));
         for link in &found.links {
-            assert_eq!(normalise(&link.url, Options::default()).as_ref(), Ok(link), "{text:?}");
+            assert_eq!(normalise(&link.url, LinkOptions::default()).as_ref(), Ok(link), "{text:?}");
         }
         assert_eq!(find(|finder| finder.read(text.as_bytes()).unwrap()), found, "{text:?}");
         find(|finder| finder.json(&text));
         find(|finder| finder.string(&text));
-        let _ = normalise(&text, Options::default());
+        let _ = normalise(&text, LinkOptions::default());
     }
     for _ in 0..2_000 {
         let mut bytes: Vec<u8> = (0..dice.below(300)).map(|_| u8::try_from(dice.below(256)).unwrap()).collect();

@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use patra_connectors::{Ask, Pager};
+use patra_connectors::{PageRequest, Pager};
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::transport::{Request, Response};
-use patra_core::protocol::run::{Page, Refusal};
+use patra_core::port::transport::{HttpRequest, HttpResponse};
+use patra_core::protocol::run::{FetchedPage, PageFailure};
 use patra_core::{Ts, Window};
 use patra_spec::Operation;
 
@@ -56,31 +56,31 @@ fn window() -> Window {
 }
 
 /// Asks for a page of two without params.
-fn ask<'a>(position: &'a Position) -> Ask<'a> {
+fn ask<'a>(position: &'a Position) -> PageRequest<'a> {
     static NONE: Params = Params::new();
-    Ask { position, window: window(), page_size: 2, params: &NONE, now: NOW }
+    PageRequest { position, window: window(), page_size: 2, params: &NONE, now: NOW }
 }
 
-fn request(pager: &Pager, position: &Position) -> Request {
+fn request(pager: &Pager, position: &Position) -> HttpRequest {
     pager.request(&ask(position)).unwrap().request
 }
 
-fn answer(headers: &[(&str, &str)], body: &str) -> Response {
+fn answer(headers: &[(&str, &str)], body: &str) -> HttpResponse {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Response { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()), redirected: None }
+    HttpResponse { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()), redirected: None }
 }
 
-fn read_at(pager: &Pager, position: &Position, response: Response) -> Result<Box<Page>, Box<Refusal>> {
+fn read_at(pager: &Pager, position: &Position, response: HttpResponse) -> Result<Box<FetchedPage>, Box<PageFailure>> {
     let exchange = pager.request(&ask(position)).unwrap();
     pager.read(exchange, Ok(response), Duration::ZERO, Ts::from_secs(0))
 }
 
 /// One answer without headers.
-fn read(endpoint: &str, body: &str) -> Result<Box<Page>, Box<Refusal>> {
+fn read(endpoint: &str, body: &str) -> Result<Box<FetchedPage>, Box<PageFailure>> {
     read_at(&pager(endpoint), &Position::Time, answer(&[], body))
 }
 
-fn page(endpoint: &str, body: &str) -> Box<Page> {
+fn page(endpoint: &str, body: &str) -> Box<FetchedPage> {
     read(endpoint, body).unwrap_or_else(|refusal| panic!("{}", refusal.fault))
 }
 
@@ -88,14 +88,14 @@ fn fixture(path: &str) -> String {
     std::fs::read_to_string(format!("{}/tests/fixtures/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-fn keys(page: &Page) -> Vec<&str> {
+fn keys(page: &FetchedPage) -> Vec<&str> {
     page.records.iter().map(|record| record.key.as_str()).collect()
 }
 
-fn payload(page: &Page, at: usize) -> serde_json::Value {
+fn payload(page: &FetchedPage, at: usize) -> serde_json::Value {
     serde_json::from_str(&page.records[at].payload).unwrap()
 }
 
-fn fields(page: &Page, at: usize) -> serde_json::Value {
+fn fields(page: &FetchedPage, at: usize) -> serde_json::Value {
     serde_json::from_str(&page.records[at].fields).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Where the next page is, and how far a far side lets itself be read.
+//! Where the next page is, and how far an upstream lets itself be read.
 
 use patra_core::paging::Position;
 use patra_core::{Code, Level};
@@ -96,7 +96,7 @@ fn a_token_may_be_sent_in_a_header() {
     assert_eq!(broken.fault.code, Code::InvalidInput);
 }
 
-// covers: ING-5.4-06
+// covers: ING-5.4-06, ING-2.3-02
 #[test]
 fn a_request_is_the_frozen_template_with_the_place_and_the_window_at_hand() {
     let sent = |paging: &str, query: &str, position: Position| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use patra_core::paging::{End, Step, Walk};
+use patra_core::paging::{EndReason, PageStep, PageWalk};
 use patra_core::{Code, Level};
 
 use super::*;
@@ -40,16 +40,17 @@ fn body(tweets: Value) -> String {
     page.to_string()
 }
 
-fn since(id: &str, body: &str) -> Box<Page> {
+fn since(id: &str, body: &str) -> Box<FetchedPage> {
     let pager = pager(ENDPOINT);
     let params = Params::from([("since_id".to_owned(), id.to_owned())]);
-    let ask = Ask { position: &Position::Token(None), window: window(), page_size: 20, params: &params, now: NOW };
+    let ask =
+        PageRequest { position: &Position::Token(None), window: window(), page_size: 20, params: &params, now: NOW };
     let exchange = pager.request(&ask).unwrap();
     pager.read(exchange, Ok(answer(&[], body)), Duration::ZERO, NOW).unwrap()
 }
 
 fn refused(status: u16, body: &str) -> (Code, Level, bool, String) {
-    let response = Response { status, ..answer(&[], body) };
+    let response = HttpResponse { status, ..answer(&[], body) };
     let refusal = *read_at(&pager(ENDPOINT), &Position::Token(None), response).unwrap_err();
     (refusal.fault.code, refusal.fault.level, refusal.throttled, refusal.fault.message)
 }
@@ -85,7 +86,7 @@ fn a_tweet_that_cannot_be_used_goes_to_quarantine_with_its_reason() {
     assert_eq!(keys(&page), ["3", "1"]);
     let rejected = &page.rejected[0];
     assert_eq!((rejected.index, rejected.key.as_deref(), rejected.code), (1, Some("2"), Code::ValidationError));
-    assert_eq!(rejected.reason, "missing: author_username, text; created_at is no date: \"soon\"");
+    assert_eq!(rejected.reason, "missing: author_username, text; created_at is not a date: \"soon\"");
     assert!(rejected.sample.contains("soon"));
     assert_eq!(page.facts.items, 3);
 }
@@ -108,9 +109,9 @@ fn an_error_in_a_200_is_no_empty_page() {
     let (code, _, _, message) = refused(200, r#"{"status":"error","message":"try it tomorrow"}"#);
     assert_eq!(
         (code, message.as_str()),
-        (Code::PlatformError, "the far side answers with an error at $.status: try it tomorrow")
+        (Code::PlatformError, "the upstream answers with an error at $.status: try it tomorrow")
     );
-    assert_eq!(refused(402, r#"{"message":"no credits"}"#).3, "the far side answered 402: no credits");
+    assert_eq!(refused(402, r#"{"message":"no credits"}"#).3, "the upstream answered 402: no credits");
 }
 
 // covers: TWEET-33
@@ -129,7 +130,7 @@ fn statuses_mean_what_the_manifest_says() {
     assert_eq!(meant(400, "{}"), (Code::PlatformError, Level::L2), "nothing is said of it");
     let (code, level, throttled, message) = refused(402, r#"{"detail":"no credits\nleft"}"#);
     assert_eq!((code, level, throttled), (Code::QuotaExhausted, Level::L4, false));
-    assert_eq!(message, "the far side answered 402: no credits left");
+    assert_eq!(message, "the upstream answered 402: no credits left");
     let (code, level, throttled, _) = refused(500, "");
     assert_eq!((code, level, throttled), (Code::RateLimited, Level::L1, true));
 }
@@ -166,7 +167,7 @@ pagination: { type: url, next_url_path: $.next, until_param: since }
 response: { items_path: $.items, id_path: $.id }";
     let pager = pager(endpoint);
     let params = Params::from([("since".to_owned(), "7".to_owned())]);
-    let ask = Ask { position: &Position::Url(None), window: window(), page_size: 9, params: &params, now: NOW };
+    let ask = PageRequest { position: &Position::Url(None), window: window(), page_size: 9, params: &params, now: NOW };
     let exchange = pager.request(&ask).unwrap();
     let body = r#"{"items":[{"id":9},{"id":"x"},{"id":7},{"id":8}],"next":"/2"}"#;
     let page = pager.read(exchange, Ok(answer(&[], body)), Duration::ZERO, NOW).unwrap();
@@ -175,15 +176,15 @@ response: { items_path: $.items, id_path: $.id }";
 
 // covers: TWEET-25, TWEET-170
 #[test]
-fn paging_ends_whatever_the_far_side_says_about_more() {
+fn paging_ends_whatever_the_upstream_says_about_more() {
     let yaml = format!(
         "provenance: far\nendpoints:\n  list:\n    http: {{ base_url: \"https://api.example.org\" }}\n    {}",
         ENDPOINT.replace('\n', "\n    ")
     );
     let manifest = patra_spec::read("far.yaml", &yaml).unwrap_or_else(|problems| panic!("{problems}"));
     let rule = patra_spec::compile(&manifest, "list", Operation::Harvest).unwrap().snapshot.paging();
-    let walk = |bodies: &[(&str, Value)]| -> Vec<Step> {
-        let (mut walk, mut here, mut steps) = (Walk::new(true), Position::Token(None), Vec::new());
+    let walk = |bodies: &[(&str, Value)]| -> Vec<PageStep> {
+        let (mut walk, mut here, mut steps) = (PageWalk::new(true), Position::Token(None), Vec::new());
         for (next, tweets) in bodies {
             let body = json!({ "tweets": tweets, "has_next_page": true, "next_cursor": next }).to_string();
             let page = page(ENDPOINT, &body);
@@ -197,16 +198,16 @@ fn paging_ends_whatever_the_far_side_says_about_more() {
     };
     let ends = |bodies: &[(&str, Value)], end| {
         let steps = walk(bodies);
-        assert_eq!(steps.last(), Some(&Step::End(end)), "{steps:?}");
-        assert!(steps[..steps.len() - 1].iter().all(|step| matches!(step, Step::Next { .. })), "{steps:?}");
+        assert_eq!(steps.last(), Some(&PageStep::End(end)), "{steps:?}");
+        assert!(steps[..steps.len() - 1].iter().all(|step| matches!(step, PageStep::Next { .. })), "{steps:?}");
     };
-    ends(&[("a", tweets(&[3, 2])), ("b", tweets(&[]))], End::Page);
-    ends(&[("a", tweets(&[3, 2])), ("a", tweets(&[1]))], End::TokenSeen);
-    ends(&[("a", tweets(&[3, 2])), ("", tweets(&[1]))], End::Page);
+    ends(&[("a", tweets(&[3, 2])), ("b", tweets(&[]))], EndReason::Page);
+    ends(&[("a", tweets(&[3, 2])), ("a", tweets(&[1]))], EndReason::TokenSeen);
+    ends(&[("a", tweets(&[3, 2])), ("", tweets(&[1]))], EndReason::Page);
     // The same tweets with other counts are no new ones.
     let mut again = tweets(&[2, 3]);
     again[0]["viewCount"] = 7.into();
-    ends(&[("a", tweets(&[3, 2])), ("b", again)], End::Repeated);
+    ends(&[("a", tweets(&[3, 2])), ("b", again)], EndReason::Repeated);
 }
 
 // covers: TWEET-36
@@ -225,7 +226,7 @@ fn a_text_that_was_probably_cut_is_told() {
 #[test]
 fn an_unchanged_first_page_is_read_again_where_more_may_be_wanted() {
     let page = page(ENDPOINT, WIRE);
-    assert_eq!(page.seen, None);
+    assert_eq!(page.validators, None);
 }
 
 // covers: TWEET-169
@@ -249,7 +250,7 @@ fn filters_and_windows_hold_for_tweets_too() {
     let pager = pager(dated);
     let window = Window { from: Ts::from_secs(0), to: "2026-02-06".parse().unwrap() };
     let params = Params::new();
-    let ask = Ask { position: &Position::Token(None), window, page_size: 20, params: &params, now: NOW };
+    let ask = PageRequest { position: &Position::Token(None), window, page_size: 20, params: &params, now: NOW };
     let exchange = pager.request(&ask).unwrap();
     let page = pager.read(exchange, Ok(answer(&[], &body(tweets(&[1])))), Duration::ZERO, NOW).unwrap();
     assert_eq!((page.facts.items, page.records.len()), (1, 0), "it is of another window");
@@ -286,7 +287,7 @@ fn the_request_names_the_user_the_cursor_and_the_key() {
     assert_eq!(resolved["limit"], "100");
     let pager = Pager::new(&spec).unwrap();
     let asked = |position: &Position| {
-        let ask = Ask { position, window: window(), page_size: 20, params: &resolved, now: NOW };
+        let ask = PageRequest { position, window: window(), page_size: 20, params: &resolved, now: NOW };
         pager.request(&ask).unwrap().request.url
     };
     let url = "https://api.twitterapi.io/twitter/user/last_tweets?includeReplies=false&userName=alice";
@@ -306,7 +307,7 @@ fn user_info_tells_who_exists() {
     let pager = Pager::alone(&shipped("user_info")).unwrap();
     let params = Params::from([("username".to_owned(), "patra_demo".to_owned())]);
     let read = |body: &str| {
-        let ask = Ask { position: &Position::Time, window: window(), page_size: 1, params: &params, now: NOW };
+        let ask = PageRequest { position: &Position::Time, window: window(), page_size: 1, params: &params, now: NOW };
         pager.read(pager.request(&ask).unwrap(), Ok(answer(&[], body)), Duration::ZERO, NOW)
     };
     let known = read(include_str!("../../../../sources/fixtures/twitterapi_io/user_info.json")).unwrap();

@@ -2,7 +2,7 @@
 
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::transport::Request;
+use patra_core::port::transport::HttpRequest;
 use patra_core::{Code, Fault, Level};
 use patra_spec::expr::credential_placeholder;
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::{ask, page, pager, read};
 
 const RESPONSE: &str = "response: { items_path: $, id_path: $.id, updated_at_path: $.at }\n";
 
-fn asked(endpoint: &str, position: &Position, params: &[(&str, &str)]) -> Result<Request, Fault> {
+fn asked(endpoint: &str, position: &Position, params: &[(&str, &str)]) -> Result<HttpRequest, Fault> {
     let params: Params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let mut ask = ask(position);
     ask.params = &params;

@@ -8,7 +8,7 @@ fn ts(text: &str) -> Ts {
     text.parse().unwrap()
 }
 
-/// The firings that follow 2024-02-27T10:20:30Z, a Tuesday.
+/// The matches that follow 2024-02-27T10:20:30Z, a Tuesday.
 fn check(pattern: &str, expected: &[&str]) {
     let cron = Cron::parse(pattern).unwrap_or_else(|error| panic!("{pattern}: {error}"));
     let mut at = ts("2024-02-27T10:20:30Z");
@@ -23,7 +23,7 @@ fn refused(pattern: &str, expected: &str) {
 }
 
 #[test]
-fn fields_say_when() {
+fn cron_fields_select_times() {
     check("* * * * *", &["2024-02-27T10:21", "2024-02-27T10:22"]);
     check("20 10 * * *", &["2024-02-28T10:20", "2024-02-29T10:20", "2024-03-01T10:20"]);
     check("*/20 9-11/2 * * *", &["2024-02-27T11:00", "2024-02-27T11:20", "2024-02-27T11:40", "2024-02-28T09:00"]);
@@ -53,7 +53,7 @@ fn one_of_two_day_fields_is_enough_unless_one_begins_with_a_star() {
 }
 
 #[test]
-fn what_never_comes_ends_the_search() {
+fn cron_pattern_that_never_matches_ends_the_search() {
     for never in ["0 0 30 2 *", "0 0 31 2,4,6,9,11 *", "0 0 29 2 */7"] {
         assert_eq!(Cron::parse(never).unwrap().next_after(ts("2024-01-01")), None, "{never}");
     }
@@ -67,7 +67,7 @@ fn what_never_comes_ends_the_search() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn cron_errors_name_the_mistake() {
     for short in ["", "* * * *", "@hourly"] {
         let count = short.split_whitespace().count();
         refused(short, &format!("expected 5 fields: minute, hour, day, month and weekday, but found {count}"));
@@ -96,7 +96,7 @@ fn mistakes_are_explained() {
 }
 
 #[test]
-fn the_longest_pause_is_known() {
+fn longest_pause_of_a_cron_pattern() {
     let pause = |pattern: &str| Cron::parse(pattern).unwrap().longest_pause().as_secs() / 60;
     assert_eq!((pause("* * * * *"), pause("*/20 * * * *"), pause("0,10 * * * *")), (1, 20, 50));
     assert_eq!((pause("0 6,18 * * *"), pause("*/30 8-18 * * *"), pause("5 3 * * *")), (720, 13 * 60 + 30, 1_440));

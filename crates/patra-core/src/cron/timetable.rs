@@ -1,4 +1,4 @@
-//! A pattern with the place whose clocks it goes by.
+//! A cron pattern with a time zone.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use jiff::tz::TimeZone;
 use super::Cron;
 use crate::time::Ts;
 
-/// What may stand before a pattern: the name of a zone.
+/// Prefix of a pattern that names a time zone.
 const ZONE: &str = "CRON_TZ=";
 
-/// When something fires, by the clocks of a zone: `CRON_TZ=Europe/Berlin 0 6 * * *`; UTC when none is given.
+/// A cron pattern in a time zone: `CRON_TZ=Europe/Berlin 0 6 * * *`; UTC without a zone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timetable {
     text: String,
@@ -41,11 +41,11 @@ impl FromStr for Timetable {
 }
 
 impl Timetable {
-    /// The first firing later than `after`. What falls into the hour that a zone leaves out fires behind it; what falls into
-    /// the hour that comes twice fires once.
+    /// The first match later than `after`. A match in the hour that daylight saving skips fires after it; one in the
+    /// repeated hour fires once.
     pub fn next_after(&self, after: Ts) -> Option<Ts> {
         let instant = jiff::Timestamp::from_microsecond(after.micros()).ok()?;
-        // By the clock on the wall, as if that were UTC.
+        // Local wall time, as if that were UTC.
         let wall = instant.to_zoned(self.zone.clone()).datetime().to_zoned(TimeZone::UTC).ok()?.timestamp();
         let mut from = Ts::from_micros(wall.as_microsecond());
         loop {

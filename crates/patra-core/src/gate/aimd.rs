@@ -1,24 +1,25 @@
-//! The rate as it is now: halved when the far side refuses, raised again a little at a time (ING-4.10-15, ING-4.10-16).
+//! Current rate: halved when the upstream refuses, raised again in small steps (ING-4.10-15, ING-4.10-16).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::{Limits, SLOWEST};
+use super::limits::{GateLimits, SLOWEST};
 use crate::time::Ts;
 
-/// Between two raises, and after a refusal before the first.
+/// Time between two raises, and between a refusal and the first raise.
 pub(super) const COOL_DOWN: Duration = Duration::from_secs(30);
 
-/// What leaves so soon after the rate was lowered is refused for the same reason: one trouble lowers the rate once.
+/// Requests sent this soon after the rate was lowered are refused for the same reason: one incident lowers the rate
+/// once.
 const SETTLE: Duration = Duration::from_secs(5);
 
-/// Each of this share of the declared rate.
+/// One raise, as a share of the declared rate.
 const RAISE: f64 = 0.05;
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct Aimd {
-    /// Of the declared rate.
+    /// Share of the declared rate.
     share: f64,
     #[serde(with = "super::micros")]
     changed_at: Ts,
@@ -30,12 +31,12 @@ pub(super) struct Aimd {
 impl Aimd {
     pub(super) const FULL: Aimd = Aimd { share: 1.0, changed_at: Ts::MIN, lowered_at: Ts::MIN };
 
-    pub(super) fn per_sec(&self, limits: &Limits) -> f64 {
+    pub(super) fn per_sec(&self, limits: &GateLimits) -> f64 {
         let most = limits.rate.per_sec;
         (most * self.share.min(1.0)).max(SLOWEST.min(most))
     }
 
-    /// Raises what is due.
+    /// Applies the raises that are due.
     pub(super) fn tick(&mut self, now: Ts) {
         let raises = now.since(self.changed_at).as_secs() / COOL_DOWN.as_secs();
         if self.share < 1.0 && raises > 0 {
@@ -48,8 +49,8 @@ impl Aimd {
         (self.changed_at, self.lowered_at) = (self.changed_at - by, self.lowered_at - by);
     }
 
-    /// The far side refused what was sent at `sent`.
-    pub(super) fn lower(&mut self, limits: &Limits, sent: Ts, now: Ts) -> bool {
+    /// Lowers the rate: the upstream refused a request that was sent at `sent`.
+    pub(super) fn lower(&mut self, limits: &GateLimits, sent: Ts, now: Ts) -> bool {
         if self.lowered_at != Ts::MIN && sent <= self.lowered_at + SETTLE {
             return false;
         }
@@ -64,10 +65,10 @@ mod tests {
     use super::*;
     use crate::gate::Rate;
 
-    // covers: ING-4.10-15, ING-4.10-16, ING-4.10-44
+    // covers: ING-4.10-15, ING-4.10-16, ING-4.10-44, ING-1.3-05
     #[test]
-    fn it_falls_at_once_and_rises_slowly() {
-        let limits = Limits { rate: Rate { per_sec: 10.0, burst: 10.0 }, ..Limits::default() };
+    fn rate_falls_at_once_and_rises_slowly() {
+        let limits = GateLimits { rate: Rate { per_sec: 10.0, burst: 10.0 }, ..GateLimits::default() };
         let mut aimd = Aimd::FULL;
         let at = Ts::from_secs;
         assert!(aimd.lower(&limits, at(100), at(101)));

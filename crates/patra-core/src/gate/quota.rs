@@ -1,4 +1,5 @@
-//! Requests in a long window. The window slides: wherever the far side's own windows begin, none of them sees more.
+//! Quota: requests in a long window. The window slides, so none of the upstream's own windows exceeds it, wherever
+//! they begin.
 
 use std::time::Duration;
 
@@ -6,46 +7,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Ts, micros};
 
-/// A window is counted in so many parts. What is in a part leaves the count when the whole part is out of every window.
+/// Parts of a window. A part leaves the count when it is outside every window.
 const PARTS: i64 = 120;
 
 /// A permit may be used in the part after the one in which it was counted.
 const LATE: i64 = 1;
 
-/// The share of a quota that is kept for what matters most (G-07).
+/// The share of a quota that is reserved for important requests (G-07).
 pub(super) const MARGIN: f64 = 0.1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Standing {
+pub struct QuotaStatus {
     pub limit: u64,
     pub remaining: u64,
-    /// Little is left, but something.
+    /// Only the reserve is left.
     pub soft: bool,
-    /// When the oldest of what is counted leaves the window.
+    /// When the oldest counted part leaves the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frees_at: Option<Ts>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Quota {
-    /// Number of the part and what was counted in it; rising.
+pub(super) struct QuotaWindow {
+    /// Number and count of each part; rising.
     parts: Vec<(i64, u64)>,
 }
 
-impl Quota {
-    pub(super) fn standing(&self, window: Duration, limit: u64, now: Ts) -> Standing {
+impl QuotaWindow {
+    pub(super) fn standing(&self, window: Duration, limit: u64, now: Ts) -> QuotaStatus {
         let remaining = limit.saturating_sub(self.used(window, now));
         let soft = remaining <= (limit as f64 * MARGIN) as u64;
         let frees_at = self.counted(window, now).next().map(|(number, _)| leaves_at(window, number));
-        Standing { limit, remaining, soft, frees_at }
+        QuotaStatus { limit, remaining, soft, frees_at }
     }
 
     fn used(&self, window: Duration, now: Ts) -> u64 {
         self.counted(window, now).fold(0, |used, (_, count)| used.saturating_add(count))
     }
 
-    /// The parts that some window of now may hold.
+    /// The parts that may be within a current window.
     fn counted(&self, window: Duration, now: Ts) -> impl Iterator<Item = (i64, u64)> + '_ {
         let oldest = part(window, now) - PARTS - LATE;
         self.parts.iter().copied().filter(move |(number, count)| *number >= oldest && *count > 0)
@@ -63,7 +64,8 @@ impl Quota {
         }
     }
 
-    /// Takes back what was charged a moment ago and never sent. From the older part first: what stays, stays for longer.
+    /// Takes back permits that were charged a moment ago and never used. From the older part first, so that the rest
+    /// stays counted for longer.
     pub(super) fn credit(&mut self, window: Duration, now: Ts, mut permits: u64) {
         let oldest = part(window, now) - LATE;
         for (_, count) in self.parts.iter_mut().filter(|(number, _)| *number >= oldest) {
@@ -85,7 +87,7 @@ impl Quota {
         now + window
     }
 
-    /// The clock was set back by so much, to `now`.
+    /// The clock was set back by this much, to `now`.
     pub(super) fn set_back(&mut self, window: Duration, by: Duration, now: Ts) {
         let (parts, newest) = (micros(by) / length(window), part(window, now));
         let mut moved: Vec<(i64, u64)> = Vec::with_capacity(self.parts.len());
@@ -104,7 +106,7 @@ fn length(window: Duration) -> i64 {
     (micros(window) / PARTS).max(1)
 }
 
-/// When what was counted in a part is out of every window.
+/// When a part is outside every window.
 fn leaves_at(window: Duration, number: i64) -> Ts {
     Ts::from_micros(number.saturating_add(PARTS + LATE + 1).saturating_mul(length(window)))
 }
@@ -126,7 +128,7 @@ mod tests {
     // covers: ING-4.10-22
     #[test]
     fn no_hour_wherever_it_begins_holds_more_than_the_quota_and_little_is_wasted() {
-        let (mut quota, mut sent) = (Quota::default(), Vec::new());
+        let (mut quota, mut sent) = (QuotaWindow::default(), Vec::new());
         for secs in 0..4 * 3_600 {
             if quota.standing(HOUR, 1_000, at(secs)).remaining > 0 {
                 quota.charge(HOUR, at(secs), 1);
@@ -140,8 +142,8 @@ mod tests {
     }
 
     #[test]
-    fn it_says_when_there_is_room_again() {
-        let mut quota = Quota::default();
+    fn quota_tells_when_requests_are_free_again() {
+        let mut quota = QuotaWindow::default();
         quota.charge(HOUR, at(0), 60);
         quota.charge(HOUR, at(600), 40);
         let (full, some) = (quota.standing(HOUR, 100, at(700)), quota.standing(HOUR, 105, at(700)));
@@ -154,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_sent_comes_back() {
-        let mut quota = Quota::default();
+    fn unused_permits_return_to_the_quota() {
+        let mut quota = QuotaWindow::default();
         quota.charge(HOUR, at(29), 5);
         quota.charge(HOUR, at(31), 5);
         quota.credit(HOUR, at(32), 6);

@@ -1,13 +1,13 @@
-//! The line of slots of one key: which of them nobody holds.
+//! The slots of one key that are not granted.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::limits::{MOST_SLOTS, Pace};
+use super::limits::{MOST_SLOTS, SlotSpacing};
 use crate::time::Ts;
 
-/// A time to send at, for so many.
+/// A time to send at, with its number of permits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Slot {
     pub at: Ts,
@@ -15,69 +15,69 @@ pub struct Slot {
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(super) struct Slots {
-    /// From here on nothing was ever handed out.
+pub(super) struct SlotPool {
+    /// From this time on no slot was ever granted.
     #[serde(with = "super::micros")]
     next: Ts,
-    /// Passed over or given back; rising.
+    /// Skipped or returned slots; rising.
     #[serde(with = "runs")]
     free: Vec<Slot>,
-    /// What was laid out before this is never handed out again.
+    /// Slots before this are never granted again.
     #[serde(with = "super::micros")]
     fresh: Ts,
 }
 
-impl Slots {
-    /// As many slots behind `now` as the burst has room for.
-    pub(super) fn full(pace: &Pace, now: Ts) -> Slots {
-        Slots::from(now - pace.backlog())
+impl SlotPool {
+    /// As many slots before `now` as the burst has room for.
+    pub(super) fn full(pace: &SlotSpacing, now: Ts) -> SlotPool {
+        SlotPool::from(now - pace.backlog())
     }
 
-    /// None earlier than this.
-    pub(super) fn from(first: Ts) -> Slots {
-        Slots { next: first, free: Vec::new(), fresh: first }
+    /// A pool without slots before `first`.
+    pub(super) fn from(first: Ts) -> SlotPool {
+        SlotPool { next: first, free: Vec::new(), fresh: first }
     }
 
-    /// Forgets what nobody has taken; nothing earlier than `from` is handed out any more.
+    /// Drops all free slots; no slot before `from` is granted any more.
     pub(super) fn restart(&mut self, from: Ts) {
         self.free.clear();
         self.next = self.next.max(from);
         self.fresh = self.next;
     }
 
-    /// Lays out the line up to `until`, and at least one free slot from `usable` on.
-    pub(super) fn lay(&mut self, pace: &Pace, now: Ts, usable: Ts, until: Ts) {
+    /// Extends the slots up to `until`, with at least one free slot from `usable` on.
+    pub(super) fn lay(&mut self, pace: &SlotSpacing, now: Ts, usable: Ts, until: Ts) {
         let oldest = now - pace.backlog();
         self.free.retain(|slot| slot.at >= oldest);
-        // Where nobody has asked lately the line begins with a slot that this asker can use, or else it would wait a whole step.
+        // After an idle period the first slot is one that this caller can use, or else it would wait a whole step.
         self.next = self.next.max(if self.free.is_empty() { usable.max(oldest) } else { oldest });
-        let enough = |slots: &Slots| slots.next > until || slots.free.len() >= 2 * MOST_SLOTS;
+        let enough = |slots: &SlotPool| slots.next > until || slots.free.len() >= 2 * MOST_SLOTS;
         while !enough(self) || self.free.last().is_none_or(|last| last.at < usable) {
             self.free.push(Slot { at: self.next, permits: pace.permits });
             self.next = self.next + pace.step();
         }
     }
 
-    /// Free slots from `from` on, and where they stand.
+    /// Free slots from `from` on, with their indexes.
     pub(super) fn free(&self, from: Ts) -> impl Iterator<Item = (usize, Slot)> + '_ {
         self.free.iter().copied().enumerate().filter(move |(_, slot)| slot.at >= from)
     }
 
-    /// Takes those that stand at these places, which rise.
-    pub(super) fn take(&mut self, places: &[(usize, Slot)]) {
-        let (mut places, mut at) = (places.iter().map(|(place, _)| *place).peekable(), 0..);
-        self.free.retain(|_| at.next().is_some_and(|at| places.next_if_eq(&at).is_none()));
+    /// Takes the slots at these indexes, which rise.
+    pub(super) fn take(&mut self, indexes: &[(usize, Slot)]) {
+        let (mut indexes, mut at) = (indexes.iter().map(|(index, _)| *index).peekable(), 0..);
+        self.free.retain(|_| at.next().is_some_and(|at| indexes.next_if_eq(&at).is_none()));
     }
 
-    /// Somebody does not need it.
+    /// Returns a slot that is not needed.
     pub(super) fn put_back(&mut self, slot: Slot) {
         if !self.is_void(slot) && slot.at < self.next {
-            let place = self.free.partition_point(|free| free.at < slot.at);
-            self.free.insert(place, slot);
+            let index = self.free.partition_point(|free| free.at < slot.at);
+            self.free.insert(index, slot);
         }
     }
 
-    /// Laid out before the line began anew.
+    /// Whether the slot is from before the last restart.
     pub(super) fn is_void(&self, slot: Slot) -> bool {
         slot.at < self.fresh
     }
@@ -89,9 +89,9 @@ impl Slots {
         }
     }
 
-    /// Permits that somebody holds for later than `now`.
-    pub(super) fn held_after(&self, pace: &Pace, now: Ts) -> u64 {
-        // What was laid out before the line began anew is void.
+    /// Granted permits for slots after `now`.
+    pub(super) fn held_after(&self, pace: &SlotSpacing, now: Ts) -> u64 {
+        // Slots from before the last restart are void.
         let from = now.max(self.fresh);
         let ahead = self.next.since(from).as_micros() as u64 / pace.step as u64 * u64::from(pace.permits);
         let free: u64 = self.free.iter().filter(|slot| slot.at > from).map(|slot| u64::from(slot.permits)).sum();
@@ -104,7 +104,7 @@ impl Slots {
     }
 }
 
-/// Slots as they are stored: those that follow each other evenly as one, `[first, step, count, permits]`.
+/// Stored form of slots: evenly spaced ones together, as `[first, step, count, permits]`.
 mod runs {
     use std::time::Duration;
 

@@ -1,59 +1,59 @@
-//! Everything that is known of one key, and the one way in which it changes: somebody asks.
+//! State of one key. It changes in one way only: by a request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Why;
+use super::GateRefusal;
 use super::aimd::Aimd;
-use super::ask::{Answer, Ask, Signal};
-use super::limits::{HORIZON, Limits, MOST_LEAD, Pace};
-use super::provider::Count;
-use super::quota::Quota;
-use super::slots::{Slot, Slots};
-use super::view::{Member, View};
+use super::limits::{GateLimits, HORIZON, MOST_LEAD, SlotSpacing};
+use super::provider::ProviderCount;
+use super::quota::QuotaWindow;
+use super::request::{GateReply, GateRequest, GateSignal};
+use super::slots::{Slot, SlotPool};
+use super::view::{GateMember, GateView};
 use crate::time::Ts;
 
-/// A member that has not asked for so long leaves its share to the others.
+/// A member that has made no request for this long leaves its share to the others.
 const ACTIVE: Duration = Duration::from_secs(3);
 
-/// Members that are remembered, for the share and for people who look.
+/// Maximum members that are remembered, for the shares and for display.
 const MOST_MEMBERS: usize = 64;
 
-/// Slots that nobody has taken so shortly before their time are anybody's of a class, whatever the members' shares; between
-/// classes they are shared as all are. Long enough for members to ask twice.
+/// A free slot this shortly before its time goes to any member of a class, whatever the members' shares; between
+/// classes the shares still hold. Long enough for members to request twice.
 const LAST_CALL: Duration = Duration::from_millis(250);
 
-/// How long what is fetched ahead should be good for: until the next question was put and answered.
+/// How long prefetched slots should stay valid: until the next reply.
 const LASTS: Duration = Duration::from_millis(250);
 
-/// The longest silence that a far side is granted.
+/// The longest pause that an upstream is granted.
 const LONGEST_COOLDOWN: Duration = Duration::from_secs(28 * 3_600);
 
-/// The longest that any asker waits for a slot. What was laid out further ahead than this was laid out at a slower rate.
+/// The longest deadline of any caller. Slots further ahead than this were laid out at a slower rate.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(60);
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct State {
-    limits: Limits,
-    slots: Slots,
+pub struct GateState {
+    limits: GateLimits,
+    slots: SlotPool,
     aimd: Aimd,
     #[serde(with = "super::micros")]
     cooldown_until: Ts,
     #[serde(default)]
-    hourly: Quota,
+    hourly: QuotaWindow,
     #[serde(default)]
-    daily: Quota,
+    daily: QuotaWindow,
     #[serde(default)]
-    provider: Option<Count>,
+    provider: Option<ProviderCount>,
     #[serde(default)]
-    members: Vec<Member>,
-    #[serde(with = "super::micros")]
-    asked_at: Ts,
+    members: Vec<GateMember>,
+    #[serde(rename = "asked_at", with = "super::micros")]
+    requested_at: Ts,
     /// When the warm-up began.
     #[serde(with = "super::micros")]
     woke_at: Ts,
@@ -63,38 +63,38 @@ pub struct State {
     lowered: u64,
 }
 
-impl State {
-    /// Of a key that was never used: its bucket is full (ING-4.10-09), unless it must warm up.
-    pub fn new(limits: Limits, now: Ts) -> State {
-        let pace = Pace::of(limits.rate, limits.rate.per_sec, Duration::ZERO);
-        State {
+impl GateState {
+    /// State of a key that was never used: its bucket is full (ING-4.10-09), unless it must warm up.
+    pub fn new(limits: GateLimits, now: Ts) -> GateState {
+        let pace = SlotSpacing::of(limits.rate, limits.rate.per_sec, Duration::ZERO);
+        GateState {
             limits,
-            slots: if limits.warmup.is_zero() { Slots::full(&pace, now) } else { Slots::from(now) },
+            slots: if limits.warmup.is_zero() { SlotPool::full(&pace, now) } else { SlotPool::from(now) },
             aimd: Aimd::FULL,
             cooldown_until: Ts::MIN,
-            hourly: Quota::default(),
-            daily: Quota::default(),
+            hourly: QuotaWindow::default(),
+            daily: QuotaWindow::default(),
             provider: None,
             members: Vec::new(),
-            asked_at: now,
+            requested_at: now,
             woke_at: now,
             permits: 0,
             lowered: 0,
         }
     }
 
-    pub fn read(text: &str) -> Result<State, serde_json::Error> {
+    pub fn read(text: &str) -> Result<GateState, serde_json::Error> {
         serde_json::from_str(text)
     }
 
-    /// What is stored; and where nobody can read it, a state that grants nothing that may have been used already: neither burst
-    /// nor quota. It heals by itself, in the time of the longest window that is declared.
-    pub fn read_or_spent(text: &str, limits: Limits, now: Ts) -> (State, Option<serde_json::Error>) {
-        match State::read(text) {
+    /// Reads the stored state; if that fails, returns a state that grants nothing that may have been used already:
+    /// neither burst nor quota. It recovers by itself, in the time of the longest declared window.
+    pub fn read_or_spent(text: &str, limits: GateLimits, now: Ts) -> (GateState, Option<serde_json::Error>) {
+        match GateState::read(text) {
             Ok(state) => (state, None),
             Err(error) => {
-                let mut state = State::new(limits, now);
-                state.slots = Slots::from(now + 2 * HORIZON);
+                let mut state = GateState::new(limits, now);
+                state.slots = SlotPool::from(now + 2 * HORIZON);
                 state.hourly.charge(HOUR, now, limits.quotas.hourly.unwrap_or(0));
                 state.daily.charge(DAY, now, limits.quotas.daily.unwrap_or(0));
                 (state, Some(error))
@@ -102,36 +102,36 @@ impl State {
         }
     }
 
-    /// What [`State::read`] reads.
+    /// The text that [`GateState::read_or_spent`] reads.
     pub fn write(&self) -> String {
-        // Numbers, texts and lists of them: nothing that JSON has no form for.
+        // Numbers, texts and lists of them: serialisation cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Answers one asker.
-    pub fn ask(&mut self, declared: Limits, ask: &Ask, now: Ts) -> Answer {
+    /// Handles one request.
+    pub fn request(&mut self, declared: GateLimits, request: &GateRequest, now: Ts) -> GateReply {
         self.follow(now);
-        self.catch_up(self.strictest(declared, ask, now), now);
-        let pace = self.pace_with(ask.lead, now);
-        for slot in &ask.returned {
+        self.catch_up(self.strictest(declared, request, now), now);
+        let pace = self.pace_with(request.lead, now);
+        for slot in &request.returned {
             self.take_back(&pace, *slot, now);
         }
-        let mut news = false;
-        for signal in &ask.signals {
-            news |= self.hear(*signal, now);
+        let mut notify_others = false;
+        for signal in &request.signals {
+            notify_others |= self.apply_signal(*signal, now);
         }
         // A signal may have lowered the rate.
-        let pace = self.pace_with(ask.lead, now);
-        let (slots, refused) = match self.choose(&pace, ask, now) {
+        let pace = self.pace_with(request.lead, now);
+        let (slots, refused) = match self.choose(&pace, request, now) {
             Ok(slots) => (slots, None),
             Err(refused) => (Vec::new(), Some(refused)),
         };
-        self.remember(declared, ask, refused.map(|(why, _)| why), now);
-        Answer { now, slots, good_for: pace.good_for(), refused, news, view: Arc::new(self.view(now)) }
+        self.remember(declared, request, refused.map(|(reason, _)| reason), now);
+        GateReply { now, slots, good_for: pace.good_for(), refused, notify_others, view: Arc::new(self.view(now)) }
     }
 
-    pub fn view(&self, now: Ts) -> View {
-        View {
+    pub fn view(&self, now: Ts) -> GateView {
+        GateView {
             rate: self.pace(now).per_sec(),
             declared: self.limits.rate,
             cooldown_until: Some(self.cooldown_until).filter(|until| *until > now),
@@ -144,19 +144,19 @@ impl State {
         }
     }
 
-    /// Several manifests may declare something for one key: the strictest of those in use holds.
-    fn strictest(&self, declared: Limits, ask: &Ask, now: Ts) -> Limits {
-        self.others(ask, now).fold(declared, |limits, member| limits.stricter(&member.limits))
+    /// Several manifests may declare limits for one key: the strictest of those in use applies.
+    fn strictest(&self, declared: GateLimits, request: &GateRequest, now: Ts) -> GateLimits {
+        self.others(request, now).fold(declared, |limits, member| limits.stricter(&member.limits))
     }
 
-    fn others<'a>(&'a self, ask: &'a Ask, now: Ts) -> impl Iterator<Item = &'a Member> {
-        self.members.iter().filter(move |member| now.since(member.seen) <= ACTIVE && member.name != ask.member)
+    fn others<'a>(&'a self, request: &'a GateRequest, now: Ts) -> impl Iterator<Item = &'a GateMember> {
+        self.members.iter().filter(move |member| now.since(member.seen) <= ACTIVE && member.name != request.member)
     }
 
-    /// A clock that was set back takes everything along that is remembered, as if no time had passed since the last question.
-    /// Whoever holds a slot uses it at its old time, before all that is handed out from now on.
+    /// Shifts everything when the clock was set back, as if no time had passed since the last request. Slots that are
+    /// held are used at their old time, before all that are granted from now on.
     fn follow(&mut self, now: Ts) {
-        let back = self.asked_at.since(now);
+        let back = self.requested_at.since(now);
         if back.is_zero() {
             return;
         }
@@ -171,50 +171,50 @@ impl State {
             member.seen = member.seen - back;
         }
         (self.cooldown_until, self.woke_at) = (self.cooldown_until - back, self.woke_at - back);
-        self.asked_at = now;
+        self.requested_at = now;
     }
 
-    /// Time has passed, and the declaration may have changed.
-    fn catch_up(&mut self, limits: Limits, now: Ts) {
-        let was_silent = self.asked_at < self.cooldown_until && self.cooldown_until <= now;
-        let is_cold = !limits.warmup.is_zero() && now.since(self.asked_at) >= limits.warmup;
+    /// Applies the passage of time, and changed limits.
+    fn catch_up(&mut self, limits: GateLimits, now: Ts) {
+        let was_silent = self.requested_at < self.cooldown_until && self.cooldown_until <= now;
+        let is_cold = !limits.warmup.is_zero() && now.since(self.requested_at) >= limits.warmup;
         if was_silent || is_cold {
             self.woke_at = now;
         }
-        // What nobody could use in a silence does not make a burst behind it.
+        // Slots that could not be used during a pause do not add up to a burst after it.
         if was_silent || is_cold || limits.rate != self.limits.rate {
             self.slots.restart(now);
         }
-        (self.limits, self.asked_at) = (limits, now);
+        (self.limits, self.requested_at) = (limits, now);
         self.aimd.tick(now);
         self.cooldown_until = self.cooldown_until.min(now + LONGEST_COOLDOWN);
         self.provider = self.provider.filter(|count| count.lasts(now));
         let speaks = now.max(self.cooldown_until);
         if self.slots.ahead(speaks) > LONGEST_DEADLINE + HORIZON + 2 * self.pace(now).step() {
-            // Whoever holds a slot has used it or lost it by then.
-            self.slots = Slots::from(speaks + 2 * HORIZON);
+            // By then every slot that is held was used or lost.
+            self.slots = SlotPool::from(speaks + 2 * HORIZON);
         }
     }
 
-    fn pace(&self, now: Ts) -> Pace {
+    fn pace(&self, now: Ts) -> SlotSpacing {
         self.pace_with(Duration::ZERO, now)
     }
 
-    /// Somebody's answers take so long, who may be new here: what it gets must reach it in time.
-    fn pace_with(&self, lead: Duration, now: Ts) -> Pace {
+    /// Spacing for a member with this round trip, which may be new: its slots must reach it in time.
+    fn pace_with(&self, lead: Duration, now: Ts) -> SlotSpacing {
         let warm = match self.limits.warmup {
             Duration::ZERO => 1.0,
             span => (now.since(self.woke_at).as_secs_f64() / span.as_secs_f64()).min(1.0),
         };
         let active = self.members.iter().filter(|member| now.since(member.seen) <= ACTIVE);
         let lead = active.map(|member| member.lead).fold(lead.min(MOST_LEAD), Duration::max);
-        Pace::of(self.limits.rate, self.aimd.per_sec(&self.limits) * (1.0 + 2.0 * warm) / 3.0, lead)
+        SlotSpacing::of(self.limits.rate, self.aimd.per_sec(&self.limits) * (1.0 + 2.0 * warm) / 3.0, lead)
     }
 
-    /// True when what was handed out is void.
-    fn hear(&mut self, signal: Signal, now: Ts) -> bool {
+    /// True when granted slots became void.
+    fn apply_signal(&mut self, signal: GateSignal, now: Ts) -> bool {
         match signal {
-            Signal::Refused { sent } => {
+            GateSignal::Refused { sent } => {
                 let lowered = self.aimd.lower(&self.limits, sent, now);
                 if lowered {
                     self.lowered += 1;
@@ -222,45 +222,45 @@ impl State {
                 }
                 lowered
             }
-            Signal::RetryAfter(wait) => {
+            GateSignal::RetryAfter(wait) => {
                 let longer = now + wait > self.cooldown_until;
                 self.cooldown_until = self.cooldown_until.max(now + wait);
                 self.slots.restart(self.cooldown_until);
                 longer
             }
-            // A window that is over says nothing about the next one.
-            Signal::Remaining { resets_in, .. } if resets_in.is_zero() => false,
-            Signal::Remaining { remaining, limit, resets_in } => {
+            // A window that has ended says nothing about the next one.
+            GateSignal::Remaining { resets_in, .. } if resets_in.is_zero() => false,
+            GateSignal::Remaining { remaining, limit, resets_in } => {
                 let resets_at = now + resets_in.min(LONGEST_COOLDOWN);
                 let held = self.slots.held_after(&self.pace(now), now);
-                self.provider = Some(Count::heard(self.provider, remaining, limit, resets_at, held, now));
+                self.provider = Some(ProviderCount::updated(self.provider, remaining, limit, resets_at, held, now));
                 remaining == 0
             }
         }
     }
 
-    fn choose(&mut self, pace: &Pace, ask: &Ask, now: Ts) -> Result<Vec<Slot>, (Why, Ts)> {
-        let want = ask.now.saturating_add(ask.ahead);
+    fn choose(&mut self, pace: &SlotSpacing, request: &GateRequest, now: Ts) -> Result<Vec<Slot>, (GateRefusal, Ts)> {
+        let want = request.now.saturating_add(request.prefetch);
         if want == 0 {
             return Ok(Vec::new());
         }
         if now < self.cooldown_until {
-            return Err((Why::Cooldown, self.cooldown_until));
+            return Err((GateRefusal::Cooldown, self.cooldown_until));
         }
-        let allowed = self.allowed(ask.first, now)?;
+        let allowed = self.allowed(request.first, now)?;
         let want = u64::from(want).min(allowed) as u32;
-        // A slot must still be good when the answer is there.
-        let usable = now + ask.lead.min(MOST_LEAD) - pace.backlog();
+        // A slot must still be valid when the reply arrives.
+        let usable = now + request.lead.min(MOST_LEAD) - pace.backlog();
         self.slots.lay(pace, now, usable, now + HORIZON);
-        let picked = self.pick(pace, ask, usable, want, now);
-        let deadline = ask.deadline.min(LONGEST_DEADLINE);
+        let picked = self.pick(pace, request, usable, want, now);
+        let deadline = request.deadline.min(LONGEST_DEADLINE);
         if let Some((_, first)) = picked.first().filter(|(_, first)| first.at.since(now) > deadline) {
-            return Err((Why::OverDeadline, first.at));
+            return Err((GateRefusal::OverDeadline, first.at));
         }
         self.slots.take(&picked);
         let (mut slots, mut left) = (Vec::with_capacity(picked.len()), want);
         for (_, slot) in picked {
-            // With several permits on a slot, the last one may have more than is wanted or allowed.
+            // With several permits on a slot, the last slot may have more than is requested or allowed.
             let permits = slot.permits.min(left);
             left -= permits;
             slots.push(Slot { permits, ..slot });
@@ -272,12 +272,12 @@ impl State {
         Ok(slots)
     }
 
-    /// How many requests the quotas allow now.
-    fn allowed(&self, first: bool, now: Ts) -> Result<u64, (Why, Ts)> {
+    /// Requests that the quotas allow now.
+    fn allowed(&self, first: bool, now: Ts) -> Result<u64, (GateRefusal, Ts)> {
         let mut allowed = u64::MAX;
         if let Some(provider) = self.provider.map(|count| count.shown()) {
             if provider.remaining == 0 {
-                return Err((Why::Provider, provider.resets_at));
+                return Err((GateRefusal::Provider, provider.resets_at));
             }
             allowed = provider.remaining;
         }
@@ -286,40 +286,40 @@ impl State {
             let Some(limit) = limit else { continue };
             let standing = quota.standing(window, limit, now);
             if standing.remaining == 0 {
-                return Err((Why::QuotaHard, quota.frees_at(window, limit, 0, now)));
+                return Err((GateRefusal::QuotaHard, quota.frees_at(window, limit, 0, now)));
             }
             if standing.soft && !first {
                 let kept = (limit as f64 * super::quota::MARGIN) as u64;
-                return Err((Why::QuotaSoft, quota.frees_at(window, limit, kept, now)));
+                return Err((GateRefusal::QuotaSoft, quota.frees_at(window, limit, kept, now)));
             }
             allowed = allowed.min(standing.remaining);
         }
         Ok(allowed)
     }
 
-    /// What is near is taken first, in its order. Of the rest, as far as the share goes, those who wait get the first, and what is to
-    /// come is spread evenly over the horizon.
-    fn pick(&self, pace: &Pace, ask: &Ask, usable: Ts, want: u32, now: Ts) -> Vec<(usize, Slot)> {
-        let wanted = want.div_ceil(pace.permits) as usize;
-        let last_call = now + ask.lead.min(MOST_LEAD) + LAST_CALL;
+    /// Takes near slots first, in order. From the rest, as far as the share goes, waiting callers get the first, and
+    /// prefetched slots are spread evenly over the horizon.
+    fn pick(&self, pace: &SlotSpacing, request: &GateRequest, usable: Ts, want: u32, now: Ts) -> Vec<(usize, Slot)> {
+        let requested = want.div_ceil(pace.permits) as usize;
+        let last_call = now + request.lead.min(MOST_LEAD) + LAST_CALL;
         let (near, far): (Vec<_>, Vec<_>) = self.slots.free(usable).partition(|(_, slot)| slot.at <= last_call);
-        let (share, alone) = self.share(ask, now);
-        let part = f64::from(ask.percent.clamp(1, 100)) / 100.0;
+        let (share, alone) = self.share(request, now);
+        let part = f64::from(request.percent.clamp(1, 100)) / 100.0;
         let most = near.len() as f64 * if alone { part } else { share * part };
-        let (waiting, ahead) = {
-            let all = wanted.min(most.ceil() as usize);
-            let waiting = all.min(ask.now.div_ceil(pace.permits) as usize);
+        let (waiting, prefetched) = {
+            let all = requested.min(most.ceil() as usize);
+            let waiting = all.min(request.now.div_ceil(pace.permits) as usize);
             (waiting, all - waiting)
         };
-        // Those who wait use what would be the first to go bad; what is fetched ahead must last until there is more.
+        // Waiting callers use the slots that expire first; prefetched ones must last until there are more.
         let lasting = near.partition_point(|(_, slot)| slot.at < now.min(usable + LASTS));
-        let from = lasting.min(near.len() - ahead).max(waiting);
-        let mut picked = [&near[..waiting], &near[from..from + ahead]].concat();
-        let held = (ask.held / pace.permits) as usize + picked.len();
+        let from = lasting.min(near.len() - prefetched).max(waiting);
+        let mut picked = [&near[..waiting], &near[from..from + prefetched]].concat();
+        let held = (request.cached / pace.permits) as usize + picked.len();
         let share = share * part;
         let own = ((HORIZON.as_micros() as f64 / pace.step as f64 * share).ceil() as usize).max(1);
-        let more = wanted.saturating_sub(picked.len()).min(own.saturating_sub(held)).min(far.len());
-        let first = (ask.now.div_ceil(pace.permits) as usize).saturating_sub(picked.len()).min(more);
+        let more = requested.saturating_sub(picked.len()).min(own.saturating_sub(held)).min(far.len());
+        let first = (request.now.div_ceil(pace.permits) as usize).saturating_sub(picked.len()).min(more);
         let (first, far) = far.split_at(first);
         picked.extend(first);
         let more = more - first.len();
@@ -327,19 +327,19 @@ impl State {
         picked
     }
 
-    /// Of the rate, by the weights of those who asked lately; and whether there is no other class.
-    fn share(&self, ask: &Ask, now: Ts) -> (f64, bool) {
+    /// The member's share of the rate, by the weights of recent members; and whether there is no other class.
+    fn share(&self, request: &GateRequest, now: Ts) -> (f64, bool) {
         let mut classes: Vec<(&str, u32)> =
-            self.others(ask, now).map(|member| (&*member.class, member.weight)).collect();
-        classes.push((&ask.class, ask.weight));
+            self.others(request, now).map(|member| (&*member.class, member.weight)).collect();
+        classes.push((&request.class, request.weight));
         classes.sort_unstable();
         classes.dedup_by(|a, b| a.0 == b.0);
         let all: u64 = classes.iter().map(|(_, weight)| u64::from((*weight).max(1))).sum();
-        let mates = 1 + self.others(ask, now).filter(|member| member.class == ask.class).count();
-        (f64::from(ask.weight.max(1)) / all as f64 / mates as f64, classes.len() == 1)
+        let mates = 1 + self.others(request, now).filter(|member| member.class == request.class).count();
+        (f64::from(request.weight.max(1)) / all as f64 / mates as f64, classes.len() == 1)
     }
 
-    /// Counts for both windows, declared or not: those who declare one may be away just now.
+    /// Counts for both windows, declared or not: the members that declare one may be idle just now.
     fn charge(&mut self, permits: u64, now: Ts) {
         self.permits += permits;
         self.hourly.charge(HOUR, now, permits);
@@ -349,10 +349,10 @@ impl State {
         }
     }
 
-    fn take_back(&mut self, pace: &Pace, slot: Slot, now: Ts) {
+    fn take_back(&mut self, pace: &SlotSpacing, slot: Slot, now: Ts) {
         let permits = u64::from(slot.permits);
         self.permits = self.permits.saturating_sub(permits);
-        // What comes back late would be credited to requests that were really sent.
+        // Slots that are returned late would be credited to requests that were really sent.
         if now.since(slot.at) <= 2 * HORIZON {
             self.hourly.credit(HOUR, now, permits);
             self.daily.credit(DAY, now, permits);
@@ -365,17 +365,17 @@ impl State {
         }
     }
 
-    fn remember(&mut self, limits: Limits, ask: &Ask, waits: Option<Why>, now: Ts) {
-        if ask.member.is_empty() {
+    fn remember(&mut self, limits: GateLimits, request: &GateRequest, waits: Option<GateRefusal>, now: Ts) {
+        if request.member.is_empty() {
             return;
         }
-        self.members.retain(|member| member.name != ask.member && now.since(member.seen) <= 10 * ACTIVE);
+        self.members.retain(|member| member.name != request.member && now.since(member.seen) <= 10 * ACTIVE);
         if self.members.len() >= MOST_MEMBERS {
             self.members.remove(0);
         }
-        let (name, class) = (ask.member.clone(), ask.class.clone());
-        let lead = ask.lead.min(MOST_LEAD);
-        self.members.push(Member { name, class, weight: ask.weight, seen: now, limits, lead, waits });
+        let (name, class) = (request.member.clone(), request.class.clone());
+        let lead = request.lead.min(MOST_LEAD);
+        self.members.push(GateMember { name, class, weight: request.weight, seen: now, limits, lead, waits });
     }
 }
 

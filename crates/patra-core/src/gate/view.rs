@@ -1,42 +1,42 @@
-//! What a key tells of itself.
+//! State of a key for display.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Why;
-use super::limits::{Limits, Rate};
-use super::quota::Standing;
+use super::GateRefusal;
+use super::limits::{GateLimits, Rate};
+use super::quota::QuotaStatus;
 use crate::time::Ts;
 
-/// For ledgers, pictures and planners.
+/// State of a key, for ledgers, charts and planners.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct View {
+pub struct GateView {
     pub rate: f64,
     pub declared: Rate,
     pub cooldown_until: Option<Ts>,
-    pub hourly: Option<Standing>,
-    pub daily: Option<Standing>,
-    pub provider: Option<Provider>,
-    pub members: Vec<Member>,
-    /// Permits handed out so far, less those given back.
+    pub hourly: Option<QuotaStatus>,
+    pub daily: Option<QuotaStatus>,
+    pub provider: Option<ProviderQuota>,
+    pub members: Vec<GateMember>,
+    /// Permits granted so far, minus those returned.
     pub permits: u64,
     /// How often the rate was lowered.
     pub lowered: u64,
 }
 
-impl View {
-    /// Requests that any window still allows; `None` where nothing bounds them.
+impl GateView {
+    /// Requests that the tightest window still allows; `None` without any limit.
     pub fn remaining(&self) -> Option<u64> {
         self.budget().map(|budget| budget.remaining)
     }
 
-    /// What is left of the window that allows least.
-    pub fn budget(&self) -> Option<Budget> {
+    /// The window that allows least.
+    pub fn budget(&self) -> Option<RequestBudget> {
         let quotas = [self.hourly, self.daily].into_iter().flatten();
-        let own = quotas.map(|of| Budget { remaining: of.remaining, limit: Some(of.limit) });
-        let provider = self.provider.map(|of| Budget { remaining: of.remaining, limit: of.limit });
+        let own = quotas.map(|of| RequestBudget { remaining: of.remaining, limit: Some(of.limit) });
+        let provider = self.provider.map(|of| RequestBudget { remaining: of.remaining, limit: of.limit });
         own.chain(provider).min_by_key(|budget| budget.remaining)
     }
 
@@ -45,32 +45,32 @@ impl View {
     }
 }
 
-/// Requests that a window still allows, of so many; a far side may not tell of how many.
+/// Requests that a window still allows, and its size; an upstream may not report the size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Budget {
+pub struct RequestBudget {
     pub remaining: u64,
     pub limit: Option<u64>,
 }
 
-/// The far side's own count.
+/// The upstream's own window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Provider {
+pub struct ProviderQuota {
     pub remaining: u64,
     pub limit: Option<u64>,
     pub resets_at: Ts,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Member {
+pub struct GateMember {
     pub name: String,
     pub class: String,
     pub weight: u32,
     pub seen: Ts,
-    pub(super) limits: Limits,
-    /// How long answers take to it.
+    pub(super) limits: GateLimits,
+    /// Round trip of the member to the store.
     #[serde(default)]
     pub(super) lead: Duration,
-    /// Why it got nothing when it asked last.
+    /// Why its last request was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits: Option<Why>,
+    pub waits: Option<GateRefusal>,
 }

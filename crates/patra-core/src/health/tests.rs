@@ -2,25 +2,31 @@ mod shares;
 
 use super::*;
 
-const GOOD: Answer =
-    Answer { throttled: false, failed: false, latency: Duration::from_millis(50), bytes: 0, items: 0, page_size: 0 };
-const REFUSED: Answer = Answer { throttled: true, ..GOOD };
-const FAILED: Answer = Answer { failed: true, ..GOOD };
+const GOOD: RequestOutcome = RequestOutcome {
+    throttled: false,
+    failed: false,
+    latency: Duration::from_millis(50),
+    bytes: 0,
+    items: 0,
+    page_size: 0,
+};
+const REFUSED: RequestOutcome = RequestOutcome { throttled: true, ..GOOD };
+const FAILED: RequestOutcome = RequestOutcome { failed: true, ..GOOD };
 
-struct Far {
-    health: Health,
+struct Upstream {
+    health: UpstreamHealth,
     rng: Rng,
     now: Ts,
 }
 
-impl Far {
-    fn new() -> Far {
-        Far { health: Health::new(Thresholds::default()), rng: Rng::new(7), now: Ts::from_secs(1_000) }
+impl Upstream {
+    fn new() -> Upstream {
+        Upstream { health: UpstreamHealth::new(Thresholds::default()), rng: Rng::new(7), now: Ts::from_secs(1_000) }
     }
 
-    fn tell(&mut self, answer: Answer) -> Vec<Action> {
+    fn record(&mut self, outcome: RequestOutcome) -> Vec<HealthAction> {
         let mut actions = Vec::new();
-        self.health.on(self.now, &answer, &mut self.rng, &mut actions);
+        self.health.on(self.now, &outcome, &mut self.rng, &mut actions);
         actions
     }
 
@@ -35,99 +41,102 @@ impl Far {
 
 // covers: ING-12.2-01
 #[test]
-fn refusals_lower_the_rate_to_the_floor_and_silence_brings_it_back() {
-    let mut far = Far::new();
-    assert_eq!(far.tell(REFUSED), [Action::RateDown { percent: 70 }]);
-    assert!(far.tell(REFUSED).is_empty(), "what was done must be felt first");
+fn refusals_lower_the_rate_to_the_floor_and_quiet_restores_it() {
+    let mut upstream = Upstream::new();
+    assert_eq!(upstream.record(REFUSED), [HealthAction::RateDown { percent: 70 }]);
+    assert!(upstream.record(REFUSED).is_empty(), "the effect must show first");
     for _ in 0..10 {
-        far.wait(11);
-        far.tell(REFUSED);
+        upstream.wait(11);
+        upstream.record(REFUSED);
     }
-    assert_eq!(far.advice().rate_percent, 30);
-    assert!(far.advice().healing().qps_downshift);
-    far.wait(301);
-    assert_eq!(far.tell(GOOD), [Action::RateUp { percent: 40 }]);
+    assert_eq!(upstream.advice().rate_percent, 30);
+    assert!(upstream.advice().healing().qps_downshift);
+    upstream.wait(301);
+    assert_eq!(upstream.record(GOOD), [HealthAction::RateUp { percent: 40 }]);
     for _ in 0..10 {
-        far.wait(11);
-        far.tell(GOOD);
+        upstream.wait(11);
+        upstream.record(GOOD);
     }
-    assert_eq!(far.advice(), Advice { min_page_size: 10, ..Advice::default() });
+    assert_eq!(upstream.advice(), Advice { min_page_size: 10, ..Advice::default() });
 }
 
 #[test]
-fn many_refusals_among_the_answers_ask_for_narrower_windows() {
-    let mut far = Far::new();
+fn many_refusals_advise_narrower_windows() {
+    let mut upstream = Upstream::new();
     for _ in 0..38 {
-        far.tell(GOOD);
+        upstream.record(GOOD);
     }
-    far.tell(REFUSED);
-    assert!(!far.advice().narrower, "one of forty is within five percent");
-    far.tell(REFUSED);
-    far.tell(REFUSED);
-    assert!(far.advice().narrower);
-    far.wait(31);
-    assert!(!far.advice().narrower, "for a while");
+    upstream.record(REFUSED);
+    assert!(!upstream.advice().narrower, "one of forty is within five percent");
+    upstream.record(REFUSED);
+    upstream.record(REFUSED);
+    assert!(upstream.advice().narrower);
+    upstream.wait(31);
+    assert!(!upstream.advice().narrower, "for a while");
 }
 
 // covers: ING-12.2-02
 #[test]
-fn slow_answers_lower_the_tasks_and_the_pages() {
-    let mut far = Far::new();
-    let slow = Answer { latency: Duration::from_secs(4), ..GOOD };
+fn slow_responses_lower_tasks_and_page_size() {
+    let mut upstream = Upstream::new();
+    let slow = RequestOutcome { latency: Duration::from_secs(4), ..GOOD };
     for _ in 0..19 {
-        assert!(far.tell(slow).is_empty(), "too few to tell");
+        assert!(upstream.record(slow).is_empty(), "too few responses");
     }
-    assert_eq!(far.tell(slow), [Action::TasksDown { percent: 70 }, Action::PagesDown { percent: 70 }]);
-    let advice = far.advice();
+    assert_eq!(
+        upstream.record(slow),
+        [HealthAction::TasksDown { percent: 70 }, HealthAction::PagesDown { percent: 70 }]
+    );
+    let advice = upstream.advice();
     assert_eq!((advice.tasks(4), advice.tasks(1), advice.page_size(100)), (2, 1, 70));
     assert_eq!((advice.page_size(12), advice.page_size(5)), (10, 5), "not below the least, nor above the configured");
 }
 
 // covers: ING-8.4-01
 #[test]
-fn an_answer_that_is_far_too_large_shrinks_pages_and_windows() {
-    for large in [Answer { bytes: 6 << 20, ..GOOD }, Answer { items: 201, page_size: 100, ..GOOD }] {
-        let mut far = Far::new();
-        assert_eq!(far.tell(large), [Action::PagesDown { percent: 70 }]);
-        assert!(far.advice().narrower);
+fn oversized_response_shrinks_pages_and_windows() {
+    for large in [RequestOutcome { bytes: 6 << 20, ..GOOD }, RequestOutcome { items: 201, page_size: 100, ..GOOD }] {
+        let mut upstream = Upstream::new();
+        assert_eq!(upstream.record(large), [HealthAction::PagesDown { percent: 70 }]);
+        assert!(upstream.advice().narrower);
     }
 }
 
 // covers: ING-12.2-04
 #[test]
 fn failures_in_a_row_open_the_circuit_and_one_probe_decides() {
-    let mut far = Far::new();
-    assert!(far.tell(FAILED).is_empty() && far.tell(FAILED).is_empty());
-    far.tell(GOOD);
-    assert!(far.tell(FAILED).is_empty() && far.tell(FAILED).is_empty(), "in a row means in a row");
-    let actions = far.tell(FAILED);
-    let [Action::CircuitOpened { until }] = actions[..] else { panic!("{actions:?}") };
-    let open = until.since(far.now);
+    let mut upstream = Upstream::new();
+    assert!(upstream.record(FAILED).is_empty() && upstream.record(FAILED).is_empty());
+    upstream.record(GOOD);
+    assert!(upstream.record(FAILED).is_empty() && upstream.record(FAILED).is_empty(), "in a row means in a row");
+    let actions = upstream.record(FAILED);
+    let [HealthAction::CircuitOpened { until }] = actions[..] else { panic!("{actions:?}") };
+    let open = until.since(upstream.now);
     assert!(open >= Duration::from_secs(60) && open <= Duration::from_secs(120));
-    assert_eq!(far.health.permit(far.now), Some(until));
-    assert!(far.tell(FAILED).is_empty(), "late answers change nothing");
-    far.now = until;
-    assert_eq!(far.health.permit(far.now), None, "one may try");
-    assert!(far.health.permit(far.now).is_some(), "the others wait for it");
-    let actions = far.tell(FAILED);
-    let [Action::CircuitOpened { until }] = actions[..] else { panic!("{actions:?}") };
-    assert!(until.since(far.now) >= Duration::from_secs(120), "longer each time");
-    far.now = until;
-    assert_eq!(far.health.permit(far.now), None);
-    assert_eq!(far.tell(GOOD), [Action::CircuitClosed]);
-    assert_eq!(far.health.permit(far.now), None);
+    assert_eq!(upstream.health.permit(upstream.now), Some(until));
+    assert!(upstream.record(FAILED).is_empty(), "late responses change nothing");
+    upstream.now = until;
+    assert_eq!(upstream.health.permit(upstream.now), None, "one may try");
+    assert!(upstream.health.permit(upstream.now).is_some(), "the others wait for it");
+    let actions = upstream.record(FAILED);
+    let [HealthAction::CircuitOpened { until }] = actions[..] else { panic!("{actions:?}") };
+    assert!(until.since(upstream.now) >= Duration::from_secs(120), "longer each time");
+    upstream.now = until;
+    assert_eq!(upstream.health.permit(upstream.now), None);
+    assert_eq!(upstream.record(GOOD), [HealthAction::CircuitClosed]);
+    assert_eq!(upstream.health.permit(upstream.now), None);
 }
 
 #[test]
-fn a_probe_that_never_answers_is_followed_by_another() {
-    let mut far = Far::new();
+fn probe_without_a_response_is_followed_by_another() {
+    let mut upstream = Upstream::new();
     for _ in 0..3 {
-        far.tell(FAILED);
+        upstream.record(FAILED);
     }
-    far.wait(121);
-    assert_eq!(far.health.permit(far.now), None);
-    far.wait(30);
-    assert!(far.health.permit(far.now).is_some());
-    far.wait(31);
-    assert_eq!(far.health.permit(far.now), None);
+    upstream.wait(121);
+    assert_eq!(upstream.health.permit(upstream.now), None);
+    upstream.wait(30);
+    assert!(upstream.health.permit(upstream.now).is_some());
+    upstream.wait(31);
+    assert_eq!(upstream.health.permit(upstream.now), None);
 }

@@ -43,7 +43,7 @@ fn other_names_of_secrets_are_masked_too() {
 
 // covers: CRAWL-151
 #[test]
-fn every_log_format_is_seen_through() {
+fn secrets_are_masked_in_every_log_format() {
     // JSON inside a JSON log line, and once more.
     check(r#"{"message":"{\"cookie_value\": \"x\\\"y\"} n"}"#, r#"{"message":"{\"cookie_value\": \"§\"} n"}"#);
     check(r#"{"m":"{\"m\":\"{\\\"token\\\":\\\"x\\\"}\"}"}"#, r#"{"m":"{\"m\":\"{\\\"token\\\":\\\"§\\\"}\"}"}"#);

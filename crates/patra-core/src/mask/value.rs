@@ -1,23 +1,23 @@
-//! Where a value begins and ends. A quote may be written with backslashes before it, one level of JSON inside another.
+//! Where a value begins and ends. A quote may be preceded by backslashes, one level of JSON inside another.
 
 use std::ops::Range;
 
 use super::ansi;
 
-/// Backslashes of the quote right before this place, if there is one.
+/// Number of backslashes of the quote right before this position, if there is one.
 pub(super) fn quote_before(bytes: &[u8], start: usize) -> Option<usize> {
     let (quote, before) = bytes[..start].split_last()?;
     (*quote == b'"').then(|| backslashes(before))
 }
 
-/// Behind the closing quote that must stand here.
+/// Position after the closing quote that must be here.
 pub(super) fn to_quote(bytes: &[u8], at: usize, depth: usize) -> Option<usize> {
     let end = at + depth;
     let closes = bytes.get(at..end)?.iter().all(|byte| *byte == b'\\') && bytes.get(end) == Some(&b'"');
     closes.then_some(end + 1)
 }
 
-/// The inside of a quoted value that begins here. One that nothing closes goes on to the end of its line.
+/// The inside of a quoted value that begins here. An unclosed one extends to the end of its line.
 pub(super) fn quoted(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     let depth = bytes[at..].iter().take_while(|byte| **byte == b'\\').count();
     let quote = *bytes.get(at + depth)?;
@@ -27,7 +27,7 @@ pub(super) fn quoted(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     (quote == b'"').then(|| at + depth + 1..closing(bytes, at + depth + 1, depth))
 }
 
-/// Where the quote stands, with its backslashes, that closes one of this depth.
+/// Position of the quote, with its backslashes, that closes one of this depth.
 fn closing(bytes: &[u8], start: usize, depth: usize) -> usize {
     let mut at = start;
     loop {
@@ -36,7 +36,8 @@ fn closing(bytes: &[u8], start: usize, depth: usize) -> usize {
         if bytes.get(at) != Some(&b'"') {
             return at;
         }
-        // One backslash more in each level: `"`, `\"`, `\\\"`; a quote that is part of the value has others.
+        // The backslashes grow with each level: `"`, `\"`, `\\\"`; a quote that is part of the value has another
+        // number of them.
         if run % (2 * (depth + 1)) == depth {
             return at - depth;
         }
@@ -57,7 +58,7 @@ pub(super) fn header(bytes: &[u8], at: usize) -> Range<usize> {
     }
 }
 
-/// A value without quotes; cookies may follow each other behind `; `.
+/// A value without quotes; several cookies are separated by `; `.
 pub(super) fn delimited(bytes: &[u8], at: usize, several: bool) -> Range<usize> {
     let ends = |byte: u8| {
         byte.is_ascii_whitespace()

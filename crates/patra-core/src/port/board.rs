@@ -1,6 +1,6 @@
-//! What boards show: sums over the work, never its rows (ING-14.7). Read-only.
+//! Queries for boards: sums over the work, never its rows (ING-14.7). Read-only.
 //!
-//! The sums come from what is counted by the minute inside the transactions that do the work, so a board costs the same
+//! The transactions that do the work also count it by the minute; the sums come from there, so a board costs the same
 //! however long the history is (ING-13.6).
 
 use std::fmt;
@@ -8,34 +8,34 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Boxed;
+use super::BoxFuture;
 use crate::error::{Code, Level};
 use crate::id::{CursorId, RunId, TaskId};
-use crate::state::{Direction, HoldKind, Operation};
+use crate::state::{Direction, Operation, PauseKind};
 use crate::time::Ts;
-use crate::tx::{Inventory, Subject, TxError};
+use crate::tx::{PartitionKey, PauseSubject, TxError};
 use crate::window::Window;
 
-/// What work is counted by, at least: a series has no finer steps.
+/// The finest step in which work is counted.
 pub const A_MINUTE: Duration = Duration::from_secs(60);
-/// What the minutes of a while ago are put together to.
+/// The step that older minutes are merged into.
 pub const A_QUARTER: Duration = Duration::from_secs(15 * 60);
-/// And quarters, when they are old.
+/// The step that older quarters of an hour are merged into.
 pub const AN_HOUR: Duration = Duration::from_secs(3_600);
-/// How long work stays counted by the minute; then by the quarter of an hour: a board of a day reads all of its rows.
+/// How long minutes are kept before they are merged into quarters of an hour: a board of a day reads all of its rows.
 pub const MINUTES_KEPT: Duration = Duration::from_secs(2 * 3_600);
-/// How long by the quarter; then by the hour.
+/// How long quarters of an hour are kept before they are merged into hours.
 pub const QUARTERS_KEPT: Duration = Duration::from_secs(2 * 86_400);
-/// And how long that (ING-14.11-02).
+/// How long hours are kept (ING-14.11-02).
 pub const HOURS_KEPT: Duration = Duration::from_secs(180 * 86_400);
-/// Rows of one answer, at most: errors, cursors, events of a cursor.
+/// Maximum rows of one result: errors, cursors, events of a cursor.
 pub const MAX_ROWS: u32 = 200;
-/// Steps of one series, at most.
+/// Maximum steps of one series.
 pub const MAX_STEPS: u32 = 1_500;
 
-/// Which work. Every condition that is set must hold.
+/// Filters work. Every condition that is set must hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct About {
+pub struct WorkFilter {
     pub project_key: Option<String>,
     pub provenance_code: Option<String>,
     pub endpoint_name: Option<String>,
@@ -44,59 +44,59 @@ pub struct About {
 
 /// The queue of one source, endpoint and operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Queued {
-    pub of: Inventory,
+pub struct QueueDepth {
+    pub partition: PartitionKey,
     /// QUEUED tasks.
     pub depth: u64,
-    /// Those of them whose time has come.
+    /// QUEUED tasks that are due.
     pub due: u64,
-    /// Since when the first of them waits.
+    /// Since when the oldest due task waits.
     pub oldest_at: Option<Ts>,
-    /// When the first of the others comes.
+    /// When the first of the other tasks becomes due.
     pub next_at: Option<Ts>,
     /// DISPATCHED and EXECUTING tasks.
     pub active: u64,
-    /// So many may be under way at once, as the tasks say; 0 where nothing is said.
+    /// Maximum active tasks according to the tasks; 0 when no task sets it.
     pub c_max: u64,
 }
 
-/// A hold that lasts and covers everything of a source, or of an endpoint or operation of it.
+/// An active pause that covers a whole source, or one of its endpoints or operations.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Held {
-    pub kind: HoldKind,
-    pub subject: Subject,
+pub struct ActivePause {
+    pub kind: PauseKind,
+    pub subject: PauseSubject,
     pub reason: String,
     pub created_at: Ts,
 }
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What was done, in numbers. The columns of `ing_minute`.
+        /// Counts of the work done. The columns of `ing_minute`.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-        pub struct Counts {
+        pub struct WorkCounts {
             $($(#[$doc])* pub $name: u64),*
         }
 
-        impl Counts {
-            /// The columns, in the order of [`Counts::from_array`].
+        impl WorkCounts {
+            /// The columns, in the order of [`WorkCounts::read`].
             pub const COLUMNS: &[&str] = &[$(stringify!($name)),*];
 
-            pub fn add(&mut self, other: &Counts) {
+            pub fn add(&mut self, other: &WorkCounts) {
                 $(self.$name += other.$name;)*
             }
 
-            /// Reads each number from its place among the columns.
-            pub fn read<E>(mut number: impl FnMut(usize) -> Result<u64, E>) -> Result<Counts, E> {
+            /// Reads each number by its index among the columns.
+            pub fn read<E>(mut number: impl FnMut(usize) -> Result<u64, E>) -> Result<WorkCounts, E> {
                 let mut place = 0..;
                 $(let $name = number(place.next().unwrap_or_default())?;)*
-                Ok(Counts { $($name),* })
+                Ok(WorkCounts { $($name),* })
             }
         }
     };
 }
 
 counts! {
-    /// Runs that began.
+    /// Runs that started.
     picks,
     /// Runs that ended SUCCEEDED, PARTIAL or FAILED.
     succeeded,
@@ -106,43 +106,43 @@ counts! {
     batches,
     /// Pages that could not be read.
     batches_failed,
-    /// Of all batches together.
+    /// Total latency of all batches.
     latency_ms,
     inserted,
     updated,
     skipped,
     /// Records that went to quarantine.
     rejected,
-    /// Of the inserted and updated: those that lay below the cursor.
+    /// Inserted and updated records that were below the cursor.
     late,
     retries,
-    /// Answers 429.
+    /// Responses with status 429.
     throttled,
-    /// Permits that the gate gave.
+    /// Permits that the gate granted.
     permits,
     wait_ms,
     retry_after,
     demoted,
     quota_soft,
     quota_hard,
-    /// Batches with which the program did something about its own troubles.
+    /// Batches during which a self-healing measure was active.
     qps_downshift,
     page_size_shrink,
     concurrency_down,
     circuit_open,
-    /// Tasks that narrower ones took the place of.
+    /// Tasks that were replaced by narrower ones.
     resliced,
 }
 
-impl Counts {
-    /// The same in proportion.
-    pub fn rates(&self, span: Duration) -> Rates {
+impl WorkCounts {
+    /// Rates and ratios over a span of time.
+    pub fn rates(&self, span: Duration) -> WorkRates {
         let secs = span.as_secs_f64();
         let per_sec = |number: u64| if secs > 0.0 { number as f64 / secs } else { 0.0 };
         let ratio = |part: u64, of: u64| (of > 0).then(|| part as f64 / of as f64);
         let (ended, pages) = (self.succeeded + self.partial + self.failed, self.batches + self.batches_failed);
         let stored = self.inserted + self.updated;
-        Rates {
+        WorkRates {
             pick_rate: per_sec(self.picks),
             batch_rate: per_sec(self.batches),
             item_rate: per_sec(stored + self.skipped),
@@ -157,13 +157,13 @@ impl Counts {
     }
 }
 
-/// Rates are per second; a ratio of nothing is `None`.
+/// Rates are per second; a ratio with a denominator of 0 is `None`.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
-pub struct Rates {
+pub struct WorkRates {
     pub pick_rate: f64,
     pub batch_rate: f64,
     pub item_rate: f64,
-    /// Requests that the gate let out.
+    /// Requests that the gate admitted.
     pub qps: f64,
     pub success_ratio: Option<f64>,
     pub failure_ratio: Option<f64>,
@@ -173,20 +173,20 @@ pub struct Rates {
     pub duplicate_ratio: Option<f64>,
 }
 
-/// What was done in one step of a series.
+/// Counts of one step of a series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Step {
-    /// Where it begins.
+pub struct SeriesStep {
+    /// Start of the step.
     pub at: Ts,
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: WorkCounts,
 }
 
-/// One kind of error, with the place where it was met last.
+/// One kind of error, with its last occurrence.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct TopError {
     #[serde(flatten)]
-    pub of: Inventory,
+    pub partition: PartitionKey,
     pub level: Level,
     #[serde(rename = "error_code")]
     pub code: Code,
@@ -199,14 +199,14 @@ pub struct TopError {
     pub batch_no: Option<u32>,
 }
 
-/// Where a cursor stands.
+/// Current value of a cursor.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Watermark {
     #[serde(rename = "cursor_id")]
     pub cursor: CursorId,
     pub project_key: String,
     #[serde(flatten)]
-    pub of: Inventory,
+    pub partition: PartitionKey,
     #[serde(rename = "namespace_scope_code")]
     pub scope: String,
     #[serde(rename = "namespace_key")]
@@ -215,32 +215,32 @@ pub struct Watermark {
     pub direction: Direction,
     #[serde(rename = "cursor_value")]
     pub value: Option<String>,
-    /// Of a cursor over time.
+    /// Set for a cursor over time.
     #[serde(rename = "normalized_instant")]
     pub instant: Option<Ts>,
     pub updated_at: Ts,
 }
 
 impl Watermark {
-    /// How far a cursor that follows the present lies behind it.
+    /// How far a HARVEST cursor is behind now.
     pub fn lag(&self, now: Ts) -> Option<Duration> {
-        self.instant.filter(|_| self.of.operation == Operation::Harvest).map(|at| now.since(at))
+        self.instant.filter(|_| self.partition.operation == Operation::Harvest).map(|at| now.since(at))
     }
 }
 
-/// Which cursors.
+/// Filters cursors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct CursorAsk {
-    pub about: About,
+pub struct CursorFilter {
+    pub work: WorkFilter,
     /// Scope and key of a namespace.
     pub namespace: Option<String>,
     /// At most [`MAX_ROWS`].
     pub limit: u32,
 }
 
-/// A step of a cursor.
+/// One move of a cursor.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Advanced {
+pub struct CursorStep {
     pub id: i64,
     #[serde(rename = "cursor_id")]
     pub cursor: CursorId,
@@ -249,55 +249,66 @@ pub struct Advanced {
     #[serde(rename = "new_value")]
     pub to: String,
     pub observed_max_value: Option<String>,
-    /// Records of the run that came late.
+    /// Late records of the run.
     pub late: u64,
     pub run_id: Option<RunId>,
     pub batch_no: Option<u32>,
     pub created_at: Ts,
 }
 
-/// Answers of a far side with one status.
+/// Responses of an upstream with one status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct HttpStatus {
-    /// 0 where no answer came.
+pub struct HttpStatusCount {
+    /// 0 when there was no response.
     pub status: u16,
     pub batches: u64,
 }
 
-pub trait Boards: fmt::Debug + Send + Sync {
-    /// What is queued and under way now, by source, endpoint and operation, in no order; and the database's clock.
-    fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>>;
+pub trait BoardQueries: fmt::Debug + Send + Sync {
+    /// Queued and active tasks now, by source, endpoint and operation, unordered; and the database's clock.
+    fn queued(&self, filter: WorkFilter) -> BoxFuture<'_, Result<(Vec<QueueDepth>, Ts), TxError>>;
 
-    /// Holds that last and name no plan, slice, task or credential, oldest first, at most [`MAX_ROWS`].
-    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>>;
+    /// Active pauses that name no plan, slice, task or credential, oldest first, at most [`MAX_ROWS`].
+    fn active_pauses(&self) -> BoxFuture<'_, Result<Vec<ActivePause>, TxError>>;
 
-    /// What was done within the minutes that begin in a window, by source, endpoint and operation, in no order. What is
-    /// older than [`MINUTES_KEPT`] lies in the first minute of its quarter of an hour, than [`QUARTERS_KEPT`] of its hour.
-    fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>>;
+    /// Counts of the minutes that begin in a window, by source, endpoint and operation, unordered. Minutes older than
+    /// [`MINUTES_KEPT`] are in the first minute of their quarter of an hour, those older than [`QUARTERS_KEPT`] in
+    /// the first of their hour.
+    fn counts(
+        &self,
+        filter: WorkFilter,
+        window: Window,
+    ) -> BoxFuture<'_, Result<Vec<(PartitionKey, WorkCounts)>, TxError>>;
 
-    /// The same in steps of so many minutes, which are counted from 1970; those without any work are left out. At most
-    /// [`MAX_STEPS`], the first ones.
-    fn series(&self, about: About, window: Window, minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>>;
+    /// Counts in steps of this many minutes, aligned to 1970; steps without work are omitted. At most [`MAX_STEPS`],
+    /// the first ones.
+    fn series(
+        &self,
+        filter: WorkFilter,
+        window: Window,
+        minutes: u32,
+    ) -> BoxFuture<'_, Result<Vec<SeriesStep>, TxError>>;
 
     /// The most frequent errors of a window, of one level or of all, the newer of equals first; at most `limit` and
-    /// [`MAX_ROWS`]. An error is a run that failed, or stopped short at a page that could not be read; of L3, a record in
-    /// quarantine.
+    /// [`MAX_ROWS`]. An error is a run that failed, or stopped short at a page that could not be read; for L3, a
+    /// record in quarantine.
     fn errors(
         &self,
-        about: About,
+        filter: WorkFilter,
         level: Option<Level>,
         window: Window,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<TopError>, TxError>>;
+    ) -> BoxFuture<'_, Result<Vec<TopError>, TxError>>;
 
-    /// Cursors, those first that lie furthest back, and without a time last.
-    fn watermarks(&self, ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>>;
+    /// Cursors, the furthest behind first, those without a time last.
+    fn watermarks(&self, filter: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>>;
 
-    /// Steps of a cursor within a window, newest first, at most `limit` and [`MAX_ROWS`].
-    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>>;
+    /// Moves of a cursor within a window, newest first, at most `limit` and [`MAX_ROWS`].
+    fn advances(&self, cursor: CursorId, window: Window, limit: u32)
+    -> BoxFuture<'_, Result<Vec<CursorStep>, TxError>>;
 
-    /// What the far side answered to a run, by status.
-    fn statuses(&self, run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>>;
+    /// Responses of the upstream to a run, by status.
+    fn statuses(&self, run: RunId) -> BoxFuture<'_, Result<Vec<HttpStatusCount>, TxError>>;
 }
 
 #[cfg(test)]
@@ -306,8 +317,8 @@ mod tests {
 
     // covers: ING-11.10-03
     #[test]
-    fn ratios_are_of_what_there_was_and_none_of_nothing() {
-        let counts = Counts {
+    fn ratio_without_data_is_none() {
+        let counts = WorkCounts {
             picks: 120,
             succeeded: 6,
             partial: 2,
@@ -320,12 +331,12 @@ mod tests {
             skipped: 20,
             late: 8,
             throttled: 1,
-            ..Counts::default()
+            ..WorkCounts::default()
         };
         let rates = counts.rates(A_MINUTE);
         assert_eq!((rates.pick_rate, rates.success_ratio, rates.failure_ratio), (2.0, Some(0.6), Some(0.2)));
         assert_eq!((rates.avg_batch_latency_ms, rates.throttled_ratio), (Some(500.0), Some(0.1)));
         assert_eq!((rates.late_ratio, rates.duplicate_ratio), (Some(0.1), Some(0.2)));
-        assert_eq!(Counts::default().rates(Duration::ZERO), Rates::default());
+        assert_eq!(WorkCounts::default().rates(Duration::ZERO), WorkRates::default());
     }
 }

@@ -1,22 +1,22 @@
-//! What is shown of the crawler: locks, notes, cookies without their values, alerts. Read-only.
+//! Queries about the crawler: locks, notes, cookies without their values, alerts. Read-only.
 
 use std::fmt;
 
-use super::Boxed;
+use super::BoxFuture;
 use crate::alert;
-use crate::cookie::Wear;
-use crate::crawl::{Candidate, Execution, Note};
+use crate::cookie::CookieUsage;
+use crate::crawl::{CrawlCandidate, CrawlNote, Execution};
 use crate::id::CredentialId;
 use crate::state::{CandidateStatus, ExecutionStatus};
 use crate::time::Ts;
 use crate::tx::TxError;
 
-/// Rows of one answer, at most.
+/// Maximum rows of one result.
 pub const MAX_ROWS: u32 = 500;
 
-/// What is wanted, the newest last; ids grow.
+/// Filters rows. Results are sorted by id, newest last.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct CrawlFilter {
     pub project_key: String,
     /// Rows with a larger id than this.
     pub after: i64,
@@ -29,9 +29,9 @@ pub struct Wanted {
     pub note_id: Option<String>,
 }
 
-impl Default for Wanted {
-    fn default() -> Wanted {
-        Wanted {
+impl Default for CrawlFilter {
+    fn default() -> CrawlFilter {
+        CrawlFilter {
             project_key: String::new(),
             after: 0,
             limit: MAX_ROWS,
@@ -53,38 +53,38 @@ pub struct CookieView {
     pub platform: String,
     pub priority: i32,
     pub encryption_key_id: String,
-    pub wear: Wear,
+    pub usage: CookieUsage,
     pub created_at: Ts,
     pub updated_at: Ts,
 }
 
 /// Crawl requests of one platform.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Crawled {
+pub struct CrawlRequestCounts {
     pub platform: String,
     pub succeeded: u64,
     pub failed: u64,
 }
 
-pub trait Crawls: fmt::Debug + Send + Sync {
-    /// By `workflow_name` and `execution`. With the row ids, to go on after.
-    fn executions(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>>;
+pub trait CrawlQueries: fmt::Debug + Send + Sync {
+    /// By `workflow_name` and `execution`. With the row ids, for the next page.
+    fn executions(&self, filter: CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>>;
 
     /// By `platform`, `candidate`, `source_keyword` and `note_id`.
-    fn candidates(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Candidate>, TxError>>;
+    fn candidates(&self, filter: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlCandidate>, TxError>>;
 
     /// By `platform` and `note_id`.
-    fn notes(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>>;
+    fn notes(&self, filter: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>>;
 
     /// The ACTIVE cookies, of one platform or of all, by name; and the database's clock.
-    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<CookieView>, Ts), TxError>>;
+    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>>;
 
-    /// How many notes wait, over all projects.
-    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>>;
+    /// Notes that wait to be fetched, over all projects.
+    fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>>;
 
     /// Crawl requests of the last [`alert::RATE_WINDOW`], by platform.
-    fn crawled(&self) -> Boxed<'_, Result<Vec<Crawled>, TxError>>;
+    fn crawled(&self) -> BoxFuture<'_, Result<Vec<CrawlRequestCounts>, TxError>>;
 
-    /// Every alert that was ever watched, by name and subject.
-    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>>;
+    /// Every alert that was ever evaluated, by name and subject.
+    fn alerts(&self) -> BoxFuture<'_, Result<Vec<alert::AlertView>, TxError>>;
 }

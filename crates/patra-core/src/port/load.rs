@@ -1,32 +1,33 @@
-//! How much there is to do and how far it has come: what gauges are made of. The cost follows what waits, what is at work and
-//! what is still collected, not what the ledger holds.
+//! Queue lengths and progress, for gauges. The cost follows what is queued, running and still collected, not the size
+//! of the ledger.
 
 use std::time::Duration;
 
-use crate::cursor::Scope;
+use crate::cursor::CursorScope;
 use crate::time::Ts;
-use crate::tx::Inventory;
+use crate::tx::PartitionKey;
 
-/// A namespace whose cursor has not moved for so long is no longer collected: its partition is gone, or nobody cares.
+/// A namespace whose cursor has not moved for this long is no longer collected: its partition is gone, or nobody
+/// needs it.
 pub const FORGOTTEN: Duration = Duration::from_secs(30 * 86_400);
 
 /// The state of a store at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Load {
+pub struct StoreLoad {
     pub now: Ts,
-    /// By partition; those with nothing to do are left out.
-    pub queues: Vec<Queue>,
-    /// Of cursors that move forward through time, by partition and scope.
-    pub reached: Vec<Reached>,
-    /// Partitions that a schedule fires.
-    pub scheduled: Vec<Inventory>,
-    pub outbox: Outbox,
+    /// By partition; those without tasks are omitted.
+    pub queues: Vec<PartitionQueue>,
+    /// Progress of cursors that move forward through time, by partition and scope.
+    pub reached: Vec<ScopeProgress>,
+    /// Partitions that have a schedule.
+    pub scheduled: Vec<PartitionKey>,
+    pub outbox: OutboxLoad,
 }
 
-impl Load {
-    /// In one order, whatever a database sorts by.
+impl StoreLoad {
+    /// Sorts everything, so that the result does not depend on the database's order.
     #[must_use]
-    pub fn sorted(mut self) -> Load {
+    pub fn sorted(mut self) -> StoreLoad {
         self.queues.sort_unstable_by(|one, other| one.partition.cmp(&other.partition));
         self.reached.sort_unstable();
         self.scheduled.sort_unstable();
@@ -36,41 +37,41 @@ impl Load {
 
 /// The tasks of a partition that have not ended, polls included.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Queue {
-    pub partition: Inventory,
+pub struct PartitionQueue {
+    pub partition: PartitionKey,
     pub queued: u64,
     /// DISPATCHED or EXECUTING, whoever holds them.
-    pub held: u64,
-    /// Since when the oldest of the queued could have been leased.
+    pub active: u64,
+    /// Since when the oldest queued task could have been leased.
     pub oldest: Option<Ts>,
 }
 
-impl Queue {
-    pub fn new(partition: Inventory) -> Queue {
-        Queue { partition, queued: 0, held: 0, oldest: None }
+impl PartitionQueue {
+    pub fn new(partition: PartitionKey) -> PartitionQueue {
+        PartitionQueue { partition, queued: 0, active: 0, oldest: None }
     }
 
-    /// So many more wait, the oldest of them since then.
+    /// Adds queued tasks, the oldest of which waits since `oldest`.
     pub fn add_queued(&mut self, queued: u64, oldest: Ts) {
         self.queued += queued;
         self.oldest = Some(self.oldest.map_or(oldest, |known| known.min(oldest)));
     }
 }
 
-/// Events that the world outside has not heard.
+/// Events that are not delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Outbox {
-    /// When the oldest was written that still waits to be told.
+pub struct OutboxLoad {
+    /// When the oldest pending event was written.
     pub oldest: Option<Ts>,
-    /// Those that were given up, until they are forgotten.
+    /// Failed events, until they are deleted.
     pub failed: u64,
 }
 
-/// How far the namespaces of a scope have come: the one that is furthest behind.
+/// Progress of the namespaces of a scope: the one that is furthest behind.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Reached {
-    pub partition: Inventory,
-    pub scope: Scope,
-    /// The cursor's value, or where the namespace began while there is none.
+pub struct ScopeProgress {
+    pub partition: PartitionKey,
+    pub scope: CursorScope,
+    /// The cursor's value, or the namespace's origin while there is none.
     pub instant: Ts,
 }

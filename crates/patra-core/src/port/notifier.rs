@@ -1,11 +1,11 @@
-//! Telling somebody outside.
+//! Notifications to the outside.
 
 use std::fmt;
 
-use super::Boxed;
+use super::BoxFuture;
 
-/// A place that the operator named, which is told things as JSON.
+/// A receiver that the operator configured; it gets notifications as JSON.
 pub trait Notifier: fmt::Debug + Send + Sync {
     /// The error is a sentence for the log.
-    fn tell(&self, json: String) -> Boxed<'_, Result<(), String>>;
+    fn notify(&self, json: String) -> BoxFuture<'_, Result<(), String>>;
 }

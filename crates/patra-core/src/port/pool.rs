@@ -1,58 +1,58 @@
-//! What can be read of projects, of the URL pool, and of what URLs are found in. Nothing here can write.
+//! Queries about projects, the URL pool, and the items that URLs are found in. Read-only.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::Boxed;
+use super::BoxFuture;
 use crate::id::SourceId;
-use crate::project::{Library, Sight};
+use crate::project::{Library, LibraryScope};
 use crate::state::TaskStatus;
 use crate::time::Ts;
 use crate::tweet::FetchStats;
 use crate::tx::{TxError, UrlSource};
 
 /// Read access to projects and the pool.
-pub trait Pool: fmt::Debug + Send + Sync {
+pub trait PoolQueries: fmt::Debug + Send + Sync {
     /// All projects, by key.
-    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>>;
+    fn projects(&self) -> BoxFuture<'_, Result<Vec<ProjectRow>, TxError>>;
 
-    /// One page of URLs, newest first, then by id from above, and how many there are (POOL-59). Of both libraries the
-    /// project's entry covers the shared one before anything is filtered (POOL-09).
-    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>>;
+    /// One page of URLs, newest first, then by descending id, and the total (POOL-59). With both libraries, a
+    /// project's entry hides the shared one before anything is filtered (POOL-09).
+    fn pool_urls(&self, filter: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>>;
 
-    /// Which job types are captured: of a project by job type, or of all.
-    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>>;
+    /// Captured job types: of a project by job type, or of all projects.
+    fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>>;
 
-    /// Documents, newest first (greatest id), with what URLs are looked for in. Emptied items are none.
-    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>>;
+    /// Documents, newest first (greatest id), with the texts that URLs are extracted from. Emptied items are skipped.
+    fn documents(&self, filter: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>>;
 
-    /// Jobs of a project that have ended and were not cancelled, chores apart, newest first (POOL-79): planned or finished, and
-    /// no task of them or of their partitions is open. Partitions are no jobs of their own.
-    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>>;
+    /// Jobs of a project that have ended and were not cancelled, without background jobs, newest first (POOL-79):
+    /// planned or finished, with no open task of their own or of their partitions. Partitions do not count as jobs.
+    fn ended_jobs(&self, filter: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>>;
 
-    /// Items that a job's runs stored last, those of its partitions too, by id, from the one behind `after` on: id, fields,
-    /// payload.
-    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> Boxed<'_, Result<Vec<JobItem>, TxError>>;
+    /// Items that a job's runs stored last, including those of its partitions, by id, starting behind `after`: id,
+    /// fields, payload.
+    fn items_of_job(&self, job: i64, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<JobItem>, TxError>>;
 
     /// The polls of a job, by source.
-    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>>;
+    fn polls_of_job(&self, job: i64) -> BoxFuture<'_, Result<Vec<JobPoll>, TxError>>;
 
-    /// Statistics of these sources; those that have none left out.
-    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>>;
+    /// Statistics of these sources; sources without any are skipped.
+    fn fetch_stats(&self, sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>>;
 
-    /// Stored tweets, newest `created_at` first, then by id from above (TWEET-103).
-    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>>;
+    /// Stored tweets, newest `created_at` first, then by descending id (TWEET-103).
+    fn tweets(&self, filter: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>>;
 
-    /// Every job type that the ledger has seen of a project.
-    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>>;
+    /// All job types of a project that occur in the ledger.
+    fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>>;
 }
 
 /// Id, fields and payload of an item.
 pub type JobItem = (i64, String, String);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Project {
+pub struct ProjectRow {
     pub project_key: String,
     pub name: String,
     pub created_at: Ts,
@@ -62,9 +62,9 @@ pub struct Project {
 pub struct UrlFilter {
     /// Not needed for the shared library.
     pub project_key: String,
-    pub sight: Sight,
+    pub scope: LibraryScope,
     pub source: Option<UrlSource>,
-    /// Part of the domain, lower case; nothing in it has a meaning of its own.
+    /// Substring of the domain, lower case; no character is special.
     pub domain: Option<String>,
     /// From 0.
     pub offset: u64,
@@ -90,8 +90,8 @@ pub struct PoolUrl {
 }
 
 impl PoolUrl {
-    /// As it is told (POOL-57). In which document or job an entry of the shared library was found is its finder's affair, who may be
-    /// another project: a project that reads is not told (POOL-126).
+    /// The `source_ref` that readers see (POOL-57). For an entry of the shared library, the document or job that it
+    /// was found in may belong to another project: a project does not see it (POOL-126).
     pub fn to_json(&self, to_project: bool) -> Value {
         let source_ref = match self.library {
             Library::Shared if to_project => json!({}),
@@ -113,7 +113,8 @@ pub struct CaptureRule {
     pub updated_at: Ts,
 }
 
-/// `ids` alone decide when they are given (POOL-32); else values of one list are alternatives and all lists must match.
+/// `ids` alone decide when they are given (POOL-32); otherwise values of one list are alternatives and all lists must
+/// match.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DocumentFilter {
     pub project_key: String,
@@ -128,7 +129,7 @@ pub struct DocumentFilter {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Document {
+pub struct DocumentRow {
     pub id: i64,
     /// Item's fields, a JSON object or empty.
     pub fields: String,
@@ -142,14 +143,14 @@ pub struct JobFilter {
     pub project_key: String,
     pub public_ids: Option<Vec<String>>,
     pub job_type: Option<String>,
-    /// Asked for at or after.
+    /// Requested at or after.
     pub since: Option<Ts>,
     pub limit: u32,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndedJob {
-    pub instance: i64,
+    pub job: i64,
     pub public_id: String,
     pub job_type: String,
     /// JSON.
@@ -162,7 +163,7 @@ pub struct EndedJob {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobPoll {
     pub source: SourceId,
-    /// The source's, JSON; empty when the source is gone.
+    /// Config of the source, JSON; empty when the source was deleted.
     pub config: String,
     /// `ing_task.params`.
     pub params: String,
@@ -181,7 +182,7 @@ pub struct JobPoll {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TweetFilter {
     pub project_key: Option<String>,
-    /// Whatever the case of its letters.
+    /// Case-insensitive.
     pub author: Option<String>,
     /// Stored at or after.
     pub since: Option<Ts>,

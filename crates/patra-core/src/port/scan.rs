@@ -1,41 +1,41 @@
-//! Reading everything there is, table by table, for those who look for what must not be there. Read-only.
+//! Reads all rows, table by table, to check for data that must not be stored. Read-only.
 
 use std::fmt;
 
-use super::Boxed;
+use super::BoxFuture;
 use crate::tx::TxError;
 
-/// Rows of a page, at most.
+/// Maximum rows of a page.
 pub const MAX_ROWS: usize = 500;
-/// A page ends behind the row with which it reaches this many bytes.
+/// A page ends after the row with which it reaches this many bytes.
 pub const MAX_BYTES: usize = 4 << 20;
 
 pub trait Scan: fmt::Debug + Send + Sync {
-    /// By name.
-    fn tables(&self) -> Boxed<'_, Result<Vec<String>, TxError>>;
+    /// All tables, by name.
+    fn tables(&self) -> BoxFuture<'_, Result<Vec<String>, TxError>>;
 
-    /// The next rows of a table, by its key; `after` is what the page before gave as `next`.
-    fn page(&self, table: &str, after: Option<Vec<String>>) -> Boxed<'_, Result<Page, TxError>>;
+    /// The next rows of a table, by its key; `after` is `next` of the previous page.
+    fn page(&self, table: &str, after: Option<Vec<String>>) -> BoxFuture<'_, Result<ScanPage, TxError>>;
 }
 
-/// Some rows, every value as text; bytes as the text that is in them.
+/// Some rows, every value as text; bytes are decoded as text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Page {
+pub struct ScanPage {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Option<String>>>,
-    /// Names of the columns that a row is known by.
+    /// Names of the key columns.
     pub key: Vec<String>,
     /// The key of the last row, when more may follow.
     pub next: Option<Vec<String>>,
 }
 
-impl Page {
+impl ScanPage {
     pub fn cell<'a>(&self, row: &'a [Option<String>], column: &str) -> Option<&'a str> {
         let at = self.columns.iter().position(|name| name == column)?;
         row.get(at)?.as_deref()
     }
 
-    /// What a row is called: `id=4`.
+    /// The key of a row as text: `id=4`.
     pub fn name(&self, row: &[Option<String>]) -> String {
         let parts = self.key.iter().map(|column| format!("{column}={}", self.cell(row, column).unwrap_or("?")));
         parts.collect::<Vec<_>>().join(" ")

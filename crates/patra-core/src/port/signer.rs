@@ -1,10 +1,10 @@
-//! Signing by somebody else: what a far side wants signed is no business of this program (ING-4.2-04). A hook gets the
-//! request as it will leave and answers with what to add to it.
+//! Signing by an external program: an upstream's signing scheme is not part of this program (ING-4.2-04). A hook gets
+//! the request as it will be sent and returns headers and parameters to add.
 
 use std::fmt;
 
-use super::Boxed;
-use super::transport::Request;
+use super::BoxFuture;
+use super::transport::HttpRequest;
 
 /// Headers and query parameters that a signature consists of.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Signature {
     pub query: Vec<(String, String)>,
 }
 
-/// Names only: the values are signatures.
+/// Shows names only: the values are signatures.
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = |pairs: &[(String, String)]| pairs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
@@ -21,15 +21,15 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// Why there is no signature. Shows neither the request nor what the signer said of it.
+/// Why there is no signature. Shows neither the request nor the signer's message about it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Error {
     pub reason: String,
-    /// Asking again may help.
+    /// A retry may help.
     pub transient: bool,
 }
 
 pub trait Signer: fmt::Debug + Send + Sync {
-    fn sign(&self, request: &Request) -> Boxed<'_, Result<Signature, Error>>;
+    fn sign(&self, request: &HttpRequest) -> BoxFuture<'_, Result<Signature, Error>>;
 }

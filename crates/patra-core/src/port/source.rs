@@ -1,42 +1,42 @@
-//! What can be read of sources and of what they brought.
+//! Queries about sources and their items.
 
 use std::fmt;
 
-use super::Boxed;
+use super::BoxFuture;
 use crate::id::SourceId;
-use crate::source::{Interval, State};
+use crate::source::{Interval, SourceState};
 use crate::time::Ts;
-use crate::tx::{TxError, TypeRow};
+use crate::tx::{SourceTypeRow, TxError};
 
-/// Read access to sources. Answers may be a moment old.
-pub trait Sources: fmt::Debug + Send + Sync {
-    /// Who is due, and when the next one is.
-    fn due(&self, limit: u32) -> Boxed<'_, Result<Due, TxError>>;
+/// Read access to sources. Results may be a moment old.
+pub trait SourceQueries: fmt::Debug + Send + Sync {
+    /// Due sources, and when the next one becomes due.
+    fn due(&self, limit: u32) -> BoxFuture<'_, Result<DueSources, TxError>>;
 
     /// Sources that are not deleted, by id.
-    fn sources(&self, ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>>;
+    fn sources(&self, filter: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>>;
 
     /// The table of types, by name.
-    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>>;
+    fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>>;
 
     /// The configuration table, by key.
-    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>>;
+    fn settings(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, TxError>>;
 
-    /// Items of sources, those that were found last first; emptied ones left out.
-    fn raw_items(&self, ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>>;
+    /// Items of sources, the newest first; emptied ones are omitted.
+    fn raw_items(&self, filter: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>>;
 
-    /// How much the active sources of a project brought, by source.
-    fn raw_item_stats(&self, project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>>;
+    /// Item counts of the active sources of a project, by source.
+    fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>>;
 
-    /// What the collectors have done in the last 24 hours, and whether any lives.
-    fn collecting(&self, project_key: &str) -> Boxed<'_, Result<Collecting, TxError>>;
+    /// Collector activity of the last 24 hours, and the collectors that are alive.
+    fn collector_stats(&self, project_key: &str) -> BoxFuture<'_, Result<CollectorStats, TxError>>;
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Due {
+pub struct DueSources {
     /// Never fetched first, then by the time of the last fetch, then by id (COLL-26).
     pub sources: Vec<SourceId>,
-    /// When the next one falls due after now.
+    /// When the next source becomes due after now.
     pub next: Option<Ts>,
     pub now: Ts,
 }
@@ -45,19 +45,19 @@ pub struct Due {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceFilter {
     pub project_key: Option<String>,
-    /// Only these.
+    /// Only these ids.
     pub ids: Option<Vec<i64>>,
     pub public_only: bool,
-    /// Only those with a poll that has not ended.
+    /// Only sources with a poll that has not ended.
     pub polling_only: bool,
     /// Only greater ids: the next page.
     pub after: i64,
-    /// 0: all.
+    /// 0 for all.
     pub limit: u32,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Source {
+pub struct StoredSource {
     pub id: SourceId,
     pub project_key: String,
     pub r#type: String,
@@ -65,42 +65,43 @@ pub struct Source {
     /// JSON, an object.
     pub config: String,
     pub is_public: bool,
-    /// In force for it.
+    /// The effective interval.
     pub interval: Interval,
-    /// Why nobody can fetch it.
+    /// Why the source cannot be fetched.
     pub unsupported: Option<String>,
-    pub state: State,
+    pub state: SourceState,
     pub poll_count: i64,
-    /// A poll of it has not ended; when it may begin.
+    /// When its poll that has not ended may start; `None` without one.
     pub polling: Option<Ts>,
     pub created_at: Ts,
     pub updated_at: Ts,
 }
 
-impl Source {
-    /// Why a source of a type that nobody knows is skipped.
+impl StoredSource {
+    /// Why a source of an unknown type is skipped.
     pub fn no_fetcher(r#type: &str) -> String {
         format!("no fetcher for type '{type}'")
     }
 
-    /// One word for how it is (COLL-74).
+    /// The status as one word (COLL-74).
     pub fn status(&self) -> &'static str {
         match &self.state {
             _ if self.unsupported.is_some() => "unsupported",
-            State { paused: Some(_), .. } => "paused",
-            State { last_error: Some(_), .. } => "error",
-            State { last_fetched_at: None, .. } => "pending",
+            SourceState { paused: Some(_), .. } => "paused",
+            SourceState { last_error: Some(_), .. } => "error",
+            SourceState { last_fetched_at: None, .. } => "pending",
             _ => "ok",
         }
     }
 
-    /// The last fetch and one interval (COLL-73): the promise. When it really happens is [`Source::next_attempt_at`].
+    /// The last fetch plus one interval (COLL-73). The actual time of the next poll is
+    /// [`StoredSource::next_attempt_at`].
     pub fn next_fetch_at(&self) -> Option<Ts> {
         let collected = self.state.paused.is_none() && self.unsupported.is_none();
         self.state.last_fetched_at.filter(|_| collected).map(|fetched| fetched + self.interval.duration())
     }
 
-    /// When it will be polled; nothing for one that is due at once, or never.
+    /// When it will be polled; `None` for a source that is due at once, or never.
     pub fn next_attempt_at(&self) -> Option<Ts> {
         self.polling.or(self.state.next_due_at).filter(|at| *at > Ts::from_secs(0))
     }
@@ -139,21 +140,21 @@ pub struct ItemStats {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Collecting {
-    /// Polls that ended, well or not.
+pub struct CollectorStats {
+    /// Polls that ended, successful or not.
     pub fetches_24h: i64,
     pub errors_24h: i64,
     pub items_24h: i64,
-    /// Polls under way.
+    /// Polls in progress.
     pub running: i64,
     /// The newest first.
-    pub beats: Vec<BeatRow>,
+    pub heartbeats: Vec<HeartbeatRow>,
     pub now: Option<Ts>,
 }
 
-/// A collector, as it last told.
+/// The last heartbeat of a collector.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BeatRow {
+pub struct HeartbeatRow {
     pub owner: String,
     pub last_tick_at: Ts,
     pub next_tick_at: Ts,

@@ -1,44 +1,44 @@
-//! The way out: one HTTP exchange. Retrying, pacing and reading the body's meaning belong to the callers.
+//! Transport: one HTTP exchange. Retries, pacing and reading the body belong to the callers.
 
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::Boxed;
+use super::BoxFuture;
 use crate::error::{Code, Fault, Level};
 
 /// One request, fully rendered.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Request {
-    pub method: Method,
+pub struct HttpRequest {
+    pub method: HttpMethod,
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Option<Bytes>,
-    pub limits: Limits,
-    /// An HTTP proxy to go through, `http://host:port` without credentials; the environment's own is never used.
+    pub limits: TransferLimits,
+    /// HTTP proxy to use, `http://host:port` without credentials; the environment's proxy settings are never used.
     pub proxy: Option<String>,
-    /// Whether to offer compression to the far side. A body that comes encoded is decoded either way.
+    /// Whether to offer compression to the upstream. A body that comes encoded is decoded either way.
     pub compression: bool,
 }
 
-impl Request {
-    /// A request without headers and body, with the default limits: straight to the far side, compression offered.
-    pub fn new(method: Method, url: impl Into<String>) -> Request {
-        Request {
+impl HttpRequest {
+    /// A request without headers and body, with the default limits, no proxy, and compression offered.
+    pub fn new(method: HttpMethod, url: impl Into<String>) -> HttpRequest {
+        HttpRequest {
             method,
             url: url.into(),
             headers: Vec::new(),
             body: None,
-            limits: Limits::default(),
+            limits: TransferLimits::default(),
             proxy: None,
             compression: true,
         }
     }
 }
 
-/// Without query, credentials, header values and body: any of them may hold a secret.
-impl fmt::Debug for Request {
+/// Shows no query, credentials, header values and body: any of them may hold a secret.
+impl fmt::Debug for HttpRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("Request")
@@ -49,7 +49,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// A URL without what may be secret in it: user and password, query and fragment.
+/// The URL without parts that may be secret: user and password, query and fragment.
 fn bare(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -60,14 +60,14 @@ fn bare(url: &str) -> String {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum HttpMethod {
     Get,
     Post,
 }
 
-/// What one exchange may cost.
+/// Limits of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TransferLimits {
     pub connect_timeout: Duration,
     /// Longest silence while reading.
     pub read_timeout: Duration,
@@ -79,9 +79,9 @@ pub struct Limits {
     pub max_redirects: u8,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for TransferLimits {
+    fn default() -> TransferLimits {
+        TransferLimits {
             connect_timeout: Duration::from_secs(10),
             read_timeout: Duration::from_secs(30),
             total_timeout: Duration::from_secs(120),
@@ -91,33 +91,33 @@ impl Default for Limits {
     }
 }
 
-/// A complete answer, whatever its status.
+/// A complete response, whatever its status.
 #[derive(Clone)]
-pub struct Response {
+pub struct HttpResponse {
     pub status: u16,
     /// Lower-case names, in order of arrival.
     pub headers: Vec<(String, String)>,
-    /// Decompressed, never longer than `Limits::max_body`.
+    /// Decompressed, never longer than [`TransferLimits::max_body`].
     pub body: Bytes,
-    pub redirected: Option<Redirected>,
+    pub redirected: Option<Redirect>,
 }
 
-/// Where an answer was found when it was not where it was asked for.
+/// Where a response came from when the request was redirected.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Redirected {
+pub struct Redirect {
     pub url: String,
-    /// As far as the redirects said that it has moved there for good (301, 308), up to the first that did not.
+    /// The new permanent URL: as far as the redirects were permanent (301, 308), up to the first that was not.
     pub moved_to: Option<String>,
 }
 
-impl Response {
+impl HttpResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Without header values and body: a session cookie or a token may be among them.
-impl fmt::Debug for Response {
+/// Shows no header values and body: a session cookie or a token may be among them.
+impl fmt::Debug for HttpResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
         f.debug_struct("Response")
@@ -128,12 +128,12 @@ impl fmt::Debug for Response {
     }
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     #[error("connecting to {host} failed: {reason}")]
     Connect { host: String, reason: String },
-    #[error("no answer within {} ms", after.as_millis())]
+    #[error("no response within {} ms", after.as_millis())]
     Timeout { after: Duration },
     #[error("the connection broke while reading: {reason}")]
     Broken { reason: String },
@@ -154,7 +154,7 @@ impl From<Error> for Fault {
         let (code, level) = match &error {
             Error::Timeout { .. } => (Code::TimeoutError, Level::L1),
             Error::Connect { .. } | Error::Broken { .. } => (Code::NetworkError, Level::L1),
-            // A body over the cap, or one that cannot be unpacked, will be so the next time too.
+            // A body over the cap, or one that cannot be decompressed, will fail the next time too.
             Error::TooLarge { .. } | Error::Encoding { .. } => (Code::ParseError, Level::L2),
             Error::Refused { .. } => (Code::Forbidden, Level::L2),
             Error::Redirect { .. } => (Code::PlatformError, Level::L2),
@@ -165,7 +165,7 @@ impl From<Error> for Fault {
 }
 
 pub trait Transport: fmt::Debug + Send + Sync {
-    fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>>;
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, Error>>;
 }
 
 #[cfg(test)]
@@ -182,7 +182,7 @@ mod tests {
             ("canary:canary@a.test", "a.test"),
             ("", ""),
         ] {
-            let mut request = Request::new(Method::Post, url);
+            let mut request = HttpRequest::new(HttpMethod::Post, url);
             request.headers = vec![("x-key".to_owned(), "canary".to_owned())];
             request.body = Some(Bytes::from_static(b"canary"));
             request.proxy = Some("http://canary:canary@b.test".to_owned());
@@ -191,7 +191,7 @@ mod tests {
             assert!(!text.contains("canary"), "{text}");
         }
         let headers = vec![("set-cookie".to_owned(), "canary".to_owned())];
-        let response = Response { status: 200, headers, body: Bytes::from_static(b"canary"), redirected: None };
+        let response = HttpResponse { status: 200, headers, body: Bytes::from_static(b"canary"), redirected: None };
         let text = format!("{response:?}");
         assert_eq!(text, r#"Response { status: 200, headers: ["set-cookie"], body_bytes: 6 }"#);
     }

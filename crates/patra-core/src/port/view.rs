@@ -1,15 +1,15 @@
-//! What can be listed, and how a list is asked for.
+//! Views: lists of rows, and their filters.
 
 use crate::state::{
-    BatchStatus, CredentialStatus, PlanStatus, QuarantineStatus, RunStatus, SignalStatus, SliceStatus, TaskStatus,
-    TokenStatus, TriggerStatus,
+    BatchStatus, CredentialStatus, JobStatus, PlanStatus, QuarantineStatus, RunStatus, SignalStatus, SliceStatus,
+    TaskStatus, TokenStatus,
 };
 use crate::time::Ts;
 use crate::tx::TxError;
 
-/// A column of a view: its name, which is the same in table, JSON and heading, and how to read it.
+/// A column of a view: its name, which is the same in table, JSON and heading, and its type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Column {
+pub struct ViewColumn {
     pub name: &'static str,
     pub kind: CellKind,
 }
@@ -33,18 +33,18 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// JSON text. What is stored as JSON is passed on as it is, but for line breaks: numbers keep all their digits.
+    /// JSON text. Stored JSON is passed through except for line breaks: numbers keep all their digits.
     pub fn to_json_text(&self) -> String {
         match self {
             Cell::Null => "null".to_owned(),
             Cell::Int(number) => number.to_string(),
             Cell::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
             Cell::Time(at) => format!("\"{at}\""),
-            // On one line, as a row is: what is valid has line breaks between its values only.
+            // A row is one line: valid JSON has line breaks between its values only.
             Cell::Json(text) if serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() => {
                 text.replace(['\n', '\r'], " ")
             }
-            // What is stored is JSON; should it ever not be, it is shown as the text it is.
+            // Stored JSON that does not parse is shown as text.
             Cell::Json(text) => serde_json::Value::from(text.as_str()).to_string(),
         }
     }
@@ -55,12 +55,12 @@ impl Cell {
 }
 
 /// Cells in the order of the view's columns.
-pub type Row = Vec<Cell>;
+pub type ViewRow = Vec<Cell>;
 
-/// Which rows. Every condition that is set must hold.
+/// Filters rows. Every condition that is set must hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Filter {
-    /// Only what is of this project; of a view that has no [`View::owner`] there is nothing.
+pub struct ViewFilter {
+    /// Only rows of this project; a view without [`View::owner`] has none.
     pub project_key: Option<String>,
     /// Only the row with this id.
     pub id: Option<i64>,
@@ -72,19 +72,19 @@ pub struct Filter {
     pub run: Option<i64>,
     pub public_id: Option<String>,
     pub job_type: Option<String>,
-    /// Of one trigger.
-    pub instance: Option<i64>,
-    /// Only rows that were made then or later.
+    /// Only rows of this job.
+    pub job: Option<i64>,
+    /// Only rows created at or after this time.
     pub from: Option<Ts>,
-    /// Only rows that were made earlier.
+    /// Only rows created before this time.
     pub to: Option<Ts>,
     /// Only rows with a smaller id: the next page.
     pub before_id: Option<i64>,
-    /// At most [`Filter::MAX_LIMIT`]; 0 means [`Filter::DEFAULT_LIMIT`].
+    /// At most [`ViewFilter::MAX_LIMIT`]; 0 means [`ViewFilter::DEFAULT_LIMIT`].
     pub limit: u32,
 }
 
-impl Filter {
+impl ViewFilter {
     pub const DEFAULT_LIMIT: u32 = 100;
     pub const MAX_LIMIT: u32 = 500;
 
@@ -93,23 +93,23 @@ impl Filter {
     }
 }
 
-/// What must hold of a column, in words of both databases.
+/// A condition on a column, in SQL that both databases understand.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Condition {
+pub struct ViewCondition {
     pub column: &'static str,
     /// `=`, `>=` or `<`.
     pub is: &'static str,
     pub value: Cell,
 }
 
-/// By what a row is known to be of a project.
+/// How a row belongs to a project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Owner {
-    /// It has a `project_key`.
+pub enum RowOwner {
+    /// The row has a `project_key`.
     Own,
-    /// Its `plan_id` names a plan that has one.
+    /// The plan of its `plan_id` has one.
     Plan,
-    /// Its `cursor_id` names a cursor that has one.
+    /// The cursor of its `cursor_id` has one.
     Cursor,
 }
 
@@ -123,10 +123,10 @@ pub struct NoSuchFilter {
 
 /// A status that no row of the view can have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no {view} have the status `{word}`: it is one of {known}")]
+#[error("no {view} have the status `{value}`: it is one of {known}")]
 pub struct UnknownStatus {
     pub view: &'static str,
-    pub word: String,
+    pub value: String,
     pub known: String,
 }
 
@@ -138,14 +138,14 @@ impl From<NoSuchFilter> for TxError {
 
 macro_rules! views {
     ($($(#[$doc:meta])* $name:ident $word:literal $table:literal [$($column:ident: $kind:ident),* $(,)?]),* $(,)?) => {
-        /// What can be listed. Columns carry the names of the table.
+        /// Lists of rows. Columns have the names of the table.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum View { $($(#[$doc])* $name),* }
 
         impl View {
             pub const ALL: &[View] = &[$(View::$name),*];
 
-            /// The word of CLI and HTTP.
+            /// The name in CLI and HTTP.
             pub fn as_str(self) -> &'static str {
                 match self { $(View::$name => $word),* }
             }
@@ -154,9 +154,9 @@ macro_rules! views {
                 match self { $(View::$name => $table),* }
             }
 
-            pub fn columns(self) -> &'static [Column] {
+            pub fn columns(self) -> &'static [ViewColumn] {
                 match self {
-                    $(View::$name => &[$(Column { name: stringify!($column), kind: CellKind::$kind }),*]),*
+                    $(View::$name => &[$(ViewColumn { name: stringify!($column), kind: CellKind::$kind }),*]),*
                 }
             }
         }
@@ -190,25 +190,25 @@ views! {
 }
 
 impl std::str::FromStr for View {
-    type Err = crate::state::UnknownWord;
+    type Err = crate::state::UnknownValue;
     fn from_str(text: &str) -> Result<View, Self::Err> {
         View::ALL
             .iter()
             .copied()
             .find(|view| view.as_str() == text)
-            .ok_or_else(|| crate::state::UnknownWord { kind: "view", word: text.to_owned() })
+            .ok_or_else(|| crate::state::UnknownValue { kind: "view", value: text.to_owned() })
     }
 }
 
 impl View {
     /// A row as the text of a JSON object, keyed by column.
-    pub fn to_json_text(self, row: &Row) -> String {
+    pub fn to_json_text(self, row: &ViewRow) -> String {
         let mut text = String::from("{");
         for (column, cell) in self.columns().iter().zip(row) {
             if text.len() > 1 {
                 text.push(',');
             }
-            // Column names are plain words.
+            // Column names need no escapes.
             text.push_str(&format!("\"{}\":{}", column.name, cell.to_json_text()));
         }
         text.push('}');
@@ -216,7 +216,7 @@ impl View {
     }
 
     /// The cell of a column, by name.
-    pub fn cell(self, row: &Row, column: &str) -> Option<Cell> {
+    pub fn cell(self, row: &ViewRow, column: &str) -> Option<Cell> {
         let at = self.columns().iter().position(|known| known.name == column)?;
         row.get(at).cloned()
     }
@@ -225,7 +225,7 @@ impl View {
         self.columns().iter().any(|known| known.name == column)
     }
 
-    /// What a row's `status_code` may be; empty where there is none.
+    /// Valid values of a row's `status_code`; empty for a view without it.
     pub fn statuses(self) -> Vec<&'static str> {
         macro_rules! words {
             ($states:ty) => {
@@ -233,7 +233,7 @@ impl View {
             };
         }
         match self {
-            View::Jobs => words!(TriggerStatus),
+            View::Jobs => words!(JobStatus),
             View::Plans => words!(PlanStatus),
             View::Slices => words!(SliceStatus),
             View::Tasks => words!(TaskStatus),
@@ -249,19 +249,19 @@ impl View {
         }
     }
 
-    /// A status as it is stored, from any spelling of its letters. One that no row can have is an error: an empty list would say
-    /// that there is none.
+    /// A status as it is stored, from any case. An unknown status is an error: an empty list would suggest that no
+    /// row has it.
     pub fn status(self, word: &str) -> Result<String, UnknownStatus> {
         let (status, known) = (word.trim().to_uppercase(), self.statuses());
-        // A view without the column refuses the condition itself.
+        // A view without the column refuses the condition later.
         match known.is_empty() || known.contains(&&*status) {
             true => Ok(status),
-            false => Err(UnknownStatus { view: self.as_str(), word: word.to_owned(), known: known.join(", ") }),
+            false => Err(UnknownStatus { view: self.as_str(), value: word.to_owned(), known: known.join(", ") }),
         }
     }
 
-    /// By what a row is known to be of a project; `None` where rows are of no project.
-    pub fn owner(self) -> Option<Owner> {
+    /// How a row belongs to a project; `None` for views without projects.
+    pub fn owner(self) -> Option<RowOwner> {
         match self {
             View::Jobs
             | View::Plans
@@ -269,19 +269,19 @@ impl View {
             | View::Items
             | View::Quarantine
             | View::Candidates
-            | View::Signals => Some(Owner::Own),
-            View::Cursors | View::Outbox => Some(Owner::Own),
-            View::Slices | View::Runs | View::Batches => Some(Owner::Plan),
-            View::Events => Some(Owner::Cursor),
+            | View::Signals => Some(RowOwner::Own),
+            View::Cursors | View::Outbox => Some(RowOwner::Own),
+            View::Slices | View::Runs | View::Batches => Some(RowOwner::Plan),
+            View::Events => Some(RowOwner::Cursor),
             _ => None,
         }
     }
 
-    /// The filter's conditions, that on the project apart, in a fixed order. A condition on a column that the view does not
-    /// have is an error, not ignored: a list that is longer than asked for misleads.
-    pub fn conditions(self, filter: &Filter) -> Result<Vec<Condition>, NoSuchFilter> {
+    /// The filter's conditions except the one on the project, in a fixed order. A condition on a column that the view
+    /// does not have is an error: ignoring it would return too many rows.
+    pub fn conditions(self, filter: &ViewFilter) -> Result<Vec<ViewCondition>, NoSuchFilter> {
         let text = |value: &Option<String>| value.clone().map(Cell::Text);
-        let wanted = [
+        let conditions_set = [
             ("id", "=", filter.id.map(Cell::Int)),
             ("provenance_code", "=", text(&filter.provenance_code)),
             ("endpoint_name", "=", text(&filter.endpoint_name)),
@@ -291,18 +291,18 @@ impl View {
             ("run_id", "=", filter.run.map(Cell::Int)),
             ("public_id", "=", text(&filter.public_id)),
             ("job_type", "=", text(&filter.job_type)),
-            ("schedule_instance_id", "=", filter.instance.map(Cell::Int)),
+            ("schedule_instance_id", "=", filter.job.map(Cell::Int)),
             ("created_at", ">=", filter.from.map(Cell::Time)),
             ("created_at", "<", filter.to.map(Cell::Time)),
             ("id", "<", filter.before_id.map(Cell::Int)),
         ];
         let mut conditions = Vec::new();
-        for (column, is, value) in wanted {
+        for (column, is, value) in conditions_set {
             let Some(value) = value else { continue };
             if !self.has(column) {
                 return Err(NoSuchFilter { view: self.as_str(), column });
             }
-            conditions.push(Condition { column, is, value });
+            conditions.push(ViewCondition { column, is, value });
         }
         Ok(conditions)
     }

@@ -1,73 +1,73 @@
-//! Moving a cursor: write the event, then the value, each in its own transaction; when the value was moved by somebody
-//! else meanwhile, read again and try once more (ING-10.3). Of many that end at once, each moves the value to its own event only:
-//! behind another's, that one is on its way, and should it have died the planner moves the value.
+//! Moves a cursor: write the event, then the value, each in its own transaction; when another process moved the value
+//! meanwhile, read again and try once more (ING-10.3). When many runs end at once, each moves the value only to its
+//! own event: behind another run's event, that run moves it, and if it died the planner does.
 
-use crate::cursor::Mark;
+use crate::cursor::CursorValue;
 use crate::id::RunId;
 use crate::tx::{AdvanceCursor, Done, RecordAdvance, Tx, TxError};
 
-/// Races with others for one value, at most.
+/// Maximum attempts when other processes move the value.
 const TRIES: u8 = 2;
 
 /// One attempt to bring a cursor up to its completed prefix.
 #[derive(Clone, Debug)]
-pub struct Advance {
+pub struct CursorAdvance {
     record: RecordAdvance,
-    stage: Stage,
+    stage: AdvanceStage,
     tries_left: u8,
 }
 
 #[derive(Clone, Debug)]
-enum Stage {
+enum AdvanceStage {
     Recording,
-    Moving { to: Mark },
+    Moving { to: CursorValue },
 }
 
-/// What the advance wants next.
+/// What the advance wants done next.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum AdvanceStep {
     Tx(Tx),
     /// Done. `moved_to` is set when this attempt moved the value.
     Done {
-        moved_to: Option<Mark>,
+        moved_to: Option<CursorValue>,
     },
-    /// The store did not play along. Nothing is lost: the next planner tick of the namespace aligns the value.
+    /// The store failed. Nothing is lost: the next planner tick of the namespace aligns the value.
     GaveUp(TxError),
 }
 
-impl Advance {
-    pub fn start(record: RecordAdvance) -> (Advance, Step) {
-        let advance = Advance { record, stage: Stage::Recording, tries_left: TRIES };
-        let step = Step::Tx(advance.record.into());
+impl CursorAdvance {
+    pub fn start(record: RecordAdvance) -> (CursorAdvance, AdvanceStep) {
+        let advance = CursorAdvance { record, stage: AdvanceStage::Recording, tries_left: TRIES };
+        let step = AdvanceStep::Tx(advance.record.into());
         (advance, step)
     }
 
-    pub fn on(&mut self, answer: Result<Done, TxError>) -> Step {
-        match (&self.stage, answer) {
-            (_, Err(error)) => Step::GaveUp(error),
-            (Stage::Recording, Ok(Done::RecordAdvance(at))) => match at.target {
+    pub fn on(&mut self, result: Result<Done, TxError>) -> AdvanceStep {
+        match (&self.stage, result) {
+            (_, Err(error)) => AdvanceStep::GaveUp(error),
+            (AdvanceStage::Recording, Ok(Done::RecordAdvance(at))) => match at.target {
                 Some(to) if to.is_beyond(at.value.as_ref(), at.direction) && self.is_to_move(at.by) => {
-                    self.stage = Stage::Moving { to: to.clone() };
-                    Step::Tx(AdvanceCursor { cursor: self.record.cursor, to, version: at.version }.into())
+                    self.stage = AdvanceStage::Moving { to: to.clone() };
+                    AdvanceStep::Tx(AdvanceCursor { cursor: self.record.cursor, to, version: at.version }.into())
                 }
-                _ => Step::Done { moved_to: None },
+                _ => AdvanceStep::Done { moved_to: None },
             },
-            (Stage::Moving { to }, Ok(Done::AdvanceCursor(answer))) => {
-                if answer.moved {
-                    return Step::Done { moved_to: Some(to.clone()) };
+            (AdvanceStage::Moving { to }, Ok(Done::AdvanceCursor(result))) => {
+                if result.moved {
+                    return AdvanceStep::Done { moved_to: Some(to.clone()) };
                 }
                 self.tries_left -= 1;
                 if self.tries_left == 0 {
-                    return Step::Done { moved_to: None };
+                    return AdvanceStep::Done { moved_to: None };
                 }
-                self.stage = Stage::Recording;
-                Step::Tx(self.record.into())
+                self.stage = AdvanceStage::Recording;
+                AdvanceStep::Tx(self.record.into())
             }
-            (_, Ok(other)) => Step::GaveUp(TxError::Refused(format!("unexpected answer {other:?}"))),
+            (_, Ok(other)) => AdvanceStep::GaveUp(TxError::Refused(format!("unexpected result {other:?}"))),
         }
     }
 
-    /// Whoever has lost a race moves the value wherever it may go: the one who won it may have come less far.
+    /// A run that lost a race moves the value to any event: the winner may have moved it less far.
     fn is_to_move(&self, by: Option<RunId>) -> bool {
         let has_lost = self.tries_left < TRIES;
         has_lost || self.record.cause.is_none_or(|cause| by == Some(cause.run))
@@ -86,8 +86,8 @@ mod tests {
         RecordAdvance { cursor: CursorId(1), cause: None, observed_max: None }
     }
 
-    fn mark(secs: i64) -> Mark {
-        Mark::At(Ts::from_secs(secs))
+    fn mark(secs: i64) -> CursorValue {
+        CursorValue::At(Ts::from_secs(secs))
     }
 
     fn at(value: Option<i64>, target: Option<i64>, version: i64) -> Done {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn going(direction: Direction, value: Option<i64>, target: Option<i64>, version: i64) -> Done {
-        Done::RecordAdvance(tx::Advance {
+        Done::RecordAdvance(tx::AdvanceRecorded {
             direction,
             value: value.map(mark),
             target: target.map(mark),
@@ -108,59 +108,67 @@ mod tests {
         Done::AdvanceCursor(tx::CursorMoved { moved })
     }
 
-    // covers: ING-10.3-01, ING-10.3-04, ING-5.4-12
+    // covers: ING-10.3-01, ING-10.3-04, ING-5.4-12, ING-2.4-06, ING-2.6-01, ING-4.4-05
     #[test]
     fn the_event_goes_first_and_the_value_follows() {
-        let (mut advance, step) = Advance::start(record());
-        assert!(matches!(step, Step::Tx(Tx::RecordAdvance(_))));
-        let Step::Tx(Tx::AdvanceCursor(op)) = advance.on(Ok(at(Some(5), Some(9), 3))) else { panic!("no move wanted") };
+        let (mut advance, step) = CursorAdvance::start(record());
+        assert!(matches!(step, AdvanceStep::Tx(Tx::RecordAdvance(_))));
+        let AdvanceStep::Tx(Tx::AdvanceCursor(op)) = advance.on(Ok(at(Some(5), Some(9), 3))) else {
+            panic!("expected a move")
+        };
         assert_eq!((op.to, op.version), (mark(9), 3));
-        assert!(matches!(advance.on(Ok(moved(true))), Step::Done { moved_to: Some(to) } if to == mark(9)));
+        assert!(matches!(advance.on(Ok(moved(true))), AdvanceStep::Done { moved_to: Some(to) } if to == mark(9)));
     }
 
     // covers: ING-6.2-04
     #[test]
     fn a_backfill_moves_towards_the_past_and_never_back() {
-        let (mut advance, _) = Advance::start(record());
+        let (mut advance, _) = CursorAdvance::start(record());
         let step = advance.on(Ok(going(Direction::Backfill, Some(9), Some(5), 1)));
-        assert!(matches!(step, Step::Tx(Tx::AdvanceCursor(op)) if op.to == mark(5)));
-        let (mut advance, _) = Advance::start(record());
+        assert!(matches!(step, AdvanceStep::Tx(Tx::AdvanceCursor(op)) if op.to == mark(5)));
+        let (mut advance, _) = CursorAdvance::start(record());
         let step = advance.on(Ok(going(Direction::Backfill, Some(5), Some(9), 1)));
-        assert!(matches!(step, Step::Done { moved_to: None }));
+        assert!(matches!(step, AdvanceStep::Done { moved_to: None }));
     }
 
     #[test]
     fn nothing_to_do_when_the_value_stands_at_its_newest_event() {
         for state in [at(Some(9), Some(9), 1), at(None, None, 0), at(Some(9), Some(4), 1)] {
-            let (mut advance, _) = Advance::start(record());
-            assert!(matches!(advance.on(Ok(state)), Step::Done { moved_to: None }));
+            let (mut advance, _) = CursorAdvance::start(record());
+            assert!(matches!(advance.on(Ok(state)), AdvanceStep::Done { moved_to: None }));
         }
     }
 
     #[test]
-    fn behind_anothers_event_the_value_is_left_to_that_one() {
-        let cause = tx::Cause { task: TaskId(1), run: RunId(7), batch_no: 1, late: 0 };
+    fn value_behind_another_runs_event_is_left_to_that_run() {
+        let cause = tx::AdvanceCause { task: TaskId(1), run: RunId(7), batch_no: 1, late: 0 };
         let by = |run| {
             let target = Some(mark(9));
-            Done::RecordAdvance(tx::Advance { direction: Direction::Forward, value: None, target, by: run, version: 1 })
+            Done::RecordAdvance(tx::AdvanceRecorded {
+                direction: Direction::Forward,
+                value: None,
+                target,
+                by: run,
+                version: 1,
+            })
         };
-        let begun = || Advance::start(RecordAdvance { cause: Some(cause), ..record() }).0;
+        let begun = || CursorAdvance::start(RecordAdvance { cause: Some(cause), ..record() }).0;
         for other in [None, Some(RunId(8))] {
-            assert!(matches!(begun().on(Ok(by(other))), Step::Done { moved_to: None }));
+            assert!(matches!(begun().on(Ok(by(other))), AdvanceStep::Done { moved_to: None }));
         }
         let mut advance = begun();
-        assert!(matches!(advance.on(Ok(by(Some(RunId(7))))), Step::Tx(Tx::AdvanceCursor(_))));
-        // The winner may have moved it less far than its own event is.
-        assert!(matches!(advance.on(Ok(moved(false))), Step::Tx(Tx::RecordAdvance(_))));
-        assert!(matches!(advance.on(Ok(by(Some(RunId(8))))), Step::Tx(Tx::AdvanceCursor(_))));
+        assert!(matches!(advance.on(Ok(by(Some(RunId(7))))), AdvanceStep::Tx(Tx::AdvanceCursor(_))));
+        // The winner may have moved the value less far than its own event.
+        assert!(matches!(advance.on(Ok(moved(false))), AdvanceStep::Tx(Tx::RecordAdvance(_))));
+        assert!(matches!(advance.on(Ok(by(Some(RunId(8))))), AdvanceStep::Tx(Tx::AdvanceCursor(_))));
     }
 
     #[test]
-    fn a_lost_race_is_tried_once_more_and_then_left() {
-        let (mut advance, _) = Advance::start(record());
+    fn lost_race_is_retried_once() {
+        let (mut advance, _) = CursorAdvance::start(record());
         advance.on(Ok(at(None, Some(9), 1)));
-        assert!(matches!(advance.on(Ok(moved(false))), Step::Tx(Tx::RecordAdvance(_))));
+        assert!(matches!(advance.on(Ok(moved(false))), AdvanceStep::Tx(Tx::RecordAdvance(_))));
         advance.on(Ok(at(None, Some(9), 2)));
-        assert!(matches!(advance.on(Ok(moved(false))), Step::Done { moved_to: None }));
+        assert!(matches!(advance.on(Ok(moved(false))), AdvanceStep::Done { moved_to: None }));
     }
 }

@@ -1,5 +1,5 @@
-//! Claiming tasks and keeping their leases. It knows which tasks this process holds and until when; what is done with
-//! them belongs to the runs.
+//! The executor: claims tasks and renews their leases. It knows which tasks this process holds and until when; the
+//! work itself belongs to the runs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use crate::id::{Fence, TaskId};
 use crate::rng::Rng;
 use crate::time::Ts;
-use crate::tx::{Claim, ClaimPolls, Claimed, Inventory, Lease, LeaseRef, Renew, Renewed, TxError};
+use crate::tx::{ClaimPolls, ClaimTasks, ClaimedTasks, Lease, LeaseRef, PartitionKey, Renew, Renewed, TxError};
 
 #[derive(Clone, Debug)]
 pub struct Options {
     pub owner: String,
-    /// Tasks held at once (`C_total`).
+    /// Maximum tasks held at once (`C_total`).
     pub capacity: u32,
     pub lease: Duration,
     /// How long to wait after a claim that found nothing.
     pub idle_poll: Duration,
-    /// Claims polls, at most so many of one host over all processes; otherwise all that is no poll.
+    /// Claim polls, at most this many per host over all processes; `None` claims everything except polls.
     pub polls_per_host: Option<u32>,
 }
 
@@ -36,44 +36,44 @@ impl Options {
 /// What the executor wants done.
 #[derive(Clone, Debug)]
 pub enum Want {
-    Claim(Claim),
+    Claim(ClaimTasks),
     ClaimPolls(ClaimPolls),
     Renew(Renew),
-    /// Begin a run for this lease.
+    /// Start a run for this lease.
     Start(Box<Lease>),
     /// The lease is gone: the run of this task must stop.
     Stop(LeaseRef),
-    /// Somebody holds this work: the run must end at the next batch border and give its task back.
+    /// The work is paused: the run must end at the next batch boundary and return its task.
     GiveBack(LeaseRef),
 }
 
-/// Every so many claims one goes upside down: what is least urgent still gets its share (G-21).
+/// Every n-th claim reverses the priorities: the least urgent work still gets its share (G-21).
 const LAST_FIRST_EVERY: u32 = 20;
 
 #[derive(Clone, Debug)]
 pub struct Executor {
     options: Options,
     rng: Rng,
-    held: BTreeMap<TaskId, Held>,
+    held: BTreeMap<TaskId, HeldLease>,
     claiming: bool,
-    /// There was a nudge while a claim was under way, which may have looked before.
+    /// A nudge arrived while a claim was in flight, which may have missed the new work.
     nudged: bool,
     renewing: bool,
     draining: bool,
     /// Claims so far that leased something.
     turns: u32,
-    caps: Vec<(Inventory, u32)>,
-    /// Of the capacity, in percent.
+    caps: Vec<(PartitionKey, u32)>,
+    /// Percent of the capacity.
     share: u32,
     next_claim: Ts,
     next_renew: Ts,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldLease {
     fence: Fence,
-    /// When the lease ends at the latest, on this process's clock: counted from before the request that made or extended
-    /// it was sent, so it errs on the early side whatever the two clocks show.
+    /// When the lease ends at the latest, on this process's clock: counted from before the request that made or
+    /// extended it was sent, so it errs on the early side whatever the two clocks show.
     until: Ts,
 }
 
@@ -95,16 +95,18 @@ impl Executor {
         }
     }
 
-    /// Everything that is due now.
+    /// Emits everything that is due now.
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
         self.drop_expired(now, wants);
         if self.is_to_claim(now) {
             let free = self.free();
             (self.claiming, self.nudged) = (true, false);
             let (owner, lease) = (self.options.owner.clone(), self.options.lease);
-            let upside_down = self.turns % LAST_FIRST_EVERY == LAST_FIRST_EVERY - 1;
+            let reverse_priority = self.turns % LAST_FIRST_EVERY == LAST_FIRST_EVERY - 1;
             wants.push(match self.options.polls_per_host {
-                None => Want::Claim(Claim { owner, limit: free, lease, caps: self.caps.clone(), upside_down }),
+                None => {
+                    Want::Claim(ClaimTasks { owner, limit: free, lease, caps: self.caps.clone(), reverse_priority })
+                }
                 Some(per_host) => Want::ClaimPolls(ClaimPolls { owner, limit: free, lease, per_host }),
             });
         }
@@ -115,17 +117,17 @@ impl Executor {
         }
     }
 
-    /// The answer to a claim that was sent at `sent`.
-    pub fn on_claimed(&mut self, sent: Ts, now: Ts, answer: Result<Claimed, TxError>, wants: &mut Vec<Want>) {
+    /// Handles the result of a claim that was sent at `sent`.
+    pub fn on_claimed(&mut self, sent: Ts, now: Ts, result: Result<ClaimedTasks, TxError>, wants: &mut Vec<Want>) {
         self.claiming = false;
-        let leases = match answer {
+        let leases = match result {
             Ok(claimed) => claimed.leases,
             Err(_) => {
                 self.next_claim = now + self.rng.around(self.options.idle_poll);
                 return;
             }
         };
-        // More than nothing: there may be more, ask again as soon as there is room.
+        // The claim found tasks: there may be more, claim again as soon as there is room.
         let found = !leases.is_empty() || self.nudged;
         self.next_claim = if found { now } else { now + self.rng.around(self.options.idle_poll) };
         self.turns = self.turns.wrapping_add(u32::from(!leases.is_empty()));
@@ -134,25 +136,25 @@ impl Executor {
             if self.held.is_empty() {
                 self.next_renew = now + self.options.lease / 3;
             }
-            self.held.insert(lease.task, Held { fence: lease.fence, until });
+            self.held.insert(lease.task, HeldLease { fence: lease.fence, until });
             wants.push(Want::Start(Box::new(lease)));
         }
     }
 
-    /// The answer to a renewal of `asked` that was sent at `sent`.
+    /// Handles the result of a renewal of `leases` that was sent at `sent`.
     pub fn on_renewed(
         &mut self,
         sent: Ts,
         now: Ts,
-        asked: &[LeaseRef],
-        answer: Result<Renewed, TxError>,
+        leases: &[LeaseRef],
+        result: Result<Renewed, TxError>,
         wants: &mut Vec<Want>,
     ) {
         self.renewing = false;
-        match answer {
+        match result {
             Ok(renewed) => {
                 self.next_renew = now + self.options.lease / 3;
-                for lease in asked {
+                for lease in leases {
                     let Some(held) = self.held.get_mut(&lease.task).filter(|held| held.fence == lease.fence) else {
                         continue;
                     };
@@ -167,12 +169,12 @@ impl Executor {
                     }
                 }
             }
-            // The store is away. Ask again soon; leases that run out meanwhile are dropped by `poll`.
+            // The store is away. Retry soon; `poll` drops leases that expire meanwhile.
             Err(_) => self.next_renew = now + self.options.lease / 10,
         }
     }
 
-    /// A run has ended and given its task back.
+    /// A run has ended and returned its task.
     pub fn on_ended(&mut self, now: Ts, lease: LeaseRef) {
         if self.held.get(&lease.task).is_some_and(|held| held.fence == lease.fence) {
             self.held.remove(&lease.task);
@@ -180,29 +182,29 @@ impl Executor {
         }
     }
 
-    /// New work may be there: do not wait for the next poll.
+    /// New work may exist: do not wait for the next poll.
     pub fn nudge(&mut self, now: Ts) {
         self.nudged = self.claiming;
         self.next_claim = self.next_claim.min(now);
     }
 
-    /// Partitions that are in trouble take fewer tasks until further notice; all others what they may (ING-12.2-02).
-    pub fn set_caps(&mut self, caps: Vec<(Inventory, u32)>) {
+    /// Caps partitions that are in trouble until further notice; all others have no cap (ING-12.2-02).
+    pub fn set_caps(&mut self, caps: Vec<(PartitionKey, u32)>) {
         self.caps = caps;
     }
 
-    /// The store is under pressure: this process holds no more than so many percent of its capacity (ING-5.2-08).
+    /// The store is under pressure: this process holds no more than this percentage of its capacity (ING-5.2-08).
     pub fn set_share(&mut self, percent: u32) {
         self.share = percent;
     }
 
-    /// Never none at all: who does nothing would not notice that the pressure is gone.
+    /// At least one: a process without tasks would not notice that the pressure is gone.
     fn capacity(&self) -> u32 {
         let share = u64::from(self.options.capacity) * u64::from(self.share.min(100)) / 100;
         (share as u32).max(self.options.capacity.min(1))
     }
 
-    /// Whether the next [`Executor::poll`] claims: time to find out about caps.
+    /// Whether the next [`Executor::poll`] claims: the caller updates the caps before.
     pub fn is_to_claim(&self, now: Ts) -> bool {
         !self.draining && !self.claiming && self.free() > 0 && now >= self.next_claim
     }
@@ -211,7 +213,7 @@ impl Executor {
         self.capacity().saturating_sub(self.held.len() as u32)
     }
 
-    /// Claim no more.
+    /// Stops claiming.
     pub fn drain(&mut self) {
         self.draining = true;
     }
@@ -228,7 +230,7 @@ impl Executor {
         claim.min(renew).min(expiry)
     }
 
-    /// A lease that ran out on our own clock is treated as lost, without asking anybody.
+    /// A lease that expired on our own clock counts as lost, without asking the store.
     fn drop_expired(&mut self, now: Ts, wants: &mut Vec<Want>) {
         self.held.retain(|task, held| {
             let alive = now < held.until;

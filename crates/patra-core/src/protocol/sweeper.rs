@@ -1,4 +1,5 @@
-//! Taking back what the dead left behind. Idempotent and allowed on every host: the store's guarded statement decides.
+//! The sweeper: takes back expired leases. Idempotent and allowed on every host: the store's guarded statement
+//! decides.
 
 use std::time::Duration;
 
@@ -22,34 +23,34 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// Sweeps for the first time at once.
+    /// The first sweep runs at once.
     pub fn new(options: Options, rng: Rng, now: Ts) -> Sweeper {
         Sweeper { options, rng, due: now, in_flight: false }
     }
 
-    /// The sweep to run now, if it is time.
+    /// The sweep to run now, if it is due.
     pub fn poll(&mut self, now: Ts) -> Option<Sweep> {
         if self.in_flight || now < self.due {
             return None;
         }
         self.in_flight = true;
-        Some(Sweep { limit: self.options.limit, max_attempts: self.options.max_attempts, everyone: false })
+        Some(Sweep { limit: self.options.limit, max_attempts: self.options.max_attempts, all_owners: false })
     }
 
-    /// A lease may have run out.
+    /// A lease may have expired.
     pub fn nudge(&mut self, now: Ts) {
         self.due = self.due.min(now);
     }
 
-    pub fn on(&mut self, now: Ts, answer: &Result<Swept, TxError>) {
+    pub fn on(&mut self, now: Ts, result: &Result<Swept, TxError>) {
         self.in_flight = false;
         let full =
-            matches!(answer, Ok(swept) if swept.requeued.len() + swept.failed.len() >= self.options.limit as usize);
-        // A full sweep has more behind it. Otherwise with jitter, so that many hosts do not sweep in step.
+            matches!(result, Ok(swept) if swept.requeued.len() + swept.failed.len() >= self.options.limit as usize);
+        // A full sweep has more to do. Otherwise wait with jitter, so that many hosts do not sweep in step.
         self.due = if full { now } else { now + self.rng.around(self.options.every) };
     }
 
-    /// When `poll` has something to do next; not before the answer, while a sweep is under way.
+    /// When `poll` has something to do next; not before the result, while a sweep is in flight.
     pub fn wake_at(&self) -> Ts {
         if self.in_flight { Ts::MAX } else { self.due }
     }

@@ -1,4 +1,4 @@
-//! Reading Fernet tokens, to bring cookies over from where they were kept before (CRAWL-147). Nothing is written in this form.
+//! Reads Fernet tokens, to import cookies from their previous store (CRAWL-147). Nothing is written in this form.
 
 use aes_gcm_siv::aes::Aes128;
 use aes_gcm_siv::aes::cipher::{Block, BlockCipherDecrypt as _, KeyInit as _};
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::Error;
 use crate::secret::Secret;
 
-/// Version, time, IV in front; the signature behind.
+/// Version, time and IV come first; the signature is at the end.
 const HEAD: usize = 1 + 8 + 16;
 const TAG: usize = 32;
 const BLOCK: usize = 16;

@@ -1,5 +1,5 @@
-//! Signing what leaves the house: HMAC-SHA256 with a key of its own, derived from the master key. Whoever has the master key
-//! can tell that a text is as it was; nobody else can make one.
+//! Signatures of exported files: HMAC-SHA256 with a separate key derived from the master key. The holder of the
+//! master key can verify that a text is unchanged; nobody else can sign one.
 //!
 //! The text form is `v1.KEY.MAC`: the id of the master key in hex, the rest in base64url.
 
@@ -19,13 +19,13 @@ impl Keyring {
         Ok(format!("{VERSION}.{}.{}", key.id(), URL_SAFE_NO_PAD.encode(mac)))
     }
 
-    /// Whether `signature` was made over this very text, with any of the keys.
+    /// Verifies that `signature` was made over exactly this text, with any of the keys.
     pub fn verify(&self, text: &[u8], signature: &str) -> Result<(), Error> {
         let parts: Vec<_> = signature.split('.').collect();
         let [VERSION, id, mac] = parts[..] else { return Err(Error::Damaged) };
         let key = self.keys.iter().find(|key| key.id() == id).ok_or_else(|| Error::UnknownKey(shown(id)))?;
         let mac = URL_SAFE_NO_PAD.decode(mac).map_err(|_| Error::Damaged)?;
-        // In time that does not depend on where they differ.
+        // Constant-time comparison.
         key.mac(text)?.verify_slice(&mac).map_err(|_| Error::Forged)
     }
 }
@@ -50,7 +50,7 @@ mod tests {
 
     // covers: G-14
     #[test]
-    fn a_signature_holds_for_its_text_and_its_key_alone() {
+    fn signature_verifies_only_its_text_and_key() {
         let signature = ring(7).sign(b"a text").unwrap();
         assert_eq!(ring(7).verify(b"a text", &signature), Ok(()));
         assert_eq!(ring(7).verify(b"a texT", &signature), Err(Error::Forged));
@@ -59,17 +59,17 @@ mod tests {
         let renamed = signature.replace(ring(7).key_id(), ring(8).key_id());
         assert_eq!(ring(8).verify(b"a text", &renamed), Err(Error::Forged));
         let both = Keyring { keys: vec![MasterKey::new([8; KEY_BYTES]), MasterKey::new([7; KEY_BYTES])] };
-        assert_eq!(both.verify(b"a text", &signature), Ok(()), "an older key still tells");
+        assert_eq!(both.verify(b"a text", &signature), Ok(()), "an older key still verifies");
     }
 
     #[test]
-    fn what_is_no_signature_is_refused_without_a_panic() {
+    fn malformed_signature_is_refused() {
         for text in ["", "v1", "v1.a", "v2.a.b", "v1.a.b.c", "v1.<b>.x"] {
             assert!(ring(7).verify(b"a text", text).is_err(), "{text}");
         }
         let signature = ring(7).sign(b"a text").unwrap();
         assert!(ring(7).verify(b"a text", &signature[..signature.len() - 4]).is_err());
-        // A text that an earlier version has written.
+        // A text written by an earlier version.
         assert!(signature.starts_with("v1.cbffb4a0."), "{signature}");
     }
 }

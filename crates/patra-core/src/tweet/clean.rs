@@ -1,18 +1,18 @@
-//! Cleaning and checking: what a parser found becomes a tweet, or a list of what is wrong with it. Nothing is thrown, and a
-//! date is never made up.
+//! Cleaning and validation: a parsed tweet becomes a stored one, or a list of problems. Nothing panics, and a date is
+//! never made up.
 
 use super::{MAX_COLUMN, MAX_TEXT_LENGTH, Media, Reference, ReferenceType, Tweet};
 use crate::time::Ts;
 
-/// A nested text that is shorter than this and ends with an ellipsis was probably cut by the far side (TWEET-36).
+/// A nested text that is shorter than this and ends with an ellipsis was probably cut by the upstream (TWEET-36).
 const WHOLE_LENGTH: usize = 300;
 
-/// A tweet as the parser found it; any of it may be missing.
+/// A parsed tweet; any field may be missing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Draft {
+pub struct TweetDraft {
     pub tweet_id: Option<String>,
     pub text: Option<String>,
-    /// As it was written.
+    /// The time as the upstream wrote it.
     pub created_at: Option<String>,
     pub author_username: Option<String>,
     pub author_display_name: Option<String>,
@@ -25,16 +25,16 @@ pub struct Draft {
 
 /// Why a tweet cannot be stored (TWEET-49).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Invalid {
-    /// Required fields that are not there.
+pub struct InvalidTweet {
+    /// Required fields that are missing.
     pub missing: Vec<&'static str>,
-    /// Fields whose content cannot be used, with the reason.
+    /// Fields with unusable content, with the reason.
     pub unusable: Vec<(&'static str, String)>,
 }
 
-impl std::error::Error for Invalid {}
+impl std::error::Error for InvalidTweet {}
 
-impl std::fmt::Display for Invalid {
+impl std::fmt::Display for InvalidTweet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if !self.missing.is_empty() {
             write!(f, "missing: {}", self.missing.join(", "))?;
@@ -47,13 +47,13 @@ impl std::fmt::Display for Invalid {
     }
 }
 
-impl Draft {
-    /// The tweet, cleaned; or everything that is wrong with it (TWEET-48..55).
-    pub fn validate(self) -> Result<Tweet, Invalid> {
-        let mut invalid = Invalid::default();
+impl TweetDraft {
+    /// The cleaned tweet; or all its problems (TWEET-48..55).
+    pub fn validate(self) -> Result<Tweet, InvalidTweet> {
+        let mut invalid = InvalidTweet::default();
         let tweet_id = required(self.tweet_id, "tweet_id", &mut invalid);
         let author_username = required(self.author_username, "author_username", &mut invalid);
-        // Without words a tweet must have something else (TWEET-55).
+        // A tweet without text must have something else (TWEET-55).
         let has_more = !self.media.is_empty() || self.reference.is_some();
         let text = self.text.map(|text| clean(&text)).filter(|text| !text.is_empty() || has_more);
         if text.is_none() {
@@ -63,7 +63,7 @@ impl Draft {
             Some((Some(at), _)) => Some(at),
             Some((None, text)) if !text.trim().is_empty() => {
                 let shown: String = text.chars().take(60).collect();
-                invalid.unusable.push(("created_at", format!("is no date: {shown:?}")));
+                invalid.unusable.push(("created_at", format!("is not a date: {shown:?}")));
                 None
             }
             _ => {
@@ -79,7 +79,9 @@ impl Draft {
             }
         });
         match (tweet_id, text, created_at, author_username) {
-            (Some(tweet_id), Some(text), Some(created_at), Some(author_username)) if invalid == Invalid::default() => {
+            (Some(tweet_id), Some(text), Some(created_at), Some(author_username))
+                if invalid == InvalidTweet::default() =>
+            {
                 let (referenced_tweet_id, reference_type) = reference.map(|one| (one.id, one.r#type)).unzip();
                 Ok(Tweet {
                     tweet_id,
@@ -103,7 +105,7 @@ impl Draft {
 }
 
 impl ReferenceType {
-    /// Which one counts when a tweet has several: the smaller (TWEET-37).
+    /// Precedence when a tweet has several references: smaller wins (TWEET-37).
     pub fn rank(self) -> u8 {
         match self {
             ReferenceType::Retweeted => 0,
@@ -113,8 +115,8 @@ impl ReferenceType {
     }
 }
 
-/// Each run of white space becomes one blank, the ends are trimmed, and what is too long is cut (TWEET-50, TWEET-51). NUL, which
-/// no database takes, counts as white space.
+/// Collapses white space, trims, and cuts a text that is too long (TWEET-50, TWEET-51). NUL, which no database
+/// accepts, counts as white space.
 pub fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len().min(4 * MAX_TEXT_LENGTH));
     let words = text.split(|c: char| c.is_whitespace() || c == '\0').filter(|word| !word.is_empty());
@@ -127,13 +129,13 @@ pub fn clean(text: &str) -> String {
     cleaned
 }
 
-/// When a tweet was written: as X writes it, `Fri Feb 06 09:31:48 +0000 2026`, or ISO 8601 (TWEET-38).
+/// Creation time of a tweet: in X's format, `Fri Feb 06 09:31:48 +0000 2026`, or ISO 8601 (TWEET-38).
 pub fn instant(text: &str) -> Option<Ts> {
     let text = text.trim();
     if let Ok(at) = text.parse() {
         return Some(at);
     }
-    // The weekday says nothing that the date does not.
+    // The weekday is redundant.
     let (weekday, date) = text.split_once(' ')?;
     if weekday.is_empty() || !weekday.bytes().all(|byte| byte.is_ascii_alphabetic()) {
         return None;
@@ -142,13 +144,13 @@ pub fn instant(text: &str) -> Option<Ts> {
     Some(Ts::from_micros(at.as_microsecond()))
 }
 
-/// Whether the text of a referenced tweet looks as if the far side had cut it (TWEET-36).
+/// Whether the text of a referenced tweet looks as if the upstream had cut it (TWEET-36).
 pub fn is_probably_cut(text: &str) -> bool {
     let text = text.trim_end();
     (text.ends_with('…') || text.ends_with("...")) && text.chars().count() < WHOLE_LENGTH
 }
 
-fn required(value: Option<String>, name: &'static str, invalid: &mut Invalid) -> Option<String> {
+fn required(value: Option<String>, name: &'static str, invalid: &mut InvalidTweet) -> Option<String> {
     let Some(value) = value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty()) else {
         invalid.missing.push(name);
         return None;
@@ -162,18 +164,18 @@ fn required(value: Option<String>, name: &'static str, invalid: &mut Invalid) ->
     }
 }
 
-/// What identifies is never cut: two would become one.
+/// Identifiers are never cut: two could become one.
 fn fits(value: &str) -> Result<(), String> {
     if value.chars().count() > MAX_COLUMN {
         return Err(format!("has more than {MAX_COLUMN} characters"));
     }
     if value.chars().any(char::is_control) {
-        return Err("holds a control character".to_owned());
+        return Err("contains a control character".to_owned());
     }
     Ok(())
 }
 
-/// What is only shown may be cut.
+/// Texts for display may be cut.
 fn shortened(text: &str) -> Option<String> {
     let text: String = clean(text).chars().take(MAX_COLUMN).collect();
     Some(text).filter(|text| !text.is_empty())

@@ -2,13 +2,13 @@
 
 use std::cmp::Ordering;
 
-/// Which of two ids is the greater number; `None` where one is no number (TWEET-26).
+/// Compares two ids as numbers; `None` where one is not a number (TWEET-26).
 pub fn compare(one: &str, other: &str) -> Option<Ordering> {
     let (one, other) = (digits(one)?, digits(other)?);
     Some(one.len().cmp(&other.len()).then_with(|| one.cmp(other)))
 }
 
-/// Without the zeros before it.
+/// Strips leading zeros.
 fn digits(id: &str) -> Option<&str> {
     let number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
     number.then(|| id.trim_start_matches('0'))

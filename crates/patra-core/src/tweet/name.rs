@@ -1,4 +1,4 @@
-//! Names of users: one or many, as people write them.
+//! User names: one or many, as people write them.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use crate::text::beginning;
 
-/// Longest name of a user (TWEET-64).
+/// Longest user name (TWEET-64).
 pub const MAX_NAME: usize = 15;
-/// So much of a bad name is repeated to whoever wrote it, in bytes.
+/// Maximum bytes of a bad name in an error message.
 const MAX_QUOTE: usize = 40;
 
-/// What is wrong with a name, or with a list of them.
+/// Problem of a name, or of a list of names.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NameError {
     #[error("a name is empty")]
     Empty,
-    #[error("'{}' may only hold letters, digits and _", quote(.0))]
+    #[error("'{}' may only contain letters, digits and _", quote(.0))]
     Characters(String),
     #[error("'{}' is too long: a name has at most {MAX_NAME} characters", quote(.0))]
     TooLong(String),
@@ -26,7 +26,7 @@ pub enum NameError {
     NoNames,
 }
 
-/// One name, without blanks around it and one `@` before it, in the case that it was written in (TWEET-64).
+/// One name, without surrounding blanks and a leading `@`, in its original case (TWEET-64).
 pub fn username(text: &str) -> Result<String, NameError> {
     let text = text.trim();
     let name = text.strip_prefix('@').unwrap_or(text);
@@ -42,12 +42,12 @@ pub fn username(text: &str) -> Result<String, NameError> {
     Ok(name.to_owned())
 }
 
-/// Names out of a text with commas between them. Nothing between two commas, or behind the last, is nobody.
+/// Names from a comma-separated text. Empty entries are skipped.
 pub fn usernames(text: &str) -> Result<Vec<String>, Vec<NameError>> {
     checked(text.split(',').filter(|part| !part.trim().is_empty()).map(username))
 }
 
-/// Names out of a request: a text with commas, or a list of texts (TWEET-105).
+/// Names from a request: a comma-separated text, or a list of texts (TWEET-105).
 pub fn usernames_of(value: &Value) -> Result<Vec<String>, Vec<NameError>> {
     match value {
         Value::String(text) => usernames(text),
@@ -56,7 +56,7 @@ pub fn usernames_of(value: &Value) -> Result<Vec<String>, Vec<NameError>> {
     }
 }
 
-/// Each user once, in the order and spelling of the first mention; or everything that is wrong.
+/// Each user once, in the order and spelling of the first mention; or all problems.
 fn checked(names: impl Iterator<Item = Result<String, NameError>>) -> Result<Vec<String>, Vec<NameError>> {
     let (mut users, mut wrong, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
     for name in names {
@@ -112,26 +112,26 @@ mod tests {
 
     // covers: TWEET-63, TWEET-107
     #[test]
-    fn every_bad_name_is_told() {
-        let told = |value: Value| -> Vec<String> {
+    fn every_bad_name_is_reported() {
+        let errors = |value: Value| -> Vec<String> {
             usernames_of(&value).unwrap_err().iter().map(ToString::to_string).collect()
         };
         assert_eq!(
-            told(json!("al ice, bob, a234567890123456")),
+            errors(json!("al ice, bob, a234567890123456")),
             [
-                "'al ice' may only hold letters, digits and _",
+                "'al ice' may only contain letters, digits and _",
                 "'a234567890123456' is too long: a name has at most 15 characters"
             ]
         );
         assert_eq!(
-            told(json!(["", 7, "bob"])),
+            errors(json!(["", 7, "bob"])),
             ["a name is empty", "expected names separated by commas, or a list of names"]
         );
         for nobody in [json!(""), json!(" , "), json!([])] {
-            assert_eq!(told(nobody), ["no user is named"]);
+            assert_eq!(errors(nobody), ["no user is named"]);
         }
-        assert_eq!(told(json!(7)), ["expected names separated by commas, or a list of names"]);
-        let long = told(json!("ü\n".repeat(500)));
+        assert_eq!(errors(json!(7)), ["expected names separated by commas, or a list of names"]);
+        let long = errors(json!("ü\n".repeat(500)));
         assert!(long[0].len() < 100 && !long[0].contains('\n'), "{long:?}");
     }
 }

@@ -1,26 +1,27 @@
-//! How many tweets to ask for: about as many as will be new, by how the last fetches went.
+//! How many tweets to request: about as many as will be new, judging by the last fetches.
 
 use crate::time::Ts;
 
-/// Without a history (TWEET-82).
+/// Limit without history (TWEET-82).
 pub const DEFAULT_LIMIT: u32 = 100;
-/// However little is expected (TWEET-83).
+/// Minimum limit (TWEET-83).
 pub const MIN_LIMIT: u32 = 10;
-/// However much is expected (TWEET-84). What a person asks for may be more, see [`MAX_REQUESTED`].
+/// Maximum limit (TWEET-84). A person may request more, see [`MAX_REQUESTED`].
 pub const MAX_LIMIT: u32 = 300;
 /// Weight of the last fetch in the smoothed share of new tweets (TWEET-85).
 pub const EMA_ALPHA: f64 = 0.3;
-/// How much more than expected is asked for (TWEET-86).
+/// Factor on the expected number (TWEET-86).
 pub const SAFETY_MARGIN: f64 = 1.2;
-/// Fetches in a row without anything new from which on the least is asked for (TWEET-89).
+/// Consecutive fetches without anything new after which the minimum is requested (TWEET-89).
 pub const QUIET_AFTER: u32 = 3;
-/// The most that a person may ask for of one user (TWEET-20, TWEET-106); the least is 1.
+/// Maximum that a person may request of one user (TWEET-20, TWEET-106); the minimum is 1.
 pub const MAX_REQUESTED: u32 = 1_000;
 
-/// Products of fractions miss whole numbers by less than this (TWEET-90).
+/// Rounding error of products that should be whole numbers (TWEET-90).
 const WHOLE: f64 = 1e-9;
 
-/// How fetches of one user went (TWEET-74..81), so that the next one asks for about as many tweets as there are new ones.
+/// Statistics of the fetches of one user (TWEET-74..81), so that the next one requests about as many tweets as are
+/// new.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FetchStats {
     pub last_fetch_at: Ts,
@@ -32,8 +33,8 @@ pub struct FetchStats {
 }
 
 impl FetchStats {
-    /// The statistics after one more fetch that succeeded; begin with the default ones. A failed fetch changes nothing, so it is
-    /// not told here (TWEET-92).
+    /// The statistics after one more successful fetch; start with the default. A failed fetch changes nothing and is
+    /// not recorded (TWEET-92).
     #[must_use]
     pub fn after(&self, fetched: u32, new: u32, now: Ts) -> FetchStats {
         let new = new.min(fetched);
@@ -53,7 +54,7 @@ impl FetchStats {
         }
     }
 
-    /// How many tweets the next fetch asks for (TWEET-87..90).
+    /// Number of tweets that the next fetch requests (TWEET-87..90).
     pub fn limit(&self) -> u32 {
         let FetchStats { last_fetched_count: fetched, last_new_count: new, .. } = *self;
         if self.total_fetches == 0 {
@@ -69,8 +70,8 @@ impl FetchStats {
         (whole(expected) as u32).clamp(MIN_LIMIT, MAX_LIMIT)
     }
 
-    /// What a scheduled fetch asks for, and how far the same run goes on while every tweet is new and there are more, so that
-    /// a busy hour loses nothing (TWEET-93).
+    /// Limit of a scheduled fetch, and the extended limit while every tweet is new and there are more, so that a busy
+    /// hour loses nothing (TWEET-93).
     pub fn scheduled(&self) -> (u32, u32) {
         (self.limit(), MAX_LIMIT)
     }
@@ -87,7 +88,7 @@ mod tests {
 
     const NOW: Ts = Ts::from_secs(1_700_000_000);
 
-    fn seen(fetched: u32, new: u32, rate: f64, empty: u32) -> FetchStats {
+    fn stats(fetched: u32, new: u32, rate: f64, empty: u32) -> FetchStats {
         FetchStats {
             last_fetch_at: NOW,
             last_fetched_count: fetched,
@@ -103,15 +104,15 @@ mod tests {
     fn the_limit_follows_what_was_new() {
         for (name, state, limit) in [
             ("no row", FetchStats::default(), 100),
-            ("all of 100 new", seen(100, 100, 1.0, 0), 200),
-            ("all of 200 new", seen(200, 200, 1.0, 0), 300),
-            ("all of 5 new", seen(5, 5, 1.0, 0), 10),
-            ("half of 40", seen(40, 20, 0.5, 0), 24),
-            ("hardly any", seen(20, 1, 0.01, 0), 10),
-            ("three empty ones", seen(100, 0, 0.4, 3), 10),
-            ("two empty ones", seen(100, 0, 0.4, 2), 48),
-            ("nothing fetched", seen(0, 0, 0.0, 1), 10),
-            ("never more than the most", seen(1_000, 999, 0.999, 0), 300),
+            ("all of 100 new", stats(100, 100, 1.0, 0), 200),
+            ("all of 200 new", stats(200, 200, 1.0, 0), 300),
+            ("all of 5 new", stats(5, 5, 1.0, 0), 10),
+            ("half of 40", stats(40, 20, 0.5, 0), 24),
+            ("hardly any", stats(20, 1, 0.01, 0), 10),
+            ("three empty ones", stats(100, 0, 0.4, 3), 10),
+            ("two empty ones", stats(100, 0, 0.4, 2), 48),
+            ("nothing fetched", stats(0, 0, 0.0, 1), 10),
+            ("never more than the most", stats(1_000, 999, 0.999, 0), 300),
         ] {
             assert_eq!(state.limit(), limit, "{name}");
         }
@@ -122,7 +123,7 @@ mod tests {
     fn a_product_that_is_whole_but_for_rounding_is_not_rounded_up() {
         // In doubles 0.7 × 50 × 1.2 is a little less than 42, and 0.55 × 100 × 1.2 a little more than 66.
         for (fetched, rate, limit) in [(50, 0.7, 42), (100, 0.55, 66), (100, 0.55 + 1e-6, 67)] {
-            assert_eq!(seen(fetched, 1, rate, 0).limit(), limit, "{rate}");
+            assert_eq!(stats(fetched, 1, rate, 0).limit(), limit, "{rate}");
         }
     }
 
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn statistics_are_smoothed_and_count_what_is_empty() {
         let first = FetchStats::default().after(40, 20, NOW);
-        assert_eq!(first, FetchStats { total_fetches: 1, ..seen(40, 20, 0.5, 0) }, "the first sets the rate");
+        assert_eq!(first, FetchStats { total_fetches: 1, ..stats(40, 20, 0.5, 0) }, "the first sets the rate");
         let second = first.after(10, 10, NOW);
         assert!((second.avg_new_rate - 0.65).abs() < 1e-12, "0.3 of 1 and 0.7 of 0.5");
         let nothing = second.after(0, 0, NOW);
@@ -145,7 +146,7 @@ mod tests {
     // covers: TWEET-93
     #[test]
     fn a_busy_hour_may_be_read_on_up_to_the_most() {
-        assert_eq!(seen(100, 10, 0.1, 0).scheduled(), (12, 300));
-        assert_eq!(seen(300, 300, 1.0, 0).scheduled(), (300, 300), "no further than that");
+        assert_eq!(stats(100, 10, 0.1, 0).scheduled(), (12, 300));
+        assert_eq!(stats(300, 300, 1.0, 0).scheduled(), (300, 300), "no further than that");
     }
 }

@@ -1,16 +1,17 @@
-//! What alerts are judged by, and what they have told.
+//! Counters that alerts are evaluated on, and the state of alerts.
 
 use std::time::Duration;
 
-use crate::alert::{Event, State};
+use crate::alert::{AlertEvent, AlertState};
 use crate::state::AlertLevel;
 
-/// How long the counters of a minute are kept.
+/// How long counters are kept.
 pub const COUNTS_KEPT: Duration = Duration::from_secs(60 * 60);
-/// What counters are kept for.
+/// The period of one counter.
 pub const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// Adds to the counters of the present minute of a platform, and forgets those of it that are older than [`COUNTS_KEPT`].
+/// Adds to the platform's counters of the current minute and deletes its counters that are older than
+/// [`COUNTS_KEPT`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CountCrawls {
     pub platform: String,
@@ -21,24 +22,24 @@ pub struct CountCrawls {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CrawlsCounted;
 
-/// Says whether the condition of an alert holds now; the row follows [`State::watched`], on the database's clock. Of
-/// several that watch, one is told to speak.
+/// Records whether the condition of an alert is met now. The row follows [`AlertState::watched`], on the database's
+/// clock. When several processes evaluate the alert, one of them is asked to notify.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WatchAlert {
     pub alert: String,
     pub subject: String,
     pub level: AlertLevel,
-    pub holds: bool,
+    pub is_met: bool,
     pub value: f64,
     pub threshold: f64,
-    pub hold: Duration,
+    pub delay: Duration,
     pub repeat: Duration,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct AlertWatched {
-    pub state: State,
-    /// Since when the condition held, also when it has just ended.
+    pub state: AlertState,
+    /// Since when the condition was met, also when it has just ended.
     pub since: Option<crate::time::Ts>,
-    pub tell: Option<Event>,
+    pub notify: Option<AlertEvent>,
 }

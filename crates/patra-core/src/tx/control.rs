@@ -1,5 +1,5 @@
-//! What people do to work that is planned or under way: hold it, let it go on, cancel it. The fuse and the advisory pause
-//! are holds that runs set (ING-5.9, ING-12.2).
+//! Operations on work that is planned or in progress: pause, resume, cancel. Runs themselves set the halt (BREAK) and
+//! the advisory pause (ING-5.9, ING-12.2).
 
 use std::fmt;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::error::{Code, Fault, Level};
-use crate::id::{CredentialId, HoldId, PlanId, SliceId, TaskId};
-use crate::state::{HoldKind, Operation};
+use crate::id::{CredentialId, PauseId, PlanId, SliceId, TaskId};
+use crate::state::{Operation, PauseKind};
 
-/// What a hold covers: everything for which all parts that are set agree. At least one is set.
+/// The work that a pause covers: all work that matches every field that is set. At least one is set.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Subject {
+pub struct PauseSubject {
     pub provenance_code: Option<String>,
     pub endpoint_name: Option<String>,
     pub operation: Option<Operation>,
@@ -22,25 +22,25 @@ pub struct Subject {
     pub task: Option<TaskId>,
 }
 
-impl Subject {
-    pub fn source(provenance_code: &str) -> Subject {
-        Subject { provenance_code: Some(provenance_code.to_owned()), ..Subject::default() }
+impl PauseSubject {
+    pub fn source(provenance_code: &str) -> PauseSubject {
+        PauseSubject { provenance_code: Some(provenance_code.to_owned()), ..PauseSubject::default() }
     }
 
-    pub fn endpoint(provenance_code: &str, endpoint_name: &str) -> Subject {
-        Subject { endpoint_name: Some(endpoint_name.to_owned()), ..Subject::source(provenance_code) }
+    pub fn endpoint(provenance_code: &str, endpoint_name: &str) -> PauseSubject {
+        PauseSubject { endpoint_name: Some(endpoint_name.to_owned()), ..PauseSubject::source(provenance_code) }
     }
 
-    /// Why no store accepts it.
-    pub fn flaw(&self) -> Option<&'static str> {
-        if *self == Subject::default() {
-            return Some("a hold must say what it holds");
+    /// Why stores refuse this subject; `None` when it is valid.
+    pub fn invalid_reason(&self) -> Option<&'static str> {
+        if *self == PauseSubject::default() {
+            return Some("a pause must name what it covers");
         }
         let named = self.endpoint_name.is_some() || self.operation.is_some();
         (named && self.provenance_code.is_none()).then_some("an endpoint or operation must name its provenance")
     }
 
-    /// One text for each, as `key=value` words: what a hold is known by while it lasts.
+    /// The subject as `key=value` words: the key of a pause while it lasts.
     pub fn to_text(&self) -> String {
         let mut words = Vec::new();
         let mut word = |name: &str, value: Option<String>| words.extend(value.map(|value| format!("{name}={value}")));
@@ -55,88 +55,93 @@ impl Subject {
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for PauseSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_text())
     }
 }
 
-/// How long an ADVISORY hold lasts at most: then the next trigger is a try, and sets another one if it is refused again.
-pub const ADVICE_LASTS: Duration = Duration::from_secs(30 * 60);
+/// How long an ADVISORY pause lasts at most. The next job is then a try, and sets another pause if it is refused
+/// again.
+pub const ADVISORY_TTL: Duration = Duration::from_secs(30 * 60);
 
-/// Stops work. One hold of a kind per subject lasts at a time: asking again changes nothing. `Refused` with
-/// [`Subject::flaw`]. [`TakeTrigger`](super::TakeTrigger) ends the ADVISORY ones that are as old as
-/// [`ADVICE_LASTS`].
+/// Pauses work. A subject has at most one pause of a kind at a time: repeating the operation changes nothing.
+/// `Refused` with [`PauseSubject::invalid_reason`]. [`ClaimJob`](super::ClaimJob) ends the ADVISORY ones that are as
+/// old as [`ADVISORY_TTL`].
 ///
-/// While a hold lasts: a trigger is not taken when its provenance, endpoint and operation are covered by one that names
-/// nothing else (any kind; a trigger has no plan, task or credential yet); with PAUSE and BREAK a task is not claimed, and
-/// [`Renewed`](super::Renewed) tells its executor to give it back.
+/// While a pause of any kind lasts, a job is not claimed when its provenance, endpoint and operation are covered and
+/// the subject names nothing else (a job has no plan, task or credential yet). While a PAUSE or BREAK lasts, a task
+/// is not claimed, and [`Renewed`](super::Renewed) asks its executor to return it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hold {
-    pub subject: Subject,
-    pub kind: HoldKind,
-    /// A sentence for who looks.
+pub struct PauseWork {
+    pub subject: PauseSubject,
+    pub kind: PauseKind,
+    /// A sentence for the person who looks at it.
     pub reason: String,
-    /// Who: a person, a key's name, or the task whose run blew the fuse.
+    /// A person, the name of a key, or the task whose run halted the work.
     pub by: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Holding {
-    pub hold: HoldId,
+pub struct WorkPaused {
+    pub pause: PauseId,
     pub existed: bool,
 }
 
-/// Ends holds: the one with this id, or all on exactly this subject. They are kept, with who released them and when.
+/// Ends pauses: the one with this id, or all on exactly this subject. The rows stay, with who ended them and when.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Release {
-    pub which: Which,
+pub struct ResumeWork {
+    pub target: PauseSelector,
     pub by: String,
 }
 
-impl Release {
-    /// Who ends an advisory pause by itself: a task of the partition that succeeded.
+impl ResumeWork {
+    /// Ended an advisory pause: a task of the partition succeeded.
     pub const BY_SUCCESS: &str = "a task that succeeded";
-    /// Another manifest of the provenance.
+    /// Ended an advisory pause: another manifest of the provenance was applied.
     pub const BY_MANIFEST: &str = "another manifest";
-    /// It was old enough.
+    /// Ended an advisory pause: it reached [`ADVISORY_TTL`].
     pub const BY_TIME: &str = "its time was over";
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Which {
-    Hold(HoldId),
-    On(Subject),
+pub enum PauseSelector {
+    Id(PauseId),
+    On(PauseSubject),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Released {
-    pub released: u32,
+pub struct WorkResumed {
+    pub resumed: u32,
 }
 
-/// Ends work for good. Cancelling what has ended, or is not there, changes nothing and is told by the counts.
+/// Cancels work. Cancelling work that has ended, or does not exist, changes nothing; the counts say so.
 ///
-/// With a trigger go all triggers made of it (those whose parent or root it is): of all these, the ones that are REQUESTED
-/// become CANCELLED, lease given back, [`Cancel::remarks`] in `record_remarks`; and all their plans are cancelled. A plan
-/// becomes CANCELLED unless it is FAILED, CANCELLED, or READY and all its tasks have ended, with its PENDING and READY slices and
-/// its tasks; was it PARTIAL, its trigger goes with it, or it would be planned anew at once. A slice that is PENDING, or READY with
-/// a task that has not ended, becomes CANCELLED, with its tasks. Tasks that are QUEUED, DISPATCHED or EXECUTING become CANCELLED: lease columns cleared, `finished_at` set, `error` =
-/// [`Cancel::fault`]; a run that is RUNNING becomes CANCELLED, with the same error and end. Whoever worked on one finds its
-/// fence gone at the next write. Windows that are cancelled are not covered: the next trigger plans them again (G-04).
+/// Cancelling a job cancels all jobs made from it (those whose parent or root it is): those that are REQUESTED become
+/// CANCELLED, their lease is released, [`CancelWork::remarks`] goes to `record_remarks`; and all their plans are
+/// cancelled.
+///
+/// A plan becomes CANCELLED, with its PENDING and READY slices and its tasks, unless it is FAILED, CANCELLED, or
+/// READY with all tasks ended. If it was PARTIAL its job is cancelled too, or it would be planned again at once. A
+/// slice that is PENDING, or READY with a task that has not ended, becomes CANCELLED, with its tasks.
+///
+/// Tasks that are QUEUED, DISPATCHED or EXECUTING become CANCELLED: lease columns cleared, `finished_at` set, `error`
+/// = [`CancelWork::fault`]. A run that is RUNNING becomes CANCELLED, with the same error and end. Its executor finds
+/// the fence gone at the next write. Cancelled windows are not covered: the next job plans them again (G-04).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cancel {
-    pub target: Target,
+pub struct CancelWork {
+    pub target: CancelSubject,
     pub reason: String,
     pub by: String,
 }
 
-impl Cancel {
-    /// What stands at everything that was cancelled.
+impl CancelWork {
+    /// The error of every task and run that was cancelled.
     pub fn fault(&self) -> Fault {
         Fault::new(Code::TaskConflict, Level::L2, self.sentence())
     }
 
-    /// `record_remarks` of a trigger.
+    /// `record_remarks` of a cancelled job.
     pub fn remarks(&self) -> String {
         json!({ "remark": self.sentence() }).to_string()
     }
@@ -147,19 +152,19 @@ impl Cancel {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum CancelSubject {
     /// By its public id.
-    Trigger(String),
+    Job(String),
     Plan(PlanId),
     Slice(SliceId),
     Task(TaskId),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cancelled {
-    /// It exists.
+pub struct WorkCancelled {
+    /// The target exists.
     pub found: bool,
-    pub triggers: u32,
+    pub jobs: u32,
     pub plans: u32,
     pub slices: u32,
     pub tasks: u32,
@@ -170,13 +175,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subject_reads_as_words_and_must_name_something() {
-        assert!(Subject::default().flaw().is_some());
-        let loose = Subject { operation: Some(Operation::Update), ..Subject::default() };
-        assert!(loose.flaw().is_some());
-        let subject = Subject { operation: Some(Operation::Harvest), ..Subject::endpoint("p", "e") };
-        assert_eq!(subject.flaw(), None);
+    fn pause_subject_reads_as_words_and_must_not_be_empty() {
+        assert!(PauseSubject::default().invalid_reason().is_some());
+        let loose = PauseSubject { operation: Some(Operation::Update), ..PauseSubject::default() };
+        assert!(loose.invalid_reason().is_some());
+        let subject = PauseSubject { operation: Some(Operation::Harvest), ..PauseSubject::endpoint("p", "e") };
+        assert_eq!(subject.invalid_reason(), None);
         assert_eq!(subject.to_string(), "source=p endpoint=e operation=HARVEST");
-        assert_eq!(Subject { task: Some(TaskId(7)), ..Subject::default() }.to_string(), "task=7");
+        assert_eq!(PauseSubject { task: Some(TaskId(7)), ..PauseSubject::default() }.to_string(), "task=7");
     }
 }

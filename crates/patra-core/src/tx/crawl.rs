@@ -1,19 +1,19 @@
-//! Named locks and notes, for orchestrators outside and for our own. Each is a conditional write: whoever comes second is
-//! told so.
+//! Named locks and notes, for external orchestrators and for our own. Each operation is a conditional write: the
+//! second caller is refused.
 
 use std::time::Duration;
 
 use super::pool::{Capture, Captured};
-use crate::crawl::{Candidate, Execution, Tried};
+use crate::crawl::{CandidateAttempt, CrawlCandidate, Execution};
 use crate::state::ExecutionStatus;
 use crate::time::Ts;
 
-/// Notes in one [`AddCandidates`], and records in one [`ClaimCandidates`], at most.
+/// Maximum notes in one [`AddCandidates`], and records in one [`ClaimCandidates`].
 pub const MAX_CANDIDATES: usize = 1_000;
 
-/// Asks for the lock of a workflow (CRAWL-110..113). Executions of it that are not alive ([`crate::crawl::is_alive`]) become
-/// `timeout` first. Repeated with the same id while that one is running, the answer is the same; an id that was used otherwise
-/// is `Refused`.
+/// Requests the lock of a workflow (CRAWL-110..113). Executions of it that are not alive ([`crate::crawl::is_alive`])
+/// become `timeout` first. Repeated with the same id while that one is running, the result is the same; an id that
+/// was used otherwise is `Refused`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AcquireExecution {
     pub project_key: String,
@@ -26,28 +26,29 @@ pub struct AcquireExecution {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExecutionAcquired {
     Granted(Execution),
-    /// Somebody else has it.
+    /// Another execution holds the lock.
     Held(Execution),
 }
 
-/// A sign of life (CRAWL-114..116): renews the lock and `locked_at` of every record that it still holds. One that is not
-/// alive any more becomes `timeout`, and is lost.
+/// Renews a lock (CRAWL-114..116), and `locked_at` of every record that it still holds. An execution that is not
+/// alive any more becomes `timeout`, and the lock is lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeepExecution {
-    /// `None`: of any; else one of another project is not there.
+    /// Only an execution of this project; `None` for any.
     pub project_key: Option<String>,
     pub execution_id: String,
-    /// `None`: as they are.
+    /// `None` leaves the stored counts.
     pub items_processed: Option<u64>,
     pub items_failed: Option<u64>,
     pub timeout: Duration,
 }
 
-/// Gives the lock back as `completed` or `failed`; another status is `Refused`. One that is not alive any more becomes `timeout`, and is lost. One that
-/// has ended with the same status already is kept, and nothing is written.
+/// Releases the lock as `completed` or `failed`; another status is `Refused`. An execution that is not alive any more
+/// becomes `timeout`, and the lock is lost. One that has already ended with the same status stays, and nothing is
+/// written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndExecution {
-    /// `None`: of any; else one of another project is not there.
+    /// Only an execution of this project; `None` for any.
     pub project_key: Option<String>,
     pub execution_id: String,
     pub status: ExecutionStatus,
@@ -63,8 +64,8 @@ pub enum ExecutionKept {
     Unknown,
 }
 
-/// Adds notes as `pending`, at most [`MAX_CANDIDATES`]; those that are known stay as they are, but a `pending` one gets the
-/// new tokens, if there are any. A note that is named twice is known the second time.
+/// Adds notes as `pending`, at most [`MAX_CANDIDATES`]. Known notes stay as they are, except that a `pending` one
+/// takes the new tokens, if there are any. A note that is listed twice is known the second time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddCandidates {
     pub project_key: String,
@@ -87,27 +88,27 @@ pub struct CandidatesAdded {
     pub existing: u64,
 }
 
-/// Locks `pending` notes of its project for a live execution, the oldest first, at most [`MAX_CANDIDATES`] (CRAWL-117..122).
-/// One that is not alive any more becomes `timeout`, and is lost.
+/// Locks `pending` notes of its project for a live execution, oldest first, at most [`MAX_CANDIDATES`]
+/// (CRAWL-117..122). An execution that is not alive any more becomes `timeout`, and the lock is lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClaimCandidates {
-    /// `None`: of any; else one of another project is not there.
+    /// Only an execution of this project; `None` for any.
     pub project_key: Option<String>,
     pub execution_id: String,
     pub limit: u32,
-    /// `None`: of any.
+    /// `None` for any platform.
     pub platform: Option<String>,
     pub timeout: Duration,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CandidatesClaimed {
-    Claimed(Vec<Candidate>),
+    Claimed(Vec<CrawlCandidate>),
     Lost(Execution),
     Unknown,
 }
 
-/// A note could not be fetched (CRAWL-37, 38). Only for whoever holds it: otherwise nothing is written.
+/// Records that a note could not be fetched (CRAWL-37, 38). Written only when the caller holds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailCandidate {
     pub project_key: String,
@@ -115,23 +116,23 @@ pub struct FailCandidate {
     pub platform: String,
     pub note_id: String,
     pub error_code: String,
-    pub tried: Tried,
+    pub attempt: CandidateAttempt,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CandidateFailed {
-    Failed(Box<Candidate>),
-    /// It is not held by this execution; by whom, if by any.
+    Failed(Box<CrawlCandidate>),
+    /// This execution does not hold the note; the holder, if there is one.
     NotHeld(Option<String>),
     Unknown,
 }
 
-/// Makes `failed` notes `pending` again, as if never tried.
+/// Makes `failed` notes `pending` again, with no attempts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequeueCandidates {
     pub project_key: String,
     pub platform: String,
-    /// One, or all of a keyword, or all.
+    /// One note, all of a keyword, or all.
     pub note_id: Option<String>,
     pub source_keyword: Option<String>,
 }
@@ -144,22 +145,22 @@ pub struct CandidatesRequeued {
 /// Stores a note once, and makes its candidate `collected`, whoever holds it, whether or not the note was known
 /// (CRAWL-123..128). A candidate that was `collected` stays as it is.
 ///
-/// The note is an item of kind and scope `note`, keyed by [`crate::crawl::idempotency_key`]; what later steps need of it is
-/// in `item_note`. No run has made it: run and batch are 0.
+/// The note is an item of kind and scope `note`, keyed by [`crate::crawl::idempotency_key`]; the fields for later
+/// steps are in `item_note`. It belongs to no run: run and batch are 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WriteNote {
     pub project_key: String,
     pub platform: String,
     pub note: NewNote,
-    pub tried: Tried,
-    /// URLs for the pool, where somebody wants them.
+    pub attempt: CandidateAttempt,
+    /// URLs for the pool, where capture is enabled.
     pub capture: Option<Capture>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewNote {
     pub note_id: String,
-    /// `None`: the candidate's.
+    /// `None`: the candidate's URL.
     pub note_url: Option<String>,
     /// The common fields, as a JSON object: `title`, `content`, `author`, `published_at`.
     pub fields: String,
@@ -172,14 +173,14 @@ pub struct NewNote {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoteWritten {
-    /// Of the item.
+    /// Id of the item.
     pub id: i64,
     pub created: bool,
     pub captured: Captured,
 }
 
-/// Takes back what the dead hold (CRAWL-130..132): executions that are not alive become `timeout`; records that were locked
-/// for as long follow [`crate::crawl::after_failure`]; cookies whose cooling has ended become `active`.
+/// Releases locks whose holder is dead (CRAWL-130..132): executions that are not alive become `timeout`; records that
+/// were locked for as long follow [`crate::crawl::after_failure`]; cookies whose cooling has ended become `active`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recover {
     pub timeout: Duration,

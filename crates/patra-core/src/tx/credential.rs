@@ -1,17 +1,17 @@
-//! Credentials: the definition, written by people, and the runtime half, written by whoever uses it. Secrets come and go
-//! sealed; a store never sees one.
+//! Credentials: the definition, written by people, and the runtime half, written by the processes that use it.
+//! Secrets come and go sealed; a store never sees one.
 
 use std::time::Duration;
 
-use crate::credential::{Binding, State};
+use crate::credential::{Binding, CredentialRuntime};
 use crate::id::{CredentialId, Fence};
 use crate::state::AuthType;
 use crate::time::Ts;
 
-/// Adds a version of a credential, ACTIVE. `version` must be one more than the newest of this binding, 1 when there is
-/// none: otherwise `Conflict`. When that version is there with the same sealed text, nothing is written and its id is the
-/// answer, so that the operation may be repeated. Older versions stay as they are (C-59). Of all cookies only one ACTIVE has a
-/// name: a second one is a `Conflict`, see [`super::SaveCookie`].
+/// Adds a version of a credential, ACTIVE. `version` must be one more than the newest of this binding, 1 when there
+/// is none: otherwise `Conflict`. When that version is stored with the same sealed text, nothing is written and its
+/// id is returned, so that the operation may be repeated. Older versions stay as they are (C-59). A name belongs to
+/// one ACTIVE cookie: a second one is a `Conflict`, see [`super::SaveCookie`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaveCredential {
     pub binding: Binding,
@@ -28,7 +28,7 @@ pub struct CredentialSaved {
     pub id: CredentialId,
 }
 
-/// Makes ACTIVE versions of a binding REVOKED and erases their secrets and tokens; a refresh that is under way is fenced.
+/// Makes ACTIVE versions of a binding REVOKED and erases their secrets and tokens; a refresh that is in progress is fenced.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RevokeCredential {
     pub binding: Binding,
@@ -39,12 +39,12 @@ pub struct RevokeCredential {
 pub enum Versions {
     All,
     One(i64),
-    /// All before this one.
+    /// All versions before this one.
     Before(i64),
 }
 
 impl Versions {
-    /// The first and the last version that is meant.
+    /// The first and the last version selected.
     pub fn range(self) -> (i64, i64) {
         match self {
             Versions::All => (0, i64::MAX),
@@ -59,43 +59,43 @@ pub struct CredentialsRevoked {
     pub revoked: u32,
 }
 
-/// Asks for the right to get a new token: one at a time per credential, over all processes (G-12).
+/// Requests the right to fetch a new token: one process at a time per credential (G-12).
 ///
-/// The caller says which token it has seen. When a newer one is stored, that is the answer. Otherwise, while another
-/// owner's lease stands (now < until), it is `Busy`. Otherwise the lease is the caller's until now + `lease`: its fence
-/// rises, except for the owner of a lease that stands, who keeps it; so the operation may be repeated. An owner's name
-/// must be used by one machine only.
+/// The caller passes the version of the token that it has seen. When a newer one is stored, that is returned.
+/// Otherwise, while another owner's lease stands (now < until), the result is `Busy`. Otherwise the lease is the
+/// caller's until now + `lease`: its fence rises, except for the owner of a lease that stands, who keeps it; so the
+/// operation may be repeated. An owner's name must be used by one machine only.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseRefresh {
     pub credential: CredentialId,
     pub owner: String,
     pub lease: Duration,
-    /// `State::version` of the token that is no longer good.
-    pub seen: i64,
+    /// [`crate::credential::CredentialRuntime::version`] of the token that is no longer good.
+    pub seen_version: i64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RefreshLeased {
     Go {
         fence: Fence,
-        state: State,
+        state: CredentialRuntime,
         now: Ts,
     },
     Newer {
-        state: State,
+        state: CredentialRuntime,
         now: Ts,
     },
     Busy {
         until: Ts,
         now: Ts,
     },
-    /// Revoked, or never there.
+    /// The credential was revoked, or never existed.
     Gone,
 }
 
-/// Stores the token that was got under a lease, ends the lease, and makes the credential ACTIVE without failures. Needs
-/// the lease's owner and fence: otherwise `Fenced`. Its expiry alone fences nobody. Repeated after it was applied, it
-/// answers the version it made, as long as no other lease was given since.
+/// Stores the token that was fetched under a lease, ends the lease, and makes the credential ACTIVE without failures.
+/// Requires the lease's owner and fence: otherwise `Fenced`. An expired lease alone does not fence. Repeated after it
+/// was applied, it returns the version it made, as long as no other lease was granted since.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreToken {
     pub credential: CredentialId,
@@ -104,24 +104,24 @@ pub struct StoreToken {
     /// Sealed for [`crate::credential::token_record`].
     pub sealed: String,
     pub key_id: String,
-    /// `None`: nobody knows; it is good until it is refused.
+    /// `None`: unknown; the token is used until it is refused.
     pub expires_at: Option<Ts>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TokenStored {
-    /// Of the state.
+    /// Version of the runtime state.
     pub version: i64,
 }
 
-/// No token came: counts the failure, keeps the reason, ends the lease; `rejected` makes the credential REJECTED. Without
-/// the lease nothing is written.
+/// Records that no token was received: counts the failure, keeps the reason, ends the lease; `rejected` makes the
+/// credential REJECTED. Without the lease nothing is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailRefresh {
     pub credential: CredentialId,
     pub owner: String,
     pub fence: Fence,
-    /// Redacted by the caller.
+    /// The reason, redacted by the caller.
     pub error: String,
     pub rejected: bool,
 }
@@ -131,13 +131,13 @@ pub struct RefreshFailed {
     pub recorded: bool,
 }
 
-/// The far side has refused a credential, or taken one that it had refused. Written only while `seen` is the state's
-/// version: what is said about an old token does not count for a new one.
+/// Records that the upstream refused a credential, or accepted one that it had refused. Written only while
+/// `seen_version` is the state's version: the verdict on an old token does not count for a new one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MarkCredential {
     pub credential: CredentialId,
-    pub seen: i64,
-    /// The reason, redacted; `None` when it works.
+    pub seen_version: i64,
+    /// The reason, redacted; `None` when the credential works.
     pub rejected: Option<String>,
 }
 

@@ -1,30 +1,32 @@
-//! Event first, value after, each in its own transaction (ING-13.2-03).
+//! Cursor moves: the event first, then the value, each in its own transaction (ING-13.2-03).
 
 use serde_json::json;
 
-use crate::cursor::Mark;
+use crate::cursor::CursorValue;
 use crate::id::{CursorId, RunId, TaskId};
 use crate::state::{Direction, Operation};
 use crate::time::Ts;
 
-/// Computes how far the namespace is complete and appends a cursor event when that lies beyond the newest event. It
-/// is written under a lock of the cursor's row, so two callers cannot write the same step twice; `(cursor, new value)` is the event's
-/// idempotency key.
+/// Computes how far the namespace is complete and appends a cursor event when that lies beyond the newest event. The
+/// event is written under a lock of the cursor's row, so two callers cannot write the same step twice; `(cursor, new
+/// value)` is the event's idempotency key.
 ///
-/// TIME: [`crate::cursor::completed_end`] in the cursor's direction, from the value or, without one, from the origin, over
-/// the windows that are complete: those of which every task of the plan that has this very window, and was not replaced,
-/// is SUCCEEDED (a window may be read in several page ranges), and the done parts of tasks that ended short.
+/// TIME: [`crate::cursor::completed_end`] in the cursor's direction, from the value or, without one, from the origin,
+/// over the windows that are complete. A window is complete when every task of the plan with exactly this window that
+/// was not replaced is SUCCEEDED (a window may be read in several page ranges); the done parts of tasks that ended
+/// short count too.
 ///
-/// ID: the segments of the namespace's newest plan that has any, by `ordinal`, from the value on, as far as one after the other
-/// their tasks, those that were replaced apart, are SUCCEEDED; earlier plans are behind it. Plans in parts may take turns, so
-/// the numbers between two segments of a plan may be another's. The mark is the last of them: its ordinal + 1, its last id.
+/// ID: the segments of the namespace's newest plan that has any, by `ordinal`, from the value on, as long as their
+/// tasks, without those that were replaced, are SUCCEEDED one after the other; earlier plans are behind it. Plans in
+/// parts may take turns, so the numbers between two segments of a plan may belong to another plan. The new value is
+/// that of the last segment: its ordinal + 1, its last id.
 ///
 /// The event's `record_remarks` are [`RecordAdvance::remarks`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordAdvance {
     pub cursor: CursorId,
-    /// Whose end led here, for the event's lineage.
-    pub cause: Option<Cause>,
+    /// The run whose end caused the advance, for the event's lineage.
+    pub cause: Option<AdvanceCause>,
     pub observed_max: Option<Ts>,
 }
 
@@ -37,7 +39,7 @@ impl RecordAdvance {
 
 /// The end of a run. Schedule, plan, slice and expression are read from the task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cause {
+pub struct AdvanceCause {
     pub task: TaskId,
     pub run: RunId,
     /// The run's last batch.
@@ -46,26 +48,27 @@ pub struct Cause {
     pub late: u32,
 }
 
-/// Where the cursor stands and where its events allow it to go.
+/// Current value of the cursor, and the value that its events allow.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Advance {
+pub struct AdvanceRecorded {
     pub direction: Direction,
-    pub value: Option<Mark>,
+    pub value: Option<CursorValue>,
     /// The furthest event's value; `None` when there is none yet.
-    pub target: Option<Mark>,
-    /// The run that the event names as its cause, and that moves the value unless it dies. None has caused a planner's.
+    pub target: Option<CursorValue>,
+    /// The run that the event names as its cause, and that moves the value unless it dies. `None` when a planner
+    /// recorded the event.
     pub by: Option<RunId>,
     pub version: i64,
 }
 
-/// Moves the value to `to` when the row's version is `version`, the value is missing or `to` lies beyond it, and an event
-/// with this value or one beyond it exists; bumps the version. Lineage (`expr_hash` and `batch_no` too) and
-/// `observed_max_value` are taken from that event, of several the nearest; the latter only upwards. A value on the wrong side
-/// of the origin is `Refused`.
+/// Moves the value to `to` when the row's version is `version`, the value is missing or `to` lies beyond it, and an
+/// event with this value or one beyond it exists; increments the version. Lineage (with `expr_hash` and `batch_no`)
+/// and `observed_max_value` are copied from the nearest such event; the latter only upwards. A value on the wrong
+/// side of the origin is `Refused`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdvanceCursor {
     pub cursor: CursorId,
-    pub to: Mark,
+    pub to: CursorValue,
     pub version: i64,
 }
 

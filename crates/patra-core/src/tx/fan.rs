@@ -1,42 +1,42 @@
-//! A trigger that becomes one trigger per partition, and the parent records that name partitions.
+//! Fan-out of a job into one child job per partition, and the parent records that name partitions.
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::hash::digest;
-use crate::id::{Fence, InstanceId};
+use crate::id::{Fence, JobId};
 use crate::params::{self, Params};
 
-/// Most partitions that one trigger makes.
+/// Maximum partitions of one job.
 pub const MAX_PARTITIONS: u32 = 100_000;
 
-/// Most triggers that one [`FanOut`] makes.
+/// Maximum child jobs of one [`FanOut`].
 pub const MAX_CHILDREN: usize = 500;
 
-/// So many children may wait for planning; while they do, their trigger makes no more.
+/// A job creates no more children while this many of them wait for planning.
 pub const MAX_WAITING: u32 = 2_000;
 
-/// Most records that one [`ReadParents`] gives.
+/// Maximum records of one [`ReadParents`].
 pub const MAX_PARENTS: u32 = 500;
 
-/// Makes the next children of a trigger.
+/// Creates the next child jobs of a job.
 ///
-/// In one transaction: the trigger must be REQUESTED and leased under `fence` (else `Fenced`). Each child is inserted
+/// In one transaction: the job must be REQUESTED and leased under `fence` (else `Fenced`). Each child is inserted
 /// unless its `public_id` exists: REQUESTED, with schedule, type, project, provenance, endpoint, operation, window,
-/// priority and overrides of the trigger, with `parent_id` = the trigger and `root_id` = the trigger's root, or itself.
-/// More than `limit` children in all are `Refused`. `place` is kept for who takes the trigger next. With `complete` the
-/// trigger becomes PLANNED with [`FanOut::remarks`]; without, it stays REQUESTED, its lease given back, `not_before` =
+/// priority and overrides of the job, with `parent_id` = the job and `root_id` = the job's root, or itself. More than
+/// `limit` children in all are `Refused`. `position` is kept for the next claim of the job. With `complete` the job
+/// becomes PLANNED with [`FanOut::remarks`]; without, it stays REQUESTED, its lease is released, and `not_before` =
 /// now, or now + `wait` when [`MAX_WAITING`] or more of its children are REQUESTED.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FanOut {
-    pub instance: InstanceId,
+    pub job: JobId,
     pub fence: Fence,
     /// At most [`MAX_CHILDREN`], one per public id.
-    pub children: Vec<Child>,
-    /// How far the partitions have been gone through, as JSON; whoever enumerates them writes and reads it.
-    pub place: String,
-    /// Values that name no partition because they do not fit, all pages together.
+    pub children: Vec<ChildJob>,
+    /// How far the partitions have been enumerated, as JSON; only the enumerator reads it.
+    pub position: String,
+    /// Values that are not valid partitions, over all pages.
     pub skipped: u32,
     pub complete: bool,
     pub limit: u32,
@@ -44,24 +44,24 @@ pub struct FanOut {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Child {
+pub struct ChildJob {
     pub public_id: String,
     /// Canonical JSON, see [`crate::params`].
     pub params: String,
 }
 
-impl Child {
-    /// The child of a trigger for one partition: the same partition is the same child.
-    pub fn of(parent: &str, partition: &Params) -> Child {
+impl ChildJob {
+    /// The child of a job for one partition: the same partition is the same child.
+    pub fn of(parent: &str, partition: &Params) -> ChildJob {
         let params = params::to_text(partition);
         let hash = digest(&["partition", &params]);
-        // Past the version; 80 bits tell 100,000 partitions apart.
-        Child { public_id: format!("{parent}/{}", &hash[3..23]), params }
+        // Skips the version prefix; 80 bits keep 100,000 partitions apart.
+        ChildJob { public_id: format!("{parent}/{}", &hash[3..23]), params }
     }
 }
 
 impl FanOut {
-    /// `record_remarks` of a trigger that has made all its children.
+    /// `record_remarks` of a job that has created all its children.
     pub fn remarks(&self, children: u32) -> String {
         let mut remark = match children {
             0 => "there is no partition to read: no record of the parent names one".to_owned(),
@@ -74,7 +74,7 @@ impl FanOut {
         json!({ "remark": remark, "partitions": children, "skipped": self.skipped }).to_string()
     }
 
-    /// Why a trigger with this many children is refused.
+    /// Why a job with this many children is refused.
     pub fn too_many(&self) -> String {
         format!("more than {} partitions: bind some of them with params, or narrow the list", self.limit)
     }
@@ -83,13 +83,13 @@ impl FanOut {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FannedOut {
     pub created: u32,
-    /// Those that were there already.
+    /// Children that existed already.
     pub existing: u32,
-    /// All of the trigger's, these included.
+    /// All children of the job, including these.
     pub children: u32,
 }
 
-/// Records of an endpoint by key, from the one behind `after` on, at most `limit` and at most [`MAX_PARENTS`].
+/// Records of an endpoint by key, starting behind `after`, at most `limit` and at most [`MAX_PARENTS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadParents {
     pub project_key: String,
@@ -98,15 +98,15 @@ pub struct ReadParents {
     pub dedup_scope: String,
     pub after: Option<String>,
     pub limit: u32,
-    /// Whether the payload is needed; without it, it stays empty.
+    /// Whether to return the payload; otherwise it is empty.
     pub payload: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Parent {
+pub struct ParentRecord {
     pub key: String,
     pub payload: String,
-    /// `ing_task.params` of the task that stored the record last: they say of which partition it is.
+    /// `ing_task.params` of the task that stored the record last: they name its partition.
     pub task_params: Option<String>,
 }
 
@@ -115,23 +115,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_is_one_child_of_its_trigger() {
+    fn partition_is_one_child_of_its_job() {
         let partition = |user: &str| Params::from([("user".into(), user.into())]);
-        let child = Child::of("run-1", &partition("7"));
+        let child = ChildJob::of("run-1", &partition("7"));
         assert_eq!(child.params, r#"{"user":"7"}"#);
         assert_eq!(child.public_id.len(), "run-1/".len() + 20);
-        assert_eq!(child, Child::of("run-1", &partition("7")));
-        assert_ne!(child.public_id, Child::of("run-1", &partition("8")).public_id);
-        assert_ne!(child.public_id, Child::of("run-2", &partition("7")).public_id);
+        assert_eq!(child, ChildJob::of("run-1", &partition("7")));
+        assert_ne!(child.public_id, ChildJob::of("run-1", &partition("8")).public_id);
+        assert_ne!(child.public_id, ChildJob::of("run-2", &partition("7")).public_id);
     }
 
     #[test]
-    fn the_remark_counts_what_was_made_and_what_was_left_out() {
+    fn fan_out_remarks_count_children_and_skipped_values() {
         let fan = |skipped| FanOut {
-            instance: InstanceId(1),
+            job: JobId(1),
             fence: Fence(1),
             children: Vec::new(),
-            place: "{}".into(),
+            position: "{}".into(),
             skipped,
             complete: true,
             limit: 5,

@@ -1,15 +1,16 @@
-//! The rate gate: the state of a key is read, changed by [`State::ask`] and written back, under a lock on the key.
+//! The rate gate: the state of a key is read, changed by [`GateState::request`] and written back, under a lock on the
+//! key.
 
-use crate::gate::{Ask, Limits};
+use crate::gate::{GateLimits, GateRequest};
 
 #[cfg(doc)]
-use crate::gate::State;
+use crate::gate::GateState;
 
-/// Asks for permits, gives some back, or tells what the far side said. After an unknown outcome nobody repeats it: slots that
-/// are lost do no harm, slots that were given back twice would.
+/// Requests permits, returns unused ones, or reports what the upstream said. It is not repeated after an unknown
+/// outcome: lost slots do no harm, slots that are returned twice would.
 #[derive(Clone, PartialEq, Debug)]
-pub struct AskGate {
+pub struct RequestPermits {
     pub key: String,
-    pub limits: Limits,
-    pub ask: Ask,
+    pub limits: GateLimits,
+    pub request: GateRequest,
 }

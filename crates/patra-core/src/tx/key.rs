@@ -1,48 +1,48 @@
-//! API keys. Only the hash is stored; the key itself exists once, in the answer to its maker.
+//! API keys. Only the hash is stored; the key itself is returned once, when it is created.
 
 use serde::{Deserialize, Serialize};
 
 /// What a key may do. Each includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Scope {
+pub enum KeyScope {
     Read,
     Write,
     Admin,
 }
 
-impl Scope {
+impl KeyScope {
     pub fn as_str(self) -> &'static str {
         match self {
-            Scope::Read => "read",
-            Scope::Write => "write",
-            Scope::Admin => "admin",
+            KeyScope::Read => "read",
+            KeyScope::Write => "write",
+            KeyScope::Admin => "admin",
         }
     }
 }
 
-impl std::str::FromStr for Scope {
-    type Err = crate::state::UnknownWord;
-    fn from_str(text: &str) -> Result<Scope, Self::Err> {
-        [Scope::Read, Scope::Write, Scope::Admin]
+impl std::str::FromStr for KeyScope {
+    type Err = crate::state::UnknownValue;
+    fn from_str(text: &str) -> Result<KeyScope, Self::Err> {
+        [KeyScope::Read, KeyScope::Write, KeyScope::Admin]
             .into_iter()
             .find(|scope| scope.as_str() == text)
-            .ok_or_else(|| crate::state::UnknownWord { kind: "scope", word: text.to_owned() })
+            .ok_or_else(|| crate::state::UnknownValue { kind: "scope", value: text.to_owned() })
     }
 }
 
-/// Stores a key by its hash. With `only_first`, only when no key has ever been made.
+/// Stores a key by its hash. With `only_first`, only when no key was ever created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateKey {
-    /// The public part, by which it is found and named.
+    /// The public part of the key, by which it is found and shown.
     pub prefix: String,
     /// SHA-256 of the whole key, hex.
     pub hash: String,
     pub name: String,
-    pub scope: Scope,
-    /// The only projects that it may act for; empty for all.
+    pub scope: KeyScope,
+    /// The projects that the key may act for; empty for all.
     pub projects: Vec<String>,
-    /// It may write what all projects see.
+    /// The key may write what all projects see.
     pub shared: bool,
     pub only_first: bool,
 }

@@ -1,7 +1,8 @@
-//! Events for the world outside. One is written in the transaction of what it tells, and delivered afterwards: at least once,
-//! with the same id each time (MAP-C-22). What is told of one record is told in the order in which it was stored (G-01): it is in one
-//! topic, and behind an event that was not told the others of its topic wait, until it is given up. Told again later, it comes
-//! after them ([`Retell`]).
+//! The outbox: events for external consumers. An event is written in the transaction of the change that it reports,
+//! and delivered afterwards: at least once, with the same id each time (MAP-C-22). Events about one record are
+//! delivered in the order in which it was stored (G-01): they share a topic, and an undelivered event blocks the
+//! later ones of its topic until it is given up. An event that is retried after that comes out of order
+//! ([`RetryEvents`]).
 
 use std::time::Duration;
 
@@ -13,34 +14,34 @@ use crate::id::RunId;
 use crate::record::Record;
 use crate::time::Ts;
 
-/// The event that new tweets are told by (TWEET-71).
+/// Event type for new tweets (TWEET-71).
 pub const TWEETS_COLLECTED: &str = "tweets.collected";
-/// The event that stored records are told by (ING-2.6-03).
+/// Event type for stored records (ING-2.6-03).
 pub const RECORDS_STORED: &str = "records.stored";
 
-/// Records of one event; a page that stores more has several.
+/// Maximum records in one event; a page that stores more writes several.
 pub const EVENT_RECORDS: usize = 500;
-/// Tries before an event is given up, which takes a day; it stays in the table as FAILED.
-pub const MAX_TELLS: u32 = 36;
-/// How long ago an event that was delivered or given up is forgotten.
+/// Attempts before an event is given up, which takes a day; it stays in the table as FAILED.
+pub const MAX_DELIVERY_ATTEMPTS: u32 = 36;
+/// How long delivered and failed events are kept.
 pub const EVENTS_KEPT: Duration = Duration::from_secs(7 * 86_400);
-/// Events that are forgotten in one go: what is more goes the next time.
-pub const FORGOTTEN_AT_ONCE: u32 = 1_000;
+/// Maximum events that are deleted at a time.
+pub const PURGE_BATCH: u32 = 1_000;
 
-/// Events that are told again in one go, see [`Retell`].
-pub const RETOLD_AT_ONCE: u32 = 1_000;
+/// Maximum events of one [`RetryEvents`].
+pub const RETRY_BATCH: u32 = 1_000;
 
-/// When an event is tried again after so many failures: a second, doubling, at most an hour.
-pub fn tell_again(tries: u32) -> Duration {
+/// Delay before the next attempt after this many failures: one second, doubling, at most an hour.
+pub fn retry_delay(tries: u32) -> Duration {
     Duration::from_secs((1_u64 << tries.saturating_sub(1).min(12)).min(3_600))
 }
 
-/// An event as it is written. One whose `idempotency_key` is there already is not written again.
+/// An event to be written. An event whose `idempotency_key` exists is not written again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewEvent {
     pub project_key: String,
     pub event_type: &'static str,
-    /// Events of one topic are told one after the other.
+    /// Events of one topic are delivered one after the other.
     pub topic: String,
     pub idempotency_key: String,
     /// JSON, an object.
@@ -49,24 +50,24 @@ pub struct NewEvent {
 
 /// A record that a page has stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stored<'a> {
+pub struct StoredRecord<'a> {
     pub record: &'a Record,
-    /// It was not there; otherwise it has replaced another version.
+    /// The record is new; otherwise it has replaced another version.
     pub inserted: bool,
 }
 
 impl CommitBatch {
-    /// What is told of the records that were stored, in the order of the page: nothing, unless the endpoint emits.
-    pub fn events(&self, stored: &[Stored<'_>]) -> Vec<NewEvent> {
+    /// Events about the stored records, in the order of the page; none unless the endpoint emits.
+    pub fn events(&self, stored: &[StoredRecord<'_>]) -> Vec<NewEvent> {
         let chunks = if self.emit { stored.chunks(EVENT_RECORDS) } else { [].chunks(1) };
         chunks.enumerate().map(|(no, stored)| self.event(no, stored)).collect()
     }
 
-    fn event(&self, no: usize, stored: &[Stored<'_>]) -> NewEvent {
+    fn event(&self, no: usize, stored: &[StoredRecord<'_>]) -> NewEvent {
         let stream = &*self.stream;
         let records: Vec<_> = stored
             .iter()
-            .map(|&Stored { record, inserted }| {
+            .map(|&StoredRecord { record, inserted }| {
                 json!({
                     "id": record.key,
                     "change": if inserted { "inserted" } else { "updated" },
@@ -96,8 +97,9 @@ impl CommitBatch {
         }
     }
 
-    /// The same for the same version of a record, however often it is told: its unique key, its version, which mapping made it, and
-    /// its content, because an UPDATE also replaces what has changed under an equal version (C-33).
+    /// The idempotency key of one version of a record, the same in every delivery: unique key, version, mapping
+    /// generation, and content, because an UPDATE also replaces a record whose content changed under an equal version
+    /// (C-33).
     fn record_key(&self, record: &Record) -> String {
         let stream = &*self.stream;
         hash::digest(&[
@@ -114,7 +116,7 @@ impl CommitBatch {
 }
 
 impl PollEnd {
-    /// What is told of new tweets, see [`PollEnd::tell`].
+    /// The event about new tweets, see [`PollEnd::emit`].
     pub fn event(
         &self,
         run: RunId,
@@ -135,11 +137,11 @@ impl PollEnd {
     }
 }
 
-/// Leases PENDING events of a type whose `not_before` has come and whose lease is free or expired, oldest first, at most
-/// `limit`; none of a topic of which another is leased, and none behind another of its topic that is PENDING and put off. Forgets those that ended before
-/// now - [`EVENTS_KEPT`], at most [`FORGOTTEN_AT_ONCE`].
+/// Leases PENDING events of a type whose `not_before` has come and whose lease is free or expired, oldest first, at
+/// most `limit`. Skips topics that have a leased event, and events behind a PENDING event of their topic that is
+/// deferred. Deletes events that ended before now - [`EVENTS_KEPT`], at most [`PURGE_BATCH`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TakeEvents {
+pub struct ClaimEvents {
     pub owner: String,
     pub lease: Duration,
     pub limit: u32,
@@ -147,16 +149,16 @@ pub struct TakeEvents {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct EventsTaken {
-    pub events: Vec<Event>,
+pub struct EventsClaimed {
+    pub events: Vec<OutboxEvent>,
     pub now: Ts,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Event {
+pub struct OutboxEvent {
     pub id: i64,
     pub project_key: String,
-    /// Such as `tweets.collected`.
+    /// For example `tweets.collected`.
     pub event_type: String,
     pub topic: String,
     pub idempotency_key: String,
@@ -166,64 +168,64 @@ pub struct Event {
     pub created_at: Ts,
 }
 
-/// Says what became of telling an event. Nothing when `owner` does not hold it any more.
+/// Records the outcome of a delivery. Nothing is written when `owner` does not hold the lease any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SettleEvent {
     pub id: i64,
     pub owner: String,
-    pub told: Told,
+    pub delivery: Delivery,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Told {
-    /// DELIVERED.
+pub enum Delivery {
+    /// The event becomes DELIVERED.
     Delivered,
-    /// With this error: one try more, PENDING again after [`tell_again`], FAILED once the tries have reached [`MAX_TELLS`].
+    /// The attempt failed with this error: PENDING again after [`retry_delay`], FAILED at [`MAX_DELIVERY_ATTEMPTS`].
     Failed(String),
-    /// Not tried: PENDING as before, for anybody.
-    GivenBack,
+    /// Not attempted: PENDING as before, free to be claimed.
+    Returned,
 }
 
-impl Told {
-    /// What becomes of an event that has failed so often before.
-    pub fn settle(&self, failed: u32) -> Settled<'_> {
+impl Delivery {
+    /// The event's new columns, given its failed attempts so far.
+    pub fn settle(&self, failed: u32) -> EventUpdate<'_> {
         let (status, tries, error, again) = match self {
-            Told::Delivered => ("DELIVERED", failed, None, None),
-            Told::GivenBack => ("PENDING", failed, None, Some(Duration::ZERO)),
-            Told::Failed(error) => match failed.saturating_add(1) {
-                tries if tries >= MAX_TELLS => ("FAILED", tries, Some(error.as_str()), None),
-                tries => ("PENDING", tries, Some(error.as_str()), Some(tell_again(tries))),
+            Delivery::Delivered => ("DELIVERED", failed, None, None),
+            Delivery::Returned => ("PENDING", failed, None, Some(Duration::ZERO)),
+            Delivery::Failed(error) => match failed.saturating_add(1) {
+                tries if tries >= MAX_DELIVERY_ATTEMPTS => ("FAILED", tries, Some(error.as_str()), None),
+                tries => ("PENDING", tries, Some(error.as_str()), Some(retry_delay(tries))),
             },
         };
-        Settled { status, tries, error, again }
+        EventUpdate { status, tries, error, retry_in: again }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settled<'a> {
+pub struct EventUpdate<'a> {
     /// `status_code`.
     pub status: &'static str,
     pub tries: u32,
-    /// In the place of the last one; `None` leaves that.
+    /// The new last error; `None` keeps the stored one.
     pub error: Option<&'a str>,
-    /// How long until it may be taken again; `None`: it has ended.
-    pub again: Option<Duration>,
+    /// How long until it may be claimed again; `None`: it has ended.
+    pub retry_in: Option<Duration>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EventSettled;
 
-/// Lets events that are FAILED be told again, as if they had never been tried: PENDING from now on, the error stays until the
-/// next. Those of a project, one of them, or all; the oldest first, at most [`RETOLD_AT_ONCE`]. They keep their place: those
-/// behind them in their topic that nobody has taken yet are told after them.
+/// Makes FAILED events PENDING again with no attempts; the error stays until the next one. Selects one event, those
+/// of a project, or all; oldest first, at most [`RETRY_BATCH`]. They keep their position: later events of their topic
+/// that are not claimed yet are delivered after them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Retell {
+pub struct RetryEvents {
     pub project_key: Option<String>,
     pub event: Option<i64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retold {
+pub struct EventsRetried {
     pub events: u32,
 }
 
@@ -235,14 +237,14 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::id::{Fence, InstanceId, PlanId, SliceId, TaskId};
-    use crate::record::{Stream, Version};
-    use crate::tx::{BatchStats, LeaseRef, Lineage};
+    use crate::id::{Fence, JobId, PlanId, SliceId, TaskId};
+    use crate::record::{RecordStream, RecordVersion};
+    use crate::tx::{BatchStats, LeaseRef, TaskLineage};
 
     fn record(key: &str, at: i64, content: u8) -> Record {
         Record {
             key: key.into(),
-            version: Version { updated_at: Ts::from_secs(at), source_version: 0 },
+            version: RecordVersion { updated_at: Ts::from_secs(at), source_version: 0 },
             fields: String::new(),
             payload: ByteString::from_static("{}"),
             content_hash: [content; 16],
@@ -250,7 +252,7 @@ mod tests {
     }
 
     fn page(emit: bool) -> CommitBatch {
-        let stream = Stream {
+        let stream = RecordStream {
             project_key: "p".into(),
             provenance_code: "openalex".into(),
             endpoint_name: "works".into(),
@@ -259,7 +261,7 @@ mod tests {
         };
         CommitBatch {
             lease: LeaseRef { task: TaskId(1), fence: Fence(1) },
-            lineage: Lineage { instance: InstanceId(1), plan: PlanId(1), slice: SliceId(1) },
+            lineage: TaskLineage { job: JobId(1), plan: PlanId(1), slice: SliceId(1) },
             run: RunId(2),
             batch_no: 3,
             expr_hash: String::new(),
@@ -287,7 +289,7 @@ mod tests {
     }
 
     fn key_of(page: &CommitBatch, record: &Record) -> String {
-        let events = page.events(&[Stored { record, inserted: true }]);
+        let events = page.events(&[StoredRecord { record, inserted: true }]);
         let payload: Value = serde_json::from_str(&events[0].payload).unwrap();
         payload["records"][0]["idempotency_key"].as_str().unwrap().to_owned()
     }
@@ -297,7 +299,7 @@ mod tests {
     fn a_version_of_a_record_has_one_key_and_every_other_another() {
         let first = key_of(&page(true), &record("a", 1, 1));
         let later = CommitBatch { run: RunId(9), batch_no: 8, idempotent_key: "v1:other".into(), ..page(true) };
-        assert_eq!(key_of(&later, &record("a", 1, 1)), first, "however often it is told");
+        assert_eq!(key_of(&later, &record("a", 1, 1)), first, "however often it is delivered");
         let mapped = CommitBatch { generation: "g2".into(), ..page(true) };
         let mut other = vec![first, key_of(&mapped, &record("a", 1, 1))];
         other.extend(
@@ -309,9 +311,9 @@ mod tests {
     }
 
     #[test]
-    fn a_large_page_is_told_in_parts_and_a_silent_one_not_at_all() {
+    fn large_page_emits_several_events_and_a_silent_one_none() {
         let records: Vec<_> = (0..=EVENT_RECORDS).map(|no| record(&format!("{no:04}"), 1, 1)).collect();
-        let stored: Vec<_> = records.iter().map(|record| Stored { record, inserted: false }).collect();
+        let stored: Vec<_> = records.iter().map(|record| StoredRecord { record, inserted: false }).collect();
         let events = page(true).events(&stored);
         let keys: Vec<_> = events.iter().map(|event| event.idempotency_key.as_str()).collect();
         assert_eq!(keys, ["records.stored:v1:batch:0", "records.stored:v1:batch:1"]);

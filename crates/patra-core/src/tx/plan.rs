@@ -1,62 +1,61 @@
-//! From a trigger to tasks in the queue.
+//! Jobs and plans: from a request to tasks in the queue.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::registry::When;
-use crate::cursor::{self, Mark};
-use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId};
+use super::registry::Recurrence;
+use crate::cursor::{self, CursorValue};
+use crate::id::{CredentialId, CursorId, Fence, JobId, PlanId};
 use crate::state::{Direction, Operation, TriggerType, UpdateReason};
 use crate::time::Ts;
 use crate::window::Window;
 
-/// Records one time that something was asked for. The same `public_id` again is the same trigger.
+/// Requests a job. The same `public_id` again is the same job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fire {
+pub struct RequestJob {
     pub public_id: String,
     pub trigger_type: TriggerType,
     pub project_key: String,
     pub provenance_code: String,
     pub endpoint_name: String,
     pub operation: Operation,
-    /// Why, for an UPDATE and for nothing else.
+    /// The reason of an UPDATE; `None` for other operations.
     pub reason: Option<UpdateReason>,
-    /// What the work belongs to: triggers of one activity share the progress of a BACKFILL or an UPDATE (C-63). Without one,
-    /// the trigger is an activity of its own.
+    /// The activity that the job belongs to: jobs of one activity share the progress of a BACKFILL or an UPDATE
+    /// (C-63). Without one, the job is an activity of its own.
     pub activity: Option<String>,
-    /// Bounds that the caller wishes; the planner fills in what is missing.
+    /// Requested bounds; the planner fills in missing ones.
     pub window_from: Option<Ts>,
     pub window_to: Option<Ts>,
     /// Added to the priority of the operation; smaller is sooner (G-19).
     pub priority: i32,
-    /// What the caller binds, as canonical JSON (see [`crate::params`]); `{}` when nothing.
+    /// Parameters that the caller binds, as canonical JSON (see [`crate::params`]); `{}` for none.
     pub params: String,
-    /// Settings of this run only, canonical JSON (ING-3.3-03, layer 5); `{}` when none.
+    /// Settings of this job only, canonical JSON (ING-3.3-03, layer 5); `{}` for none.
     pub overrides: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Fired {
-    pub instance: InstanceId,
-    /// It was there already.
+pub struct JobRequested {
+    pub job: JobId,
+    /// The job existed already.
     pub existed: bool,
 }
 
-/// Provenances whose endpoints are types of sources: feeds, which need no manifest, and tweets.
+/// Provenances whose endpoints are source types: feeds, which need no manifest, and tweets.
 const OF_SOURCES: [&str; 2] = ["collector", "twitterapi_io"];
 
-/// `ing_schedule_instance.job_type` of a trigger whose maker names none: the provenance, or, of what sources are polled by, the
-/// endpoint.
+/// Default `ing_schedule_instance.job_type` of a job: the provenance, or for provenances of sources the endpoint.
 pub fn job_type<'a>(provenance_code: &'a str, endpoint_name: &'a str) -> &'a str {
     if OF_SOURCES.contains(&provenance_code) { endpoint_name } else { provenance_code }
 }
 
-/// Fires up to `limit` schedules whose time has come (`next_due_at <= now`), oldest first. Each moves to its first due
-/// time after now, so a long pause makes one firing, not many (G-18). A schedule whose last trigger still waits for
-/// planning only moves, and so does one whose last trigger has a partition that waits. The trigger's `public_id` is
-/// `schedule-<id>-<due time in µs>`, its type SCHEDULE, its project `default`, operation and reason are the schedule's; it
-/// binds nothing and overrides nothing. A pattern that never comes again is due no more: its next time is [`Ts::NEVER`].
+/// Requests a job for up to `limit` schedules that are due (`next_due_at <= now`), oldest first. Each schedule moves
+/// to its first due time after now, so a long downtime makes one job, not many (G-18). A schedule whose last job
+/// still waits for planning, or has a partition that waits, only moves. The job's `public_id` is `schedule-<id>-<due
+/// time in µs>`, its type SCHEDULE, its project `default`; operation and reason are the schedule's; it has no params
+/// and no overrides. A pattern that never matches again gets [`Ts::NEVER`] as its next time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FireDue {
     pub limit: u32,
@@ -64,14 +63,14 @@ pub struct FireDue {
 
 impl FireDue {
     /// The due time that follows `due` at `now`: in step with the schedule, strictly later than now.
-    pub fn next_due(due: Ts, when: &When, now: Ts) -> Ts {
+    pub fn next_due(due: Ts, when: &Recurrence, now: Ts) -> Ts {
         match when {
-            When::Every(every) => {
+            Recurrence::Every(every) => {
                 let every = crate::time::micros(*every).max(1);
                 let missed = (now.micros() - due.micros()).max(0) / every;
                 Ts::from_micros(due.micros() + (missed + 1) * every)
             }
-            When::Cron(_) => when.first_after(now).unwrap_or(Ts::NEVER),
+            Recurrence::Cron(_) => when.first_after(now).unwrap_or(Ts::NEVER),
         }
     }
 }
@@ -84,36 +83,37 @@ pub struct FiredDue {
     pub now: Ts,
 }
 
-/// Leases the oldest trigger in REQUESTED whose `not_before` has come, whose lease is free or expired, whose inventory is not
-/// known to be full and on which there is no hold ([`Hold`](super::Hold)). The fence rises by one. ADVISORY holds that were set
-/// [`ADVICE_LASTS`](super::ADVICE_LASTS) ago or earlier are ended first, by [`Release::BY_TIME`](super::Release::BY_TIME).
+/// Leases the oldest job in REQUESTED whose `not_before` has come, whose lease is free or expired, whose partition is
+/// not known to be full, and which is not paused ([`PauseWork`](super::PauseWork)). The fence rises by one. ADVISORY
+/// pauses that were set [`ADVISORY_TTL`](super::ADVISORY_TTL) ago or earlier are ended first, by
+/// [`ResumeWork::BY_TIME`](super::ResumeWork::BY_TIME).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TakeTrigger {
+pub struct ClaimJob {
     pub owner: String,
     pub lease: Duration,
-    /// Whatever would be planned there would have to wait: it is left where it is.
-    pub full: Vec<Inventory>,
+    /// Partitions with a full queue: their jobs are skipped.
+    pub full: Vec<PartitionKey>,
 }
 
-/// What the limit on QUEUED tasks is counted by (ING-5.3-16), and what boards show.
+/// Provenance, endpoint and operation: the limit on QUEUED tasks counts by it (ING-5.3-16), and boards group by it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
-pub struct Inventory {
+pub struct PartitionKey {
     pub provenance_code: String,
     pub endpoint_name: String,
     #[serde(rename = "operation_code")]
     pub operation: Operation,
 }
 
-impl Inventory {
-    /// One text for each: codes and names hold no blank.
+impl PartitionKey {
+    /// The key as one text: codes and names contain no blank.
     pub fn to_text(&self) -> String {
         format!("{} {} {}", self.provenance_code, self.endpoint_name, self.operation.as_str())
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TriggerTaken {
-    pub instance: InstanceId,
+pub struct ClaimedJob {
+    pub job: JobId,
     pub fence: Fence,
     pub public_id: String,
     pub trigger_type: TriggerType,
@@ -128,9 +128,9 @@ pub struct TriggerTaken {
     pub priority: i32,
     pub params: String,
     pub overrides: String,
-    /// How far it has made its children, see [`FanOut`](super::FanOut).
-    pub place: Option<String>,
-    /// A plan of this trigger that could not be sliced to its end: go on with it, on its own snapshot (C-10).
+    /// How far the job has created its children, see [`FanOut`](super::FanOut).
+    pub position: Option<String>,
+    /// A plan of this job that is not completely sliced: continue it, on its own snapshot (C-10).
     pub plan: Option<OpenPlan>,
     pub now: Ts,
 }
@@ -139,23 +139,23 @@ pub struct TriggerTaken {
 pub struct OpenPlan {
     pub plan: PlanId,
     pub snapshot_hash: String,
-    pub rest: Rest,
+    pub rest: RemainingPlan,
 }
 
-/// What of a plan is still to be sliced.
+/// The part of a plan that is still to be sliced.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Rest {
-    /// See [`Rest::of`].
+pub enum RemainingPlan {
+    /// See [`RemainingPlan::of`].
     Time(Window),
-    /// The wanted records behind this key: the last id of the plan's task with the greatest ordinal.
+    /// Records to refresh behind this key: the last id of the plan's task with the greatest ordinal.
     Ids { after: Option<String> },
 }
 
-impl Rest {
-    /// What is left of a plan over `whole` whose slices, made in `direction`, reach from the earliest `from` to the latest
-    /// `to` in `sliced`: everything behind the last of them, empty (`from == to`) when they reach the end. A window that has
-    /// failed since it was sliced is left to a later trigger; if every part began with it again, a plan with as many such
-    /// windows as the inventory holds would never end.
+impl RemainingPlan {
+    /// The rest of a plan over `whole` whose slices, made in `direction`, reach from the earliest `from` to the
+    /// latest `to` in `sliced`: everything behind the last of them, empty (`from == to`) when they reach the end. A
+    /// window that has failed since it was sliced is left to a later job; if every part began with it again, a plan
+    /// with as many such windows as the queue holds would never end.
     pub fn of(whole: Window, direction: Direction, sliced: Option<Window>) -> Window {
         let Some(sliced) = sliced else { return whole };
         match direction {
@@ -165,78 +165,78 @@ impl Rest {
     }
 }
 
-/// Ends or defers a trigger. `Fenced` when the lease on it is gone or it is no longer REQUESTED.
+/// Ends or defers a job. `Fenced` when its lease is gone or it is no longer REQUESTED.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SettleTrigger {
-    pub instance: InstanceId,
+pub struct SettleJob {
+    pub job: JobId,
     pub fence: Fence,
-    pub settlement: Settlement,
+    pub settlement: JobSettlement,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Settlement {
+pub enum JobSettlement {
     /// Nothing to do: PLANNED, with the reason in `record_remarks`.
     Nothing { remark: String },
     /// Cannot be planned: FAILED, with the error in `record_remarks`.
     Refused { error: String },
-    /// Not now: stays REQUESTED, lease given back, `not_before` = now + delay.
+    /// Not now: stays REQUESTED, lease released, `not_before` = now + delay.
     Later { delay: Duration },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TriggerSettled;
+pub struct JobSettled;
 
-/// What the planner must know of a namespace before it plans.
+/// Reads the state of a namespace for the planner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadCoverage {
-    pub cursor: cursor::Name,
+    pub cursor: cursor::CursorName,
 }
 
-/// A namespace's state. All empty and epoch 0 when it has never been planned.
+/// State of a namespace. All empty and epoch 0 when it was never planned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Coverage {
     pub cursor: Option<CursorId>,
-    /// Where the namespace began: its lower end, or for a BACKFILL its upper end. The completed part counts from here.
+    /// Where the namespace began: its lower end, or for a BACKFILL its upper end. Completion counts from here.
     pub origin: Option<Ts>,
-    pub value: Option<Mark>,
+    pub value: Option<CursorValue>,
     /// Rises with every plan of the namespace. A planner that saw an older one must read again.
     pub epoch: i64,
-    /// What lies beyond the value (or origin) and is done or under way, sorted, each once: windows whose tasks of one plan,
-    /// those that were replaced apart, are all QUEUED, DISPATCHED, EXECUTING or SUCCEEDED, and the done parts of tasks that
-    /// ended short (PARTIAL, FAILED or CANCELLED, replaced or not).
+    /// Windows beyond the value (or origin) that are done or in progress, sorted, each once: windows whose tasks of
+    /// one plan, without those that were replaced, are all QUEUED, DISPATCHED, EXECUTING or SUCCEEDED, and the done
+    /// parts of tasks that ended short (PARTIAL, FAILED or CANCELLED, replaced or not).
     pub covered: Vec<Window>,
-    /// The `ordinal` after the greatest of the namespace's tasks; 0 without any.
+    /// The `ordinal` after the greatest of the namespace's tasks; 0 without tasks.
     pub next_ordinal: i64,
-    /// Inventory: QUEUED tasks of the partition (provenance, endpoint, operation).
+    /// QUEUED tasks of the partition (provenance, endpoint, operation).
     pub queued: u32,
-    /// What the last [`HISTORY`] SUCCEEDED tasks of the namespace with a window brought, greatest `(window_to, id)` first,
-    /// those with page ranges (`params` has `pages`) left out.
+    /// Density of the last [`HISTORY`] SUCCEEDED tasks of the namespace that have a window, greatest `(window_to,
+    /// id)` first, without those that read a page range (`params` has `pages`).
     pub history: History,
-    /// The value of the HARVEST cursor of the same provenance, endpoint and cursor key that is furthest: where a backfill
+    /// The furthest value of a HARVEST cursor with the same provenance, endpoint and cursor key: where a backfill
     /// without an upper bound begins. Only for BACKFILL.
     pub harvested: Option<Ts>,
     pub now: Ts,
 }
 
-/// Tasks that [`Coverage::history`] looks back at.
+/// Tasks that [`Coverage::history`] covers.
 pub const HISTORY: u32 = 20;
 
-/// How dense records lay.
+/// Density of past records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct History {
     pub items: u64,
-    /// The widths of the windows, added up.
+    /// Sum of the window widths.
     pub span: Duration,
 }
 
 impl History {
-    /// How many records a span of this width would hold, going by what was seen; `None` without anything to go by.
+    /// Estimated records in a span of this width; `None` without history.
     pub fn estimate(&self, width: Duration) -> Option<u64> {
         let (span, width) = (self.span.as_micros(), width.as_micros());
         (span > 0).then(|| u64::try_from(u128::from(self.items) * width / span).unwrap_or(u64::MAX))
     }
 
-    /// The width that would hold about so many records; `None` without anything to go by.
+    /// The width that would hold about this many records; `None` without history.
     pub fn width_of(&self, items: u64) -> Option<Duration> {
         if self.items == 0 || self.span.is_zero() {
             return None;
@@ -248,20 +248,21 @@ impl History {
 
 /// Writes a plan and a first part of its slices, or a further part of a plan that is PARTIAL; one task per slice.
 ///
-/// In one transaction, in this order: the trigger must be REQUESTED and leased under `fence` (else `Fenced`); the cursor
-/// row is made if it is missing (direction of its operation, TIME with this `origin`, or ID without one, no value, epoch 0)
-/// and locked; its epoch must equal `epoch` (else `Conflict`) and rises by one; the snapshot is stored under its hash if it
-/// is new; the plan is inserted, or found; slices are inserted unless `(plan, signature)` exists; tasks unless their
-/// `idempotent_key` exists. With `complete` the plan becomes READY and the trigger PLANNED; without, the plan is PARTIAL and
-/// the trigger stays REQUESTED, its lease given back, `not_before` = now + `resume_delay`. A plan that is not a PARTIAL one of
-/// this trigger cannot go on: `Conflict`. One that was cancelled meanwhile took its trigger with it: `Fenced`.
+/// In one transaction, in this order: the job must be REQUESTED and leased under `fence` (else `Fenced`); the cursor
+/// row is created if it is missing (direction of its operation, TIME with this `origin`, or ID without one, no value,
+/// epoch 0) and locked; its epoch must equal `epoch` (else `Conflict`) and rises by one; the snapshot is stored under
+/// its hash if it is new; the plan is inserted, or found; slices are inserted unless `(plan, signature)` exists;
+/// tasks unless their `idempotent_key` exists. With `complete` the plan becomes READY and the job PLANNED; without,
+/// the plan is PARTIAL and the job stays REQUESTED, its lease is released, `not_before` = now + `resume_delay`. A
+/// plan that is not a PARTIAL one of this job cannot be continued: `Conflict`. If it was cancelled meanwhile, so was
+/// its job: `Fenced`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavePlan {
-    pub instance: InstanceId,
+    pub job: JobId,
     pub fence: Fence,
     pub target: PlanTarget,
     pub project_key: String,
-    pub cursor: cursor::Name,
+    pub cursor: cursor::CursorName,
     /// `None`: the cursor counts segments, not time.
     pub origin: Option<Ts>,
     pub epoch: i64,
@@ -269,7 +270,7 @@ pub struct SavePlan {
     pub complete: bool,
     pub resume_delay: Duration,
     pub priority: i32,
-    /// `ing_task.c_max`: how many tasks of the partition may be held at once.
+    /// `ing_task.c_max`: maximum leased tasks of the partition.
     pub c_max: u32,
     /// `ing_task.credential_id`.
     pub credential: Option<CredentialId>,
@@ -299,7 +300,7 @@ pub struct NewSlice {
     /// `None` for a segment of ids.
     pub window: Option<Window>,
     /// Only for a segment of ids.
-    pub segment: Option<Segment>,
+    pub segment: Option<SegmentPosition>,
     /// JSON of ING-8.2-04.
     pub spec: String,
     pub signature: String,
@@ -310,9 +311,9 @@ pub struct NewSlice {
     pub task_key: String,
 }
 
-/// The place of a segment of ids in its namespace.
+/// Position of a segment of ids in its namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Segment {
+pub struct SegmentPosition {
     /// From 0, without gaps, in the order in which the namespace's segments were planned.
     pub ordinal: i64,
     pub last_id: String,
@@ -323,17 +324,17 @@ pub struct PlanSaved {
     pub plan: PlanId,
     pub cursor: CursorId,
     pub created: u32,
-    /// Tasks that were there already.
+    /// Tasks that existed already.
     pub existing: u32,
 }
 
-impl TriggerTaken {
-    pub fn lease(&self) -> (InstanceId, Fence) {
-        (self.instance, self.fence)
+impl ClaimedJob {
+    pub fn lease(&self) -> (JobId, Fence) {
+        (self.job, self.fence)
     }
 
-    pub fn inventory(&self) -> Inventory {
-        Inventory {
+    pub fn inventory(&self) -> PartitionKey {
+        PartitionKey {
             provenance_code: self.provenance_code.clone(),
             endpoint_name: self.endpoint_name.clone(),
             operation: self.operation,
@@ -354,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_missed_schedule_keeps_its_step_and_fires_once() {
-        let every = When::Every(Duration::from_secs(60));
+        let every = Recurrence::Every(Duration::from_secs(60));
         let next = |due, now| FireDue::next_due(Ts::from_secs(due), &every, Ts::from_secs(now));
         assert_eq!(next(100, 100), Ts::from_secs(160));
         assert_eq!(next(100, 159), Ts::from_secs(160));
@@ -365,20 +366,20 @@ mod tests {
     #[test]
     fn the_rest_of_a_plan_lies_behind_its_slices_and_within_it() {
         let window = |from, to| Window { from: Ts::from_secs(from), to: Ts::from_secs(to) };
-        let rest = |sliced: Option<Window>| Rest::of(window(10, 50), Direction::Forward, sliced);
+        let rest = |sliced: Option<Window>| RemainingPlan::of(window(10, 50), Direction::Forward, sliced);
         assert_eq!(rest(None), window(10, 50));
         assert_eq!(rest(Some(window(0, 5))), window(10, 50));
         assert_eq!(rest(Some(window(10, 30))), window(30, 50));
         assert_eq!(rest(Some(window(10, 50))), window(50, 50));
         assert_eq!(rest(Some(window(10, 60))), window(50, 50));
-        let past = |sliced: Option<Window>| Rest::of(window(10, 50), Direction::Backfill, sliced);
+        let past = |sliced: Option<Window>| RemainingPlan::of(window(10, 50), Direction::Backfill, sliced);
         assert_eq!(past(None), window(10, 50));
         assert_eq!(past(Some(window(30, 50))), window(10, 30));
         assert_eq!(past(Some(window(5, 50))), window(10, 10));
     }
 
     #[test]
-    fn history_tells_how_much_a_window_will_hold() {
+    fn history_estimates_the_records_of_a_window() {
         let history = History { items: 500, span: Duration::from_secs(1_000) };
         assert_eq!(history.estimate(Duration::from_secs(60)), Some(30));
         assert_eq!(history.width_of(50), Some(Duration::from_secs(100)));

@@ -1,12 +1,12 @@
-//! The URL pool: URLs of documents and tasks, which tasks are watched for them, and the documents themselves.
+//! The URL pool: URLs of documents and tasks, the job types that are captured, and the documents themselves.
 
 use crate::project::Library;
 
-/// URLs of one [`AddUrls`], at most: a transaction of everybody's database stays short.
+/// Maximum URLs of one [`AddUrls`], to keep the transaction short.
 pub const MAX_URLS: usize = 1_000;
-/// URLs of one [`Capture`], at most.
+/// Maximum URLs of one [`Capture`].
 pub const MAX_CAPTURED: usize = 10_000;
-/// Job types of one [`ConfigureCapture`], at most.
+/// Maximum job types of one [`ConfigureCapture`].
 pub const MAX_JOB_TYPES: usize = 100;
 
 /// Where a URL was found.
@@ -27,16 +27,16 @@ impl UrlSource {
 }
 
 impl std::str::FromStr for UrlSource {
-    type Err = crate::state::UnknownWord;
+    type Err = crate::state::UnknownValue;
     fn from_str(text: &str) -> Result<UrlSource, Self::Err> {
         [UrlSource::Document, UrlSource::Task]
             .into_iter()
             .find(|source| source.as_str() == text)
-            .ok_or_else(|| crate::state::UnknownWord { kind: "source", word: text.to_owned() })
+            .ok_or_else(|| crate::state::UnknownValue { kind: "source", value: text.to_owned() })
     }
 }
 
-/// A normalised URL on its way into the pool.
+/// A normalised URL to be added to the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundUrl {
     pub url: String,
@@ -45,13 +45,13 @@ pub struct FoundUrl {
     pub source_ref: String,
 }
 
-/// Adds URLs to a library. One that is there stays as it is, with its first finding (POOL-58); writers of the same URL at the
-/// same time make one row and no error. The counters of `resource_pool_count` follow in the same transaction.
-/// At most [`MAX_URLS`]; one URL once.
+/// Adds URLs to a library. A URL that exists stays as it is, with its first source (POOL-58); concurrent writers of
+/// the same URL make one row and no error. The counters of `resource_pool_count` follow in the same transaction. At
+/// most [`MAX_URLS`], without duplicates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddUrls {
     pub library: Library,
-    /// Whose; of the shared library nobody's.
+    /// The owning project; empty for the shared library.
     pub project_key: String,
     pub source: UrlSource,
     pub urls: Vec<FoundUrl>,
@@ -62,9 +62,10 @@ pub struct UrlsAdded {
     pub new: u32,
 }
 
-/// URLs that a page brought, for [`CommitBatch`](super::CommitBatch) and [`WriteNote`](super::WriteNote): added as [`AddUrls`]
-/// does, `source` task, `source_ref` `{"task_id": <public id of the task's trigger, or null>, "job_type": …}`. When they cannot
-/// be stored, whatever the reason, the rest of the transaction stands (POOL-88) and the answer says so.
+/// URLs found in a page, for [`CommitBatch`](super::CommitBatch) and [`WriteNote`](super::WriteNote): added as by
+/// [`AddUrls`], with `source` task and `source_ref` `{"task_id": <public id of the task's job, or null>, "job_type":
+/// …}`. When they cannot be stored, whatever the reason, the rest of the transaction stands (POOL-88) and the result
+/// says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {
     pub library: Library,
@@ -74,16 +75,16 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Where the URLs were found, given the public id of the task's trigger.
+    /// `source_ref` of the URLs, given the public id of the task's job.
     pub fn source_ref(&self, task_id: Option<&str>) -> String {
         serde_json::json!({ "task_id": task_id, "job_type": self.job_type }).to_string()
     }
 }
 
-/// What became of a [`Capture`].
+/// Result of a [`Capture`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Captured {
-    /// There was none.
+    /// Nothing was to be captured.
     #[default]
     None,
     Stored {
@@ -92,7 +93,8 @@ pub enum Captured {
     Failed,
 }
 
-/// Whether URLs of these job types are captured for a project, and into which library. Others stay as they are (POOL-67).
+/// Sets whether URLs of these job types are captured for a project, and into which library. Other job types stay as
+/// they are (POOL-67).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigureCapture {
     pub project_key: String,
@@ -104,16 +106,16 @@ pub struct ConfigureCapture {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CaptureConfigured;
 
-/// Stores a document as an item: kind `document`, provenance and endpoint `documents`, `dedup_scope` `document`, key = uri,
-/// `updated_at` = now, version 0, run 0. The same content again changes nothing; another content replaces it, fields and
-/// payload. One that was emptied is filled again.
+/// Stores a document as an item: kind `document`, provenance and endpoint `documents`, `dedup_scope` `document`, key
+/// = uri, `updated_at` = now, version 0, run 0. The same content again changes nothing; other content replaces fields
+/// and payload. An item that was emptied is filled again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PutDocument {
     pub project_key: String,
     pub uri: String,
     /// JSON, an object: `uri`, `title`, `doc_type`, `state`, `content`, `extracted_data`.
     pub fields: String,
-    /// As it was given, JSON.
+    /// The document as received, JSON.
     pub payload: String,
     /// [`crate::hash::content_hash`] of `fields`.
     pub content_hash: [u8; 16],
@@ -121,9 +123,9 @@ pub struct PutDocument {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DocumentPut {
-    /// Of the item.
+    /// Id of the item.
     pub id: i64,
     pub created: bool,
-    /// It was there with another content.
+    /// The document existed with other content.
     pub changed: bool,
 }

@@ -1,6 +1,6 @@
 //! Projects.
 
-/// Makes a project, unless there is one with this key.
+/// Creates a project, unless one with this key exists.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateProject {
     pub project_key: String,

@@ -1,4 +1,4 @@
-//! Writing the registry.
+//! Writes to the registry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,67 +6,67 @@ use std::time::Duration;
 use serde::de::IgnoredAny;
 
 use crate::cron::Cron;
-use crate::registry::{DictType, Row, Table, WHOLE};
+use crate::registry::{DictType, RegistryRow, RegistryTable, WHOLE};
 use crate::state::{Operation, UpdateReason};
 use crate::time::Ts;
 
-/// Replaces what the registry holds of a provenance: rows that the manifest no longer has are removed, and with an
-/// endpoint its rows and its schedules. A row whose section is the same stays as it is. Plans that exist are untouched:
-/// they hold their own snapshots. Unless nothing changed, all ADVISORY holds that name the provenance end, by
-/// [`Release::BY_MANIFEST`](super::Release::BY_MANIFEST).
+/// Replaces the registry rows of a provenance. Rows that the manifest no longer has are removed, and with an endpoint
+/// its rows and its schedules. A row whose section is unchanged stays as it is. Existing plans are untouched: they
+/// have their own snapshots. Unless nothing changed, all ADVISORY pauses that name the provenance end, by
+/// [`ResumeWork::BY_MANIFEST`](super::ResumeWork::BY_MANIFEST).
 #[derive(Clone, PartialEq, Debug)]
 pub struct ApplyProvenance {
     pub provenance_code: String,
     pub name: String,
-    /// The project that it is for; `None`: for all.
+    /// The project that the provenance is for; `None` for all.
     pub project_key: Option<String>,
     /// The manifest, section by section.
-    pub rows: Vec<Row>,
-    /// Digest of the manifest: equal digest, nothing to do.
+    pub rows: Vec<RegistryRow>,
+    /// Digest of the manifest: an equal digest means nothing to do.
     pub document_hash: String,
     pub endpoints: Vec<EndpointRow>,
 }
 
 impl ApplyProvenance {
-    /// What no store accepts: rows that no manifest has. `None` for a sound operation.
-    pub fn flaw(&self) -> Option<String> {
+    /// Why stores refuse the operation: rows that no manifest has. `None` when it is valid.
+    pub fn invalid_reason(&self) -> Option<String> {
         let names: BTreeSet<_> = self.endpoints.iter().map(|endpoint| endpoint.endpoint_name.as_str()).collect();
         if names.len() < self.endpoints.len() {
-            return Some("an endpoint is there twice".to_owned());
+            return Some("an endpoint appears twice".to_owned());
         }
         let mut seen = BTreeSet::new();
-        for Row { table, endpoint_name, config } in &self.rows {
+        for RegistryRow { table, endpoint_name, config } in &self.rows {
             let place = format!("{} of `{endpoint_name}`", table.name());
             if !seen.insert((*table, endpoint_name.as_str())) {
-                return Some(format!("{place} is there twice"));
+                return Some(format!("{place} appears twice"));
             }
             let known = match table {
-                Table::Provenance => endpoint_name == WHOLE,
-                Table::EndpointDef => names.contains(endpoint_name.as_str()),
+                RegistryTable::Provenance => endpoint_name == WHOLE,
+                RegistryTable::EndpointDef => names.contains(endpoint_name.as_str()),
                 _ => endpoint_name == WHOLE || names.contains(endpoint_name.as_str()),
             };
             if !known {
                 return Some(format!("{place} belongs to no endpoint of the manifest"));
             }
             if let Err(error) = serde_json::from_str::<BTreeMap<String, IgnoredAny>>(config) {
-                return Some(format!("{place} is no JSON object: {error}"));
+                return Some(format!("{place} is not a JSON object: {error}"));
             }
         }
-        if let Some(flaw) = self.endpoints.iter().find_map(EndpointRow::flaw) {
+        if let Some(flaw) = self.endpoints.iter().find_map(EndpointRow::invalid_reason) {
             return Some(flaw);
         }
-        let missing = names.into_iter().find(|name| !seen.contains(&(Table::EndpointDef, *name)));
+        let missing = names.into_iter().find(|name| !seen.contains(&(RegistryTable::EndpointDef, *name)));
         match missing {
-            Some(name) => Some(format!("{} of `{name}` is missing", Table::EndpointDef.name())),
-            None if !seen.contains(&(Table::Provenance, WHOLE)) => {
-                Some(format!("{} is missing", Table::Provenance.name()))
+            Some(name) => Some(format!("{} of `{name}` is missing", RegistryTable::EndpointDef.name())),
+            None if !seen.contains(&(RegistryTable::Provenance, WHOLE)) => {
+                Some(format!("{} is missing", RegistryTable::Provenance.name()))
             }
             None => None,
         }
     }
 
     /// The section of a table for one endpoint, or for [`WHOLE`].
-    pub fn config(&self, table: Table, endpoint_name: &str) -> Option<&str> {
+    pub fn config(&self, table: RegistryTable, endpoint_name: &str) -> Option<&str> {
         let row = self.rows.iter().find(|row| row.table == table && row.endpoint_name == endpoint_name);
         row.map(|row| row.config.as_str())
     }
@@ -78,21 +78,21 @@ pub struct EndpointRow {
     /// `SEARCH`, `DETAIL` or `METRICS`.
     pub role: String,
     /// One per operation and reason.
-    pub schedules: Vec<Schedule>,
+    pub schedules: Vec<EndpointSchedule>,
 }
 
 impl EndpointRow {
-    fn flaw(&self) -> Option<String> {
+    fn invalid_reason(&self) -> Option<String> {
         let name = &self.endpoint_name;
         let mut seen = Vec::new();
-        for Schedule { operation, reason, when } in &self.schedules {
+        for EndpointSchedule { operation, reason, recurrence: when } in &self.schedules {
             if seen.contains(&(operation, reason)) {
                 return Some(format!("`{name}` has two schedules for {operation} with one reason"));
             }
             seen.push((operation, reason));
             let sound = match when {
-                When::Every(every) => !every.is_zero(),
-                When::Cron(pattern) => Cron::parse(pattern).is_ok(),
+                Recurrence::Every(every) => !every.is_zero(),
+                Recurrence::Cron(pattern) => Cron::parse(pattern).is_ok(),
             };
             if !sound {
                 return Some(format!("`{name}` has a schedule without a time: {}", when.to_text()));
@@ -102,85 +102,85 @@ impl EndpointRow {
     }
 }
 
-/// Fire an operation of this endpoint by itself, first at [`When::first_after`] now, or [`Ts::NEVER`]. One whose time changed
-/// counts from now; an unchanged one keeps its next due time.
+/// Requests jobs for an operation of this endpoint, first at [`Recurrence::first_after`] now, or [`Ts::NEVER`]. A
+/// schedule whose time changed counts from now; an unchanged one keeps its next due time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Schedule {
+pub struct EndpointSchedule {
     pub operation: Operation,
-    /// For an UPDATE.
+    /// The reason of an UPDATE.
     pub reason: Option<UpdateReason>,
-    pub when: When,
+    pub recurrence: Recurrence,
 }
 
-/// The times of a schedule. Stored as text, see [`When::to_text`].
+/// The times of a schedule. Stored as text, see [`Recurrence::to_text`].
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum When {
+pub enum Recurrence {
     Every(Duration),
     /// Five fields, UTC, see [`crate::cron`].
     Cron(String),
 }
 
-impl When {
-    /// The first time after `now`, for a schedule that begins then. `None` for a pattern that never comes.
+impl Recurrence {
+    /// The first time after `now`, for a schedule that starts now. `None` for a pattern that never matches.
     pub fn first_after(&self, now: Ts) -> Option<Ts> {
         match self {
-            When::Every(every) => Some(now + *every),
-            When::Cron(pattern) => Cron::parse(pattern).ok()?.next_after(now),
+            Recurrence::Every(every) => Some(now + *every),
+            Recurrence::Cron(pattern) => Cron::parse(pattern).ok()?.next_after(now),
         }
     }
 
     /// `every 3600000000` (µs) or `cron 0 3 * * *`.
     pub fn to_text(&self) -> String {
         match self {
-            When::Every(every) => format!("every {}", crate::time::micros(*every)),
-            When::Cron(pattern) => format!("cron {pattern}"),
+            Recurrence::Every(every) => format!("every {}", crate::time::micros(*every)),
+            Recurrence::Cron(pattern) => format!("cron {pattern}"),
         }
     }
 
-    pub fn from_text(text: &str) -> Option<When> {
+    pub fn from_text(text: &str) -> Option<Recurrence> {
         match text.split_once(' ')? {
-            ("every", micros) => Some(When::Every(Duration::from_micros(micros.parse().ok()?))),
-            ("cron", pattern) => Some(When::Cron(pattern.to_owned())),
+            ("every", micros) => Some(Recurrence::Every(Duration::from_micros(micros.parse().ok()?))),
+            ("cron", pattern) => Some(Recurrence::Cron(pattern.to_owned())),
             _ => None,
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Applied {
+pub enum ProvenanceApplied {
     Created,
     Changed,
     /// The stored manifest has the same digest.
     Unchanged,
 }
 
-/// Takes a provenance out of the registry, its rows and schedules with it. Credentials stay, and so does everything that
-/// was planned or collected: a plan that is open goes on with its own snapshot.
+/// Removes a provenance from the registry, with its rows and schedules. Credentials stay, and so does everything that
+/// was planned or collected: an open plan continues with its own snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RemoveProvenance {
     pub provenance_code: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Removed {
-    /// False when there was no such provenance.
+pub struct ProvenanceRemoved {
+    /// False when the provenance did not exist.
     pub removed: bool,
 }
 
-/// Makes the dictionary say exactly this (ING-3.2-14). Nothing refers to its rows by number, so they are replaced as a
-/// whole when anything differs, and left alone when nothing does.
+/// Replaces the dictionary (ING-3.2-14). Nothing refers to its rows by id, so all of them are replaced when anything
+/// differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SyncDictionary {
     pub types: Vec<DictType>,
 }
 
 impl SyncDictionary {
-    /// What no store accepts: a code that is there twice, or an alias of two words. `None` for a sound operation.
-    pub fn flaw(&self) -> Option<String> {
+    /// Why stores refuse the operation: a duplicate code, or an alias of two items. `None` when it is valid.
+    pub fn invalid_reason(&self) -> Option<String> {
         let mut types = BTreeSet::new();
         for DictType { code, items, .. } in &self.types {
             if !types.insert(code) {
-                return Some(format!("the type {code} is there twice"));
+                return Some(format!("the type {code} appears twice"));
             }
             let (mut words, mut aliases) = (BTreeSet::new(), BTreeSet::new());
             for item in items {

@@ -6,16 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::control::Hold;
+use super::control::PauseWork;
 use super::plan::NewSlice;
 use super::pool::{Capture, Captured};
-use super::refresh::Checked;
+use super::refresh::CheckedRecord;
 use super::source::PollEnd;
-use super::task::{LeaseRef, Lineage};
+use super::task::{LeaseRef, TaskLineage};
 use crate::error::Fault;
 use crate::id::{BatchId, RunId, SourceId};
 use crate::paging::Position;
-use crate::record::{Marked, Record, Rejected, Stream};
+use crate::record::{CandidateMark, Record, RecordStream, RejectedRecord};
 use crate::source::Validators;
 use crate::state::TaskStatus;
 use crate::time::Ts;
@@ -25,8 +25,8 @@ use crate::window::Window;
 ///
 /// `Fenced` unless the task is DISPATCHED or EXECUTING under this fence. When the plan is FAILED or CANCELLED, or the
 /// slice is FAILED or CANCELLED, the task becomes CANCELLED and no run is made (C-48). Otherwise the task becomes
-/// EXECUTING (`started_at` is set the first time) and a run is inserted with `attempt_no` = fence, RUNNING; a run that
-/// exists under this fence is answered again.
+/// EXECUTING (`started_at` is set the first time) and a run is inserted with `attempt_no` = fence, RUNNING; a run
+/// that exists under this fence is returned again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StartRun {
     pub lease: LeaseRef,
@@ -39,21 +39,21 @@ pub enum RunStarted {
         attempt_no: i64,
         snapshot_hash: String,
         slice_signature_hash: String,
-        resume: Option<Resume>,
-        /// What the source of a poll is known by, see [`Validators`].
-        known: Option<Box<Validators>>,
+        resume: Option<ResumePoint>,
+        /// Validators of the source of a poll, from its last poll.
+        validators: Option<Box<Validators>>,
     },
     Cancelled,
 }
 
-/// The last batch of the unbroken SUCCEEDED sequence over all runs of the task (C-36): the highest batch of the latest
-/// run that committed any; for a task that drives another one again and has committed nothing, what that one would resume
-/// from. Only what is in the ledger counts. Stored in the new run's `checkpoint` as `resumedFrom`.
+/// The last batch of the unbroken SUCCEEDED sequence over all runs of the task (C-36): the highest batch of the
+/// latest run that committed any; for a redriven task that has committed nothing, the resume point of the task that
+/// it replaces. Only the ledger counts. Stored in the new run's `checkpoint` as `resumedFrom`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Resume {
+pub struct ResumePoint {
     pub run: RunId,
     pub batch_no: u32,
-    /// Where to go on; `None` when that batch was the last of the slice.
+    /// Position to continue at; `None` when that batch was the last of the slice.
     pub next: Option<Position>,
     /// That batch's [`BatchStats::total`].
     pub total: Option<u64>,
@@ -64,73 +64,75 @@ pub struct Resume {
 /// Commits one page: ledger row, records, quarantine, in one transaction.
 ///
 /// `Fenced` unless the task is EXECUTING under this fence. When `(run, batch_no)` is SUCCEEDED already, nothing is
-/// written and the old numbers are answered with `replayed` ("read old, do not rewrite"). Records are inserted, or
-/// replace the stored one when their version is greater, or are skipped; with `refresh` an equal version replaces too when
-/// the generation or the content differs (C-62). What is inserted or replaced takes `generation` and `refresh_checked_at` =
-/// now. With `progress` the task's attempts go to 0.
+/// written and the old numbers are returned with `replayed` ("read old, do not rewrite"). Records are inserted, or
+/// replace the stored one when their version is greater, or are skipped; with `refresh` an equal version replaces too
+/// when the generation or the content differs (C-62). Inserted and replaced records take `generation` and
+/// `refresh_checked_at` = now. With `progress` the task's attempts go to 0.
 ///
-/// A rejected record with a key gets an OPEN signal, unless there is one, and is SIGNALLED in the quarantine; without a key
-/// it is OPEN there. After that, a record that is inserted or replaces resolves the OPEN signal for its key, if the
-/// quarantine made it, and the SIGNALLED rows for its key. `checked` is applied last, see [`Checked`]. Signals and quarantine
-/// rows are found by the stream's project, provenance and endpoint, and the key.
+/// A rejected record with a key gets an OPEN signal, unless there is one, and is SIGNALLED in the quarantine; without
+/// a key it is OPEN there. After that, a record that is inserted or replaces resolves the OPEN signal for its key, if
+/// the quarantine made it, and the SIGNALLED rows for its key. `checked` is applied last, see [`CheckedRecord`].
+/// Signals and quarantine rows are found by the stream's project, provenance and endpoint, and the key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CommitBatch {
     pub lease: LeaseRef,
-    pub lineage: Lineage,
+    pub lineage: TaskLineage,
     pub run: RunId,
     /// From 1, without gaps within a run.
     pub batch_no: u32,
     pub expr_hash: String,
     pub idempotent_key: String,
-    /// What `uk_run_before_tok` compares: the position's token, made distinct where a far side repeats it (C-37).
+    /// Value of `uk_run_before_tok`: the position's token, made distinct where an upstream repeats it (C-37).
     pub before_token: Option<String>,
     pub position: Position,
     /// `None`: this was the last page.
     pub next: Option<Position>,
     pub page_size: u32,
-    pub stream: Arc<Stream>,
-    /// The source that a poll found the records in: each of them, stored now or before, becomes one of its items.
+    pub stream: Arc<RecordStream>,
+    /// The source of a poll: each record, stored now or before, becomes one of its items.
     pub source: Option<SourceId>,
     /// One per key, sorted by key.
     pub records: Vec<Record>,
-    pub rejected: Vec<Rejected>,
-    /// Ids whose details this batch settled, sorted by id, one each. Written to `ing_candidate`: FETCHED with its version,
-    /// or BAD with the reason, one more try, and the time until which it is left alone ([`crate::record::bad_id_pause`]).
-    pub marks: Vec<Marked>,
-    /// The slice has come further. A page that leads back to itself has not: if it counted, a task whose details cannot be
-    /// had would be tried for ever.
+    pub rejected: Vec<RejectedRecord>,
+    /// Ids whose details this batch settled, sorted by id, without duplicates. Written to `ing_candidate`: FETCHED
+    /// with its version, or BAD with the reason, one more try, and the time until which it is skipped
+    /// ([`crate::record::bad_id_pause`]).
+    pub marks: Vec<CandidateMark>,
+    /// The slice has advanced. A page that leads back to itself has not: if it counted, a task whose details are
+    /// never available would be tried for ever.
     pub progress: bool,
-    /// Records that an UPDATE looked at, sorted by key, one each.
-    pub checked: Vec<Checked>,
-    /// Which mapping made the records.
+    /// Records that an UPDATE checked, sorted by key, without duplicates.
+    pub checked: Vec<CheckedRecord>,
+    /// Mapping generation of the records.
     pub generation: Arc<str>,
-    /// What it stores is told: the events of [`CommitBatch::events`] are written with it.
+    /// Write the events of [`CommitBatch::events`] for the stored records.
     pub emit: bool,
     pub refresh: bool,
-    /// The answer, to be kept for replays.
-    pub raw: Option<Raw>,
-    /// `inserted`, `updated` and `late` are 0 here, `skipped` holds what was dropped before the commit; the store adds its part.
+    /// The upstream's response, kept for replays.
+    pub raw: Option<RawResponse>,
+    /// `inserted`, `updated` and `late` are 0 here, `skipped` counts the records that were dropped before the commit;
+    /// the store adds its part.
     pub stats: BatchStats,
     /// JSON, redacted.
     pub request_digest: String,
     pub response_digest: String,
-    /// URLs for the pool, where somebody wants them.
+    /// URLs for the pool, where capture is enabled.
     pub capture: Option<Capture>,
 }
 
-/// An answer of the far side as it came, for `ing_raw`: one per batch. Kept until now + `keep`.
+/// A response of the upstream as received, for `ing_raw`: one per batch. Kept until now + `keep`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Raw {
+pub struct RawResponse {
     pub status: u16,
     /// JSON array of `[name, value]`, redacted.
     pub headers: String,
-    /// Compressed; whoever writes it reads it.
+    /// Compressed; only the writer of the body reads it.
     pub body: Bytes,
     pub keep: Duration,
 }
 
-/// `ing_task_run_batch.stats` (ING-14.3-03). Later fields are left out when they say nothing, and may be missing in rows of
-/// older programs.
+/// `ing_task_run_batch.stats` (ING-14.3-03). Later fields are omitted when they are empty, and may be missing in rows
+/// of older versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchStats {
@@ -145,7 +147,7 @@ pub struct BatchStats {
     pub throttled_count: u32,
     pub has_next: bool,
     pub http: HttpStats,
-    /// Of the inserted and updated of a HARVEST: those whose update time lay below the cursor's value when they were
+    /// Inserted and updated records of a HARVEST whose update time was below the cursor's value when they were
     /// committed (G-13).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u32,
@@ -153,23 +155,24 @@ pub struct BatchStats {
     pub self_healing: SelfHealing,
     #[serde(default, skip_serializing_if = "RateStats::is_none")]
     pub rate: RateStats,
-    /// How many records of the slice there are, as the far side told, where pages are numbered: if there are fewer when a
-    /// later run goes on, records have moved past the place where it does (G-23).
+    /// Total records of the slice as the upstream reports it, where pages are numbered: if a later run sees fewer,
+    /// records have moved past the position where it resumes (G-23).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
-    /// How many records the task has taken with this page, where it takes only so many: a later run counts on from there.
+    /// Records that the task has taken including this page, where it has a record limit: a later run continues this
+    /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<u64>,
 }
 
-/// What the gate had to do with it (ING-4.10-34, C-53).
+/// How the gate affected the batch or run (ING-4.10-34, C-53).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RateStats {
     pub permits_total: u32,
     pub wait_total_ms: u64,
     pub retry_after_hits: u32,
-    /// Answers on which the rate was to be lowered.
+    /// Responses that lowered the rate.
     pub demote_events: u32,
     pub quota_soft_hits: u32,
     pub quota_hard_hits: u32,
@@ -190,7 +193,7 @@ impl RateStats {
     }
 }
 
-/// What was done about a far side in trouble while this batch was read (ING-12.2).
+/// Measures taken against an upstream in trouble while this batch was read (ING-12.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelfHealing {
@@ -200,7 +203,7 @@ pub struct SelfHealing {
     pub page_size_shrink: bool,
     /// Fewer tasks at once.
     pub concurrency_down: bool,
-    /// It waited for an open circuit.
+    /// The request waited for an open circuit.
     pub circuit_open: bool,
 }
 
@@ -231,57 +234,57 @@ pub struct HttpStats {
 pub struct BatchCommitted {
     pub batch: BatchId,
     pub stats: BatchStats,
-    /// It had been committed before.
+    /// The batch was committed before.
     pub replayed: bool,
     pub captured: Captured,
 }
 
-/// Closes a run. `Fenced` unless the task is EXECUTING under this fence; a run that is closed already under this fence
-/// answers the task's present status again.
+/// Closes a run. `Fenced` unless the task is EXECUTING under this fence; for a run that is closed already under this
+/// fence, the task's current status is returned again.
 ///
-/// The task's `items` rise by `stats.ret_count`, its done part becomes `done` when that is set, and `hold` is set as
-/// [`Hold`](super::Hold) would. A task that succeeds ends the ADVISORY hold on exactly its partition, by
-/// [`Release::BY_SUCCESS`](super::Release::BY_SUCCESS). The raw answer of a failure that is left out is left out too.
+/// The task's `items` rise by `stats.ret_count`, its done part becomes `done` when that is set, and `pause` is set as
+/// by [`PauseWork`](super::PauseWork). A task that succeeds ends the ADVISORY pause on exactly its partition, by
+/// [`ResumeWork::BY_SUCCESS`](super::ResumeWork::BY_SUCCESS). Without a `failure` no raw response is stored.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EndRun {
     pub lease: LeaseRef,
-    pub lineage: Lineage,
+    pub lineage: TaskLineage,
     pub run: RunId,
     pub end: RunEnd,
     pub stats: RunStats,
     /// The batch that could not be completed, for the ledger: a FAILED row.
-    pub failure: Option<Failure>,
+    pub failure: Option<BatchFailure>,
     /// The part of the window that is complete although the task is not; set only where records are known to come in order.
     pub done: Option<Window>,
-    /// The fuse, or the advisory pause.
-    pub hold: Option<Hold>,
+    /// The halt (BREAK), or the advisory pause.
+    pub pause: Option<PauseWork>,
     /// A counted requeue at or above this many attempts fails the task.
     pub max_attempts: u32,
-    /// Of a poll.
+    /// Set for a poll.
     pub poll: Option<PollEnd>,
 }
 
-/// How a run ends, and what becomes of its task. Lease columns are cleared in every case.
+/// How a run ends, and the next state of its task. Lease columns are cleared in every case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {
     /// Run and task SUCCEEDED, `finished_at` set.
     Succeeded,
-    /// Run and task PARTIAL: a cap or a budget stopped the reading while there was more.
+    /// Run and task PARTIAL: a cap or a budget stopped the reading before the end.
     Partial { error: Fault },
-    /// Run, task and slice become PARTIAL and the task is marked as replaced: these slices, which together with the done part
-    /// are its window, take its place. Each is inserted unless `(plan, signature)` exists, with its task unless the key
-    /// exists, QUEUED now, with plan, trigger, cursor, credential, priority and C_max of this one (C-26, G-26).
+    /// Run, task and slice become PARTIAL and the task is marked as replaced: these slices, which together with the
+    /// done part are its window, replace it. Each is inserted unless `(plan, signature)` exists, with its task unless
+    /// the key exists, QUEUED now, with plan, job, cursor, credential, priority and C_max of this one (C-26, G-26).
     Split { error: Fault, slices: Vec<NewSlice> },
     /// Run and task FAILED.
     Failed { error: Fault },
     /// The task goes back to QUEUED, visible again at now + `delay`. A `counted` one is a failed attempt: the run is
-    /// FAILED, and the task too once its attempts have reached `max_attempts`. Otherwise it is a deferral (C-11): the run
-    /// is PARTIAL if it committed a batch, else CANCELLED, and the attempt is given back.
+    /// FAILED, and the task too once its attempts have reached `max_attempts`. Otherwise it is a deferral (C-11): the
+    /// run is PARTIAL if it committed a batch, else CANCELLED, and the attempt is not counted.
     Requeue { delay: Duration, error: Fault, counted: bool },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
+pub struct BatchFailure {
     pub batch_no: u32,
     pub expr_hash: String,
     pub idempotent_key: String,
@@ -291,7 +294,7 @@ pub struct Failure {
     pub stats: BatchStats,
     pub request_digest: String,
     pub response_digest: String,
-    pub raw: Option<Raw>,
+    pub raw: Option<RawResponse>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -333,7 +336,7 @@ pub struct RunStats {
     pub observed_max: Option<Ts>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub late: u32,
-    /// The rate was lowered while it ran.
+    /// The rate was lowered during the run.
     #[serde(default)]
     pub rate_adjusted: bool,
     #[serde(default, rename = "circuit_open", skip_serializing_if = "std::ops::Not::not")]
@@ -342,7 +345,7 @@ pub struct RunStats {
     pub self_healing: SelfHealing,
     #[serde(default, skip_serializing_if = "RateStats::is_none")]
     pub rate: RateStats,
-    /// What else is worth a word, such as why the window was cut.
+    /// Other remarks, such as why the window was split.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remarks: String,
 }
@@ -376,7 +379,7 @@ impl RunStats {
 mod tests {
     use super::*;
 
-    // covers: ING-14.3-02, ING-14.3-03, ING-14.3-04
+    // covers: ING-14.3-02, ING-14.3-03, ING-14.3-04, ING-0.1-02
     #[test]
     fn run_statistics_are_the_sum_of_the_batches_under_the_documented_names() {
         let batch = BatchStats {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use patra_core::Ts;
-use patra_core::port::board::{About, Counts, Held, Queued, Rates};
-use patra_core::port::{Boards, Clock, Queries};
-use patra_core::tx::{Inventory, TxError};
+use patra_core::port::board::{ActivePause, QueueDepth, WorkCounts, WorkFilter, WorkRates};
+use patra_core::port::{BoardQueries, Clock, Queries};
+use patra_core::tx::{PartitionKey, TxError};
 
-use super::ask;
-use crate::operations::{self, GateShown, Wait};
+use super::window;
+use crate::operations::{self, GateView, WaitReason};
 
 /// What rates are taken over.
 pub const RECENT: Duration = Duration::from_secs(600);
@@ -21,43 +21,43 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct QueueLine {
     #[serde(flatten)]
-    pub of: Inventory,
+    pub of: PartitionKey,
     /// QUEUED tasks, and those of them whose time has come.
     pub depth: u64,
     pub due: u64,
     /// Since when the first of those waits, and when the first of the others comes.
     pub oldest_at: Option<Ts>,
     pub next_at: Option<Ts>,
-    /// Tasks under way.
+    /// Tasks in progress.
     pub active: u64,
     /// Over the last [`RECENT`].
     #[serde(flatten)]
-    pub rates: Rates,
+    pub rates: WorkRates,
     /// Nothing when it goes on, or will soon.
-    pub waits: Option<Wait>,
+    pub waits: Option<WaitReason>,
 }
 
 /// What is queued or was worked on of late, by source, endpoint and operation.
 pub async fn queue(
-    boards: &dyn Boards,
+    boards: &dyn BoardQueries,
     queries: &dyn Queries,
     clock: &dyn Clock,
-    about: About,
+    about: WorkFilter,
 ) -> Result<Vec<QueueLine>, TxError> {
     // Gates and the reasons of holds are everybody's.
     let bound = about.project_key.is_some();
     let gates = if bound { Vec::new() } else { operations::gates(queries, clock).await? };
-    let held = boards.held().await?;
+    let held = boards.active_pauses().await?;
     let (queued, now) = boards.queued(about.clone()).await?;
-    let recent = ask::ending_at(now, RECENT);
-    let mut recently: BTreeMap<Inventory, Counts> = boards.counts(about, recent).await?.into_iter().collect();
-    let mut lines: Vec<_> = queued.into_iter().map(|queued| (recently.remove(&queued.of), queued)).collect();
+    let recent = window::ending_at(now, RECENT);
+    let mut recently: BTreeMap<PartitionKey, WorkCounts> = boards.counts(about, recent).await?.into_iter().collect();
+    let mut lines: Vec<_> = queued.into_iter().map(|queued| (recently.remove(&queued.partition), queued)).collect();
     lines.extend(recently.into_iter().map(|(of, counts)| (Some(counts), empty(of))));
     let mut lines: Vec<_> = lines
         .into_iter()
         .map(|(counts, queued)| {
-            let waits = why(&queued, &held, gate_of(&gates, &queued.of), now, bound);
-            let Queued { of, depth, due, oldest_at, next_at, active, .. } = queued;
+            let waits = why(&queued, &held, gate_of(&gates, &queued.partition), now, bound);
+            let QueueDepth { partition: of, depth, due, oldest_at, next_at, active, .. } = queued;
             let rates = counts.unwrap_or_default().rates(now.since(recent.from));
             QueueLine { of, depth, due, oldest_at, next_at, active, rates, waits }
         })
@@ -66,39 +66,39 @@ pub async fn queue(
     Ok(lines)
 }
 
-fn empty(of: Inventory) -> Queued {
-    Queued { of, depth: 0, due: 0, oldest_at: None, next_at: None, active: 0, c_max: 0 }
+fn empty(of: PartitionKey) -> QueueDepth {
+    QueueDepth { partition: of, depth: 0, due: 0, oldest_at: None, next_at: None, active: 0, c_max: 0 }
 }
 
 /// The gate that is the endpoint's own, or its source's. Which keys of hosts and credentials are meant only a spec knows.
-pub(super) fn gate_of<'a>(gates: &'a [GateShown], of: &Inventory) -> Option<&'a GateShown> {
+pub(super) fn gate_of<'a>(gates: &'a [GateView], of: &PartitionKey) -> Option<&'a GateView> {
     let own = format!("{}/{}", of.provenance_code, of.endpoint_name);
     let find = |key: &str| gates.iter().find(|gate| gate.rate_key == key);
     find(&own).or_else(|| find(&of.provenance_code))
 }
 
-fn why(queued: &Queued, held: &[Held], gate: Option<&GateShown>, now: Ts, bound: bool) -> Option<Wait> {
+fn why(queued: &QueueDepth, held: &[ActivePause], gate: Option<&GateView>, now: Ts, bound: bool) -> Option<WaitReason> {
     if queued.depth == 0 {
         return None;
     }
-    if let Some(hold) = held.iter().find(|hold| covers(hold, &queued.of)) {
+    if let Some(hold) = held.iter().find(|hold| covers(hold, &queued.partition)) {
         let reason = if bound || hold.reason.is_empty() { String::new() } else { format!(": {}", hold.reason) };
-        return Some(Wait { why: format!("held ({}){reason}", hold.kind), until: None });
+        return Some(WaitReason { why: format!("held ({}){reason}", hold.kind), until: None });
     }
     if let Some(wait) = gate.and_then(|gate| operations::closed(&gate.view, now)) {
         return Some(wait);
     }
     if queued.due == 0 {
-        return Some(Wait { why: "no task is due yet".to_owned(), until: queued.next_at });
+        return Some(WaitReason { why: "no task is due yet".to_owned(), until: queued.next_at });
     }
     if queued.c_max > 0 && queued.active >= queued.c_max {
-        return Some(Wait { why: format!("{} are under way, and no more may be", queued.active), until: None });
+        return Some(WaitReason { why: format!("{} are in progress, and no more may be", queued.active), until: None });
     }
     let forgotten = queued.oldest_at.is_some_and(|at| now.since(at) > TAKEN_WITHIN);
-    (forgotten && queued.active == 0).then(|| Wait { why: "no executor takes them".to_owned(), until: None })
+    (forgotten && queued.active == 0).then(|| WaitReason { why: "no executor takes them".to_owned(), until: None })
 }
 
-fn covers(hold: &Held, of: &Inventory) -> bool {
+fn covers(hold: &ActivePause, of: &PartitionKey) -> bool {
     let subject = &hold.subject;
     subject.provenance_code.as_ref().is_none_or(|code| *code == of.provenance_code)
         && subject.endpoint_name.as_ref().is_none_or(|name| *name == of.endpoint_name)
@@ -107,52 +107,55 @@ fn covers(hold: &Held, of: &Inventory) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use patra_core::gate::{Limits, State};
-    use patra_core::state::{HoldKind, Operation};
-    use patra_core::tx::Subject;
+    use patra_core::gate::{GateLimits, GateState};
+    use patra_core::state::{Operation, PauseKind};
+    use patra_core::tx::PauseSubject;
 
     use super::*;
 
     const NOW: Ts = Ts::from_secs(10_000);
 
-    fn line() -> Queued {
-        let of =
-            Inventory { provenance_code: "shop".into(), endpoint_name: "orders".into(), operation: Operation::Harvest };
-        Queued { depth: 3, due: 2, oldest_at: Some(NOW), next_at: Some(NOW + TAKEN_WITHIN), c_max: 4, ..empty(of) }
+    fn line() -> QueueDepth {
+        let of = PartitionKey {
+            provenance_code: "shop".into(),
+            endpoint_name: "orders".into(),
+            operation: Operation::Harvest,
+        };
+        QueueDepth { depth: 3, due: 2, oldest_at: Some(NOW), next_at: Some(NOW + TAKEN_WITHIN), c_max: 4, ..empty(of) }
     }
 
-    fn hold(subject: Subject) -> Held {
-        Held { kind: HoldKind::Pause, subject, reason: "ask ann".into(), created_at: NOW }
+    fn hold(subject: PauseSubject) -> ActivePause {
+        ActivePause { kind: PauseKind::Pause, subject, reason: "ask ann".into(), created_at: NOW }
     }
 
     // covers: ING-14.7-02
     #[test]
     fn what_waits_says_why() {
-        let told = |queued: &Queued, held: &[Held]| why(queued, held, None, NOW, false).map(|wait| wait.why);
+        let told = |queued: &QueueDepth, held: &[ActivePause]| why(queued, held, None, NOW, false).map(|wait| wait.why);
         assert_eq!(told(&line(), &[]), None, "it goes on soon");
-        assert_eq!(told(&line(), &[hold(Subject::source("other"))]), None);
-        assert_eq!(told(&line(), &[hold(Subject::source("shop"))]).as_deref(), Some("held (PAUSE): ask ann"));
-        let bound = why(&line(), &[hold(Subject::source("shop"))], None, NOW, true).expect("a reason");
+        assert_eq!(told(&line(), &[hold(PauseSubject::source("other"))]), None);
+        assert_eq!(told(&line(), &[hold(PauseSubject::source("shop"))]).as_deref(), Some("held (PAUSE): ask ann"));
+        let bound = why(&line(), &[hold(PauseSubject::source("shop"))], None, NOW, true).expect("a reason");
         assert_eq!(bound.why, "held (PAUSE)", "what people write is not for every project");
-        let later = why(&Queued { due: 0, ..line() }, &[], None, NOW, false).expect("a reason");
+        let later = why(&QueueDepth { due: 0, ..line() }, &[], None, NOW, false).expect("a reason");
         assert_eq!(later.until, Some(NOW + TAKEN_WITHIN));
-        let busy = Queued { active: 4, ..line() };
-        assert_eq!(told(&busy, &[]).as_deref(), Some("4 are under way, and no more may be"));
-        let old = Queued { oldest_at: Some(NOW - 2 * TAKEN_WITHIN), ..line() };
+        let busy = QueueDepth { active: 4, ..line() };
+        assert_eq!(told(&busy, &[]).as_deref(), Some("4 are in progress, and no more may be"));
+        let old = QueueDepth { oldest_at: Some(NOW - 2 * TAKEN_WITHIN), ..line() };
         assert_eq!(told(&old, &[]).as_deref(), Some("no executor takes them"));
-        assert_eq!(told(&Queued { depth: 0, ..old }, &[]), None, "nothing waits");
+        assert_eq!(told(&QueueDepth { depth: 0, ..old }, &[]), None, "nothing waits");
     }
 
     #[test]
     fn the_gate_of_an_endpoint_goes_before_that_of_its_source() {
-        let gate = |key: &str| GateShown {
+        let gate = |key: &str| GateView {
             rate_key: key.into(),
-            view: State::new(Limits::default(), NOW).view(NOW),
+            view: GateState::new(GateLimits::default(), NOW).view(NOW),
             updated_at: NOW,
         };
         let gates = [gate("shop"), gate("shop/orders"), gate("other")];
-        assert_eq!(gate_of(&gates, &line().of).map(|gate| &*gate.rate_key), Some("shop/orders"));
-        assert_eq!(gate_of(&gates[..1], &line().of).map(|gate| &*gate.rate_key), Some("shop"));
-        assert!(gate_of(&gates[2..], &line().of).is_none());
+        assert_eq!(gate_of(&gates, &line().partition).map(|gate| &*gate.rate_key), Some("shop/orders"));
+        assert_eq!(gate_of(&gates[..1], &line().partition).map(|gate| &*gate.rate_key), Some("shop"));
+        assert!(gate_of(&gates[2..], &line().partition).is_none());
     }
 }

@@ -5,38 +5,38 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{CommandsExt as _, Store};
-use patra_core::source::Turns;
+use patra_core::source::HostSpacing;
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tweet::MAX_LIMIT;
-use patra_core::tx::{Busy, HurryPoll, NewPoll, NewScrape, Poll, TxError, UnfitPoll};
+use patra_core::tx::{HurryPoll, NewPoll, QueuePolls, ScrapeConflict, ScrapeJob, TxError, UnfitPoll};
 use patra_core::{SourceId, TaskId, Ts, hash, params};
 
-use crate::compile::{Compiler, Frozen};
+use crate::compile::{Compiler, FrozenSpec};
 use crate::credentials::credential_for;
 use crate::scrape;
-use crate::sources::{self, Target};
+use crate::sources::{self, PollTarget};
 
 /// Makes polls of sources.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct PollQueue {
     store: Arc<dyn Store>,
     compiler: Compiler,
-    turns: Turns,
+    turns: HostSpacing,
     /// Types that were warned of (COLL-30).
     warned: BTreeSet<String>,
 }
 
-impl Queue {
-    pub(super) fn new(store: Arc<dyn Store>) -> Queue {
-        Queue { store, compiler: Compiler::default(), turns: Turns::default(), warned: BTreeSet::new() }
+impl PollQueue {
+    pub(super) fn new(store: Arc<dyn Store>) -> PollQueue {
+        PollQueue { store, compiler: Compiler::default(), turns: HostSpacing::default(), warned: BTreeSet::new() }
     }
 
     /// Queues polls of these sources; of which the tasks, in their order.
     pub(super) async fn add(
         &mut self,
-        sources: &[Source],
+        sources: &[StoredSource],
         trigger_type: TriggerType,
         now: Ts,
     ) -> Result<Vec<Option<TaskId>>, TxError> {
@@ -53,10 +53,10 @@ impl Queue {
                     places.push(place);
                     polls.push(poll);
                 }
-                Err(Unfit::Store(error)) => return Err(error),
+                Err(UnfitSource::Store(error)) => return Err(error),
                 // Its config was checked when it was stored; what it names has gone since. That is a failure like any other
                 // (COLL-50), or else it would be due for ever and nobody would know why it brings nothing.
-                Err(Unfit::Refused(reason)) => {
+                Err(UnfitSource::Refused(reason)) => {
                     tracing::warn!(source = source.id.0, name = source.name, "cannot be polled: {reason}");
                     unfit.push(UnfitPoll { source: source.id, poll_count: source.poll_count, reason });
                 }
@@ -64,7 +64,7 @@ impl Queue {
         }
         let mut tasks = vec![None; sources.len()];
         if !polls.is_empty() || !unfit.is_empty() {
-            let poll = Poll { polls, unfit, snapshots: snapshots.into_iter().collect(), job: None };
+            let poll = QueuePolls { polls, unfit, snapshots: snapshots.into_iter().collect(), job: None };
             let queued = self.store.run(Arc::new(poll)).await?;
             for (place, task) in places.into_iter().zip(queued.tasks) {
                 tasks[place] = task;
@@ -75,12 +75,12 @@ impl Queue {
 
     async fn poll(
         &mut self,
-        source: &Source,
+        source: &StoredSource,
         limit: Option<u32>,
         trigger_type: TriggerType,
         now: Ts,
         snapshots: &mut BTreeMap<String, String>,
-    ) -> Result<NewPoll, Unfit> {
+    ) -> Result<NewPoll, UnfitSource> {
         let config: Value = serde_json::from_str(&source.config).map_err(|error| error.to_string())?;
         let mut target = sources::target(&source.r#type, &config)?;
         if let Some(limit) = limit {
@@ -92,7 +92,7 @@ impl Queue {
         let store = Arc::clone(&self.store);
         // Reddit tells more to those who say who they are.
         if target.endpoint_name == "reddit" {
-            let with_scores = Target { endpoint_name: "reddit_posts".to_owned(), ..target.clone() };
+            let with_scores = PollTarget { endpoint_name: "reddit_posts".to_owned(), ..target.clone() };
             let frozen = self.compiler.endpoint(&*store, &with_scores).await?;
             let credential =
                 credential_for(&*store, &with_scores.provenance_code, "reddit_posts", &frozen.snapshot.auth);
@@ -144,8 +144,8 @@ impl Queue {
 async fn resolved(
     compiler: &mut Compiler,
     store: &dyn Store,
-    target: &Target,
-) -> Result<(Arc<Frozen>, params::Params), Unfit> {
+    target: &PollTarget,
+) -> Result<(Arc<FrozenSpec>, params::Params), UnfitSource> {
     let frozen = compiler.endpoint(store, target).await?;
     if !frozen.snapshot.polled {
         let place = format!("{}/{}", target.provenance_code, target.endpoint_name);
@@ -168,48 +168,48 @@ pub async fn check_source(store: &dyn Store, r#type: &str, config: &str) -> Resu
     };
     match resolved(&mut Compiler::default(), store, &target).await {
         Ok(_) => Ok(Ok(())),
-        Err(Unfit::Refused(reason)) => Ok(Err(reason)),
-        Err(Unfit::Store(error)) => Err(error),
+        Err(UnfitSource::Refused(reason)) => Ok(Err(reason)),
+        Err(UnfitSource::Store(error)) => Err(error),
     }
 }
 
 /// `ing_task.params`: what the templates read, and by what people know the source.
-fn task_params(source: &Source, params: &str) -> String {
+fn task_params(source: &StoredSource, params: &str) -> String {
     let known = serde_json::json!({ "id": source.id, "name": source.name, "type": source.r#type });
     format!("{{\"params\":{params},\"source\":{known}}}")
 }
 
 /// Why a source cannot be polled.
-pub(crate) enum Unfit {
+pub(crate) enum UnfitSource {
     Refused(String),
     Store(TxError),
 }
 
-impl From<String> for Unfit {
-    fn from(reason: String) -> Unfit {
-        Unfit::Refused(reason)
+impl From<String> for UnfitSource {
+    fn from(reason: String) -> UnfitSource {
+        UnfitSource::Refused(reason)
     }
 }
 
-impl From<patra_core::protocol::planner::NotCompiled> for Unfit {
-    fn from(error: patra_core::protocol::planner::NotCompiled) -> Unfit {
+impl From<patra_core::protocol::planner::CompileError> for UnfitSource {
+    fn from(error: patra_core::protocol::planner::CompileError) -> UnfitSource {
         match error {
-            patra_core::protocol::planner::NotCompiled::Refused(reason) => Unfit::Refused(reason),
-            patra_core::protocol::planner::NotCompiled::Away(error) => Unfit::Store(error),
+            patra_core::protocol::planner::CompileError::Refused(reason) => UnfitSource::Refused(reason),
+            patra_core::protocol::planner::CompileError::Away(error) => UnfitSource::Store(error),
         }
     }
 }
 
-impl From<TxError> for Unfit {
-    fn from(error: TxError) -> Unfit {
-        Unfit::Store(error)
+impl From<TxError> for UnfitSource {
+    fn from(error: TxError) -> UnfitSource {
+        UnfitSource::Store(error)
     }
 }
 
 /// What came of the wish to poll a source now.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Asked {
-    /// The poll that was queued, or hurried, or is under way.
+pub enum PollRequested {
+    /// The poll that was queued, or hurried, or is in progress.
     Task(TaskId),
     /// Nobody can fetch it, and why.
     Skipped(String),
@@ -218,43 +218,43 @@ pub enum Asked {
 }
 
 /// Queues a poll of one source at once, whatever its interval and also while it is paused (COLL-45).
-pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> Result<Asked, TxError> {
+pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> Result<PollRequested, TxError> {
     // Twice: a poll may end, or another may be queued, in between.
     for _ in 0..2 {
         let filter = SourceFilter { ids: Some(vec![id.0]), ..SourceFilter::default() };
         let Some(source) = store.sources(filter).await?.pop() else {
-            return Ok(Asked::Refused(format!("there is no source {id}")));
+            return Ok(PollRequested::Refused(format!("there is no source {id}")));
         };
         let no_tweets = match sources::is_of_tweets(&source.r#type) {
             true => scrape::not_configured(&**store).await?,
             false => None,
         };
         if let Some(why) = sources::unsupported(&source.r#type).or(no_tweets) {
-            return Ok(Asked::Skipped(why));
+            return Ok(PollRequested::Skipped(why));
         }
         if let Some(task) = store.run(HurryPoll { source: id }).await?.task {
-            return Ok(Asked::Task(task));
+            return Ok(PollRequested::Task(task));
         }
-        let mut queue = Queue::new(Arc::clone(store));
+        let mut queue = PollQueue::new(Arc::clone(store));
         let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
         let limits = limits(&**store, std::slice::from_ref(&source)).await?;
         match queue.poll(&source, limits.get(&id).copied(), by, now, &mut snapshots).await {
-            Err(Unfit::Refused(reason)) => return Ok(Asked::Refused(reason)),
-            Err(Unfit::Store(error)) => return Err(error),
+            Err(UnfitSource::Refused(reason)) => return Ok(PollRequested::Refused(reason)),
+            Err(UnfitSource::Store(error)) => return Err(error),
             Ok(poll) => {
                 let snapshots = snapshots.into_iter().collect();
-                let poll = Poll { polls: vec![poll], unfit: Vec::new(), snapshots, job: None };
+                let poll = QueuePolls { polls: vec![poll], unfit: Vec::new(), snapshots, job: None };
                 if let Some(task) = store.run(Arc::new(poll)).await?.tasks.into_iter().next().flatten() {
-                    return Ok(Asked::Task(task));
+                    return Ok(PollRequested::Task(task));
                 }
             }
         }
     }
-    Ok(Asked::Refused(format!("source {id} is being changed; try again")))
+    Ok(PollRequested::Refused(format!("source {id} is being changed; try again")))
 }
 
 /// How many tweets to ask for, by how earlier fetches went (TWEET-72).
-async fn limits(store: &dyn Store, sources: &[Source]) -> Result<BTreeMap<SourceId, u32>, TxError> {
+async fn limits(store: &dyn Store, sources: &[StoredSource]) -> Result<BTreeMap<SourceId, u32>, TxError> {
     let feeds: Vec<_> =
         sources.iter().filter(|source| source.r#type == sources::TWITTER_FEED).map(|source| source.id).collect();
     if feeds.is_empty() {
@@ -267,11 +267,11 @@ async fn limits(store: &dyn Store, sources: &[Source]) -> Result<BTreeMap<Source
 /// Queues polls of these sources as one job, all or none; the inner value says who is at one of them already.
 pub(crate) async fn poll_job(
     store: &Arc<dyn Store>,
-    sources: &[Source],
+    sources: &[StoredSource],
     limit: Option<u32>,
-    job: NewScrape,
-) -> Result<Option<Busy>, Unfit> {
-    let mut queue = Queue::new(Arc::clone(store));
+    job: ScrapeJob,
+) -> Result<Option<ScrapeConflict>, UnfitSource> {
+    let mut queue = PollQueue::new(Arc::clone(store));
     let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
     let limits = limits(&**store, sources).await?;
     let mut polls = Vec::with_capacity(sources.len());
@@ -280,6 +280,6 @@ pub(crate) async fn poll_job(
         polls.push(queue.poll(source, limit, job.trigger_type, now, &mut snapshots).await?);
     }
     let snapshots = snapshots.into_iter().collect();
-    let poll = Poll { polls, unfit: Vec::new(), snapshots, job: Some(job) };
+    let poll = QueuePolls { polls, unfit: Vec::new(), snapshots, job: Some(job) };
     Ok(store.run(Arc::new(poll)).await?.busy)
 }

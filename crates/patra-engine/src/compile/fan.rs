@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use patra_core::params::{self, Params};
 use patra_core::port::{CommandsExt, Store};
-use patra_core::protocol::planner::{Fan, NotCompiled};
-use patra_core::tx::{MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, Parent, ReadParents, TriggerTaken};
+use patra_core::protocol::planner::{CompileError, PartitionBatch};
+use patra_core::tx::{ClaimedJob, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, ParentRecord, ReadParents};
 use patra_core::{Fault, hash};
 use patra_spec::{Selector, Snapshot};
 
@@ -24,7 +24,7 @@ const MAX_PAYLOADS: u32 = 100;
 /// How far a trigger has come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Place {
+struct FanProgress {
     /// All records of the driving parent up to this key are done.
     done: Option<String>,
     /// The record that is half done, and its last partition.
@@ -38,28 +38,33 @@ struct Place {
 /// The next partitions of a trigger.
 pub(super) async fn next(
     store: &dyn Store,
-    trigger: &TriggerTaken,
+    trigger: &ClaimedJob,
     snapshot: &Snapshot,
     given: &Params,
-) -> Result<Fan, NotCompiled> {
+) -> Result<PartitionBatch, CompileError> {
     check_params(snapshot, given).map_err(|fault| fault.message)?;
-    let place = trigger.place.as_deref().map(serde_json::from_str).transpose();
-    let place: Option<Place> = place.map_err(|error| format!("the place of the fan-out is damaged: {error}"))?;
+    let place = trigger.position.as_deref().map(serde_json::from_str).transpose();
+    let place: Option<FanProgress> = place.map_err(|error| format!("the place of the fan-out is damaged: {error}"))?;
     let dimensions = dimensions(snapshot);
     if place.as_ref().is_some_and(|place| place.dimensions != dimensions) {
         // Going on would mix the old product with the new one and call it complete.
         return Err("the partitions of the endpoint were changed while they were being made: run it again".into());
     }
-    let mut product = Product::new(trigger, snapshot, given, place.is_none())?;
-    let place = place.unwrap_or_else(|| Place { dimensions, ..Place::default() });
-    let mut page = Page { partitions: Vec::new(), place };
+    let mut product = UnboundDimensions::new(trigger, snapshot, given, place.is_none())?;
+    let place = place.unwrap_or_else(|| FanProgress { dimensions, ..FanProgress::default() });
+    let mut page = PartitionPage { partitions: Vec::new(), place };
     let complete = match product.driving.take() {
         None => page.fill(&product, None, given.clone())?,
         Some(driving) => page.walk(store, &mut product, &driving).await?,
     };
     page.place.skipped += product.skipped;
     let place = serde_json::to_value(&page.place).unwrap_or_default();
-    Ok(Fan { partitions: page.partitions, place: hash::canonical(&place), skipped: page.place.skipped, complete })
+    Ok(PartitionBatch {
+        partitions: page.partitions,
+        position: hash::canonical(&place),
+        skipped: page.place.skipped,
+        complete,
+    })
 }
 
 fn dimensions(snapshot: &Snapshot) -> String {
@@ -83,34 +88,34 @@ fn without_required(snapshot: &Snapshot) -> Snapshot {
 }
 
 /// The dimensions that are not bound yet.
-struct Product<'t> {
-    trigger: &'t TriggerTaken,
+struct UnboundDimensions<'t> {
+    trigger: &'t ClaimedJob,
     given: &'t Params,
     /// For checking single values.
     lenient: Snapshot,
     lists: Vec<(String, BTreeSet<String>)>,
-    driving: Option<Dimension>,
+    driving: Option<RecordDimension>,
     /// The other parents, and their values once they are needed.
-    others: Vec<(Dimension, Option<Vec<Params>>)>,
+    others: Vec<(RecordDimension, Option<Vec<Params>>)>,
     /// The first page counts what the other parents leave out.
     first: bool,
     skipped: u32,
 }
 
 /// A dimension whose values are records.
-struct Dimension {
+struct RecordDimension {
     param: String,
     endpoint: String,
     path: Option<Selector>,
 }
 
-impl<'t> Product<'t> {
+impl<'t> UnboundDimensions<'t> {
     fn new(
-        trigger: &'t TriggerTaken,
+        trigger: &'t ClaimedJob,
         snapshot: &Snapshot,
         given: &'t Params,
         first: bool,
-    ) -> Result<Product<'t>, NotCompiled> {
+    ) -> Result<UnboundDimensions<'t>, CompileError> {
         let lenient = without_required(snapshot);
         let (mut lists, mut parents) = (Vec::new(), Vec::new());
         for partition in snapshot.partitions.iter().filter(|partition| !given.contains_key(&partition.param)) {
@@ -120,16 +125,16 @@ impl<'t> Product<'t> {
                 Some(parent) => {
                     let path = parent.path.as_deref().map(Selector::parse).transpose();
                     let path = path.map_err(|flaw| format!("the path of the parent of `{param}`: {flaw}"))?;
-                    parents.push((Dimension { param, endpoint: parent.endpoint.clone(), path }, None));
+                    parents.push((RecordDimension { param, endpoint: parent.endpoint.clone(), path }, None));
                 }
             }
         }
         let driving = parents.pop().map(|(driving, _)| driving);
-        Ok(Product { trigger, given, lenient, lists, driving, others: parents, first, skipped: 0 })
+        Ok(UnboundDimensions { trigger, given, lenient, lists, driving, others: parents, first, skipped: 0 })
     }
 
     /// Reads those of the other parents as a whole that what drives leaves open: it meets each of their values.
-    async fn load_others(&mut self, store: &dyn Store, bound: &[Params]) -> Result<(), NotCompiled> {
+    async fn load_others(&mut self, store: &dyn Store, bound: &[Params]) -> Result<(), CompileError> {
         for at in 0..self.others.len() {
             let (dimension, known) = &self.others[at];
             if known.is_none() && bound.iter().any(|one| !one.contains_key(&dimension.param)) {
@@ -141,7 +146,7 @@ impl<'t> Product<'t> {
         Ok(())
     }
 
-    async fn load(&self, store: &dyn Store, dimension: &Dimension) -> Result<(Vec<Params>, u32), NotCompiled> {
+    async fn load(&self, store: &dyn Store, dimension: &RecordDimension) -> Result<(Vec<Params>, u32), CompileError> {
         let (mut bindings, mut skipped, mut after) = (Vec::new(), 0, None);
         loop {
             let rows = self.read(store, dimension, after.take()).await?;
@@ -164,9 +169,9 @@ impl<'t> Product<'t> {
     async fn read(
         &self,
         store: &dyn Store,
-        dimension: &Dimension,
+        dimension: &RecordDimension,
         after: Option<String>,
-    ) -> Result<Vec<Parent>, NotCompiled> {
+    ) -> Result<Vec<ParentRecord>, CompileError> {
         let read = ReadParents {
             project_key: self.trigger.project_key.clone(),
             provenance_code: self.trigger.provenance_code.clone(),
@@ -181,7 +186,7 @@ impl<'t> Product<'t> {
 
     /// What a record binds: its own value, and what it was collected for where we are asked for that too. `None` when its
     /// value fits no partition.
-    fn binding(&self, dimension: &Dimension, parent: &Parent) -> Option<Params> {
+    fn binding(&self, dimension: &RecordDimension, parent: &ParentRecord) -> Option<Params> {
         let value = value::of(parent, dimension.path.as_ref())?;
         let own = Params::from([(dimension.param.clone(), value)]);
         self.lenient.resolve_params(&own).ok()?;
@@ -199,7 +204,7 @@ impl<'t> Product<'t> {
     }
 
     /// Everything that is read for `bound`, in a fixed order.
-    fn combinations(&self, bound: Params) -> Result<Vec<(String, Params)>, NotCompiled> {
+    fn combinations(&self, bound: Params) -> Result<Vec<(String, Params)>, CompileError> {
         let mut found = vec![bound];
         for (dimension, bindings) in &self.others {
             let mut next = Vec::new();
@@ -232,26 +237,26 @@ impl<'t> Product<'t> {
     }
 }
 
-impl Dimension {
+impl RecordDimension {
     fn page(&self) -> u32 {
         if self.path.is_some() { MAX_PAYLOADS } else { MAX_PARENTS }
     }
 }
 
 /// Partitions that are made at once, and where they end.
-struct Page {
+struct PartitionPage {
     partitions: Vec<Params>,
-    place: Place,
+    place: FanProgress,
 }
 
-impl Page {
+impl PartitionPage {
     /// Goes through the records of the driving parent; true at their end.
     async fn walk(
         &mut self,
         store: &dyn Store,
-        product: &mut Product<'_>,
-        driving: &Dimension,
-    ) -> Result<bool, NotCompiled> {
+        product: &mut UnboundDimensions<'_>,
+        driving: &RecordDimension,
+    ) -> Result<bool, CompileError> {
         loop {
             let rows = product.read(store, driving, self.place.done.clone()).await?;
             let bindings: Vec<_> = rows.iter().map(|row| product.binding(driving, row)).collect();
@@ -280,7 +285,12 @@ impl Page {
     }
 
     /// Adds what is read for `bound`, behind the place; false when there is more than a page holds.
-    fn fill(&mut self, product: &Product<'_>, item: Option<&str>, bound: Params) -> Result<bool, NotCompiled> {
+    fn fill(
+        &mut self,
+        product: &UnboundDimensions<'_>,
+        item: Option<&str>,
+        bound: Params,
+    ) -> Result<bool, CompileError> {
         let here = self.place.item.as_deref() == item;
         let behind = self.place.key.clone().filter(|_| here);
         let combinations = product.combinations(bound)?;
@@ -308,12 +318,12 @@ fn with(one: &Params, param: &str, value: &str) -> Params {
     one
 }
 
-fn limit(found: usize) -> Result<(), NotCompiled> {
+fn limit(found: usize) -> Result<(), CompileError> {
     if found > MAX_PARTITIONS as usize { Err(too_many("")) } else { Ok(()) }
 }
 
-fn too_many(of: &str) -> NotCompiled {
-    NotCompiled::Refused(format!(
+fn too_many(of: &str) -> CompileError {
+    CompileError::Refused(format!(
         "more than {MAX_PARTITIONS} partitions{of}: bind some of them with params, or narrow the list"
     ))
 }
@@ -323,7 +333,7 @@ mod tests {
     use std::sync::Arc;
 
     use patra_core::state::{Operation, TriggerType};
-    use patra_core::{Fence, InstanceId, Ts};
+    use patra_core::{Fence, JobId, Ts};
     use patra_testkit::ManualClock;
     use patra_testkit::memory::SharedMem;
 
@@ -340,8 +350,8 @@ mod tests {
     #[tokio::test]
     async fn a_product_that_was_changed_is_not_gone_on_with() {
         let store = SharedMem::new(Arc::new(ManualClock::default()));
-        let mut trigger = TriggerTaken {
-            instance: InstanceId(1),
+        let mut trigger = ClaimedJob {
+            job: JobId(1),
             fence: Fence(1),
             public_id: "t".into(),
             trigger_type: TriggerType::Manual,
@@ -356,15 +366,15 @@ mod tests {
             priority: 0,
             params: "{}".into(),
             overrides: "{}".into(),
-            place: None,
+            position: None,
             plan: None,
             now: Ts::from_secs(0),
         };
         let fan = next(&store, &trigger, &snapshot("a, b"), &Params::new()).await.unwrap();
         assert_eq!(fan.partitions.len(), 2);
-        trigger.place = Some(fan.place);
+        trigger.position = Some(fan.position);
         assert!(next(&store, &trigger, &snapshot("a, b"), &Params::new()).await.is_ok());
         let changed = next(&store, &trigger, &snapshot("a, c"), &Params::new()).await.unwrap_err();
-        assert!(matches!(&changed, NotCompiled::Refused(why) if why.contains("run it again")), "{changed:?}");
+        assert!(matches!(&changed, CompileError::Refused(why) if why.contains("run it again")), "{changed:?}");
     }
 }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::CommandsExt;
-use patra_core::protocol::planner::Fan;
+use patra_core::protocol::planner::PartitionBatch;
 use patra_core::state::TriggerType;
 use patra_core::tx::{
-    Claim, Lease, LeaseRef, MAX_CHILDREN, NewSlice, OpenPlan, ReadCoverage, Rest, RunStarted, SavePlan, StartRun,
+    ClaimTasks, Lease, LeaseRef, MAX_CHILDREN, NewSlice, OpenPlan, ReadCoverage, RemainingPlan, RunStarted, SavePlan,
+    StartRun,
 };
-use patra_core::{Fence, InstanceId, PlanId, Ts, Window};
+use patra_core::{Fence, JobId, PlanId, Ts, Window};
 use patra_testkit::ManualClock;
 use patra_testkit::contract::make;
 use patra_testkit::memory::SharedMem;
@@ -49,9 +50,9 @@ fn child(params: &str, partitions: &str, path: &str) -> String {
     )
 }
 
-fn trigger(endpoint: &str) -> TriggerTaken {
-    TriggerTaken {
-        instance: InstanceId(1),
+fn trigger(endpoint: &str) -> ClaimedJob {
+    ClaimedJob {
+        job: JobId(1),
         fence: Fence(1),
         public_id: "job".into(),
         trigger_type: TriggerType::Manual,
@@ -66,50 +67,50 @@ fn trigger(endpoint: &str) -> TriggerTaken {
         priority: 0,
         params: "{}".into(),
         overrides: "{}".into(),
-        place: None,
+        position: None,
         plan: None,
         now: Ts::from_secs(1_000_000),
     }
 }
 
-fn given(pairs: &[(&str, &str)]) -> TriggerTaken {
+fn given(pairs: &[(&str, &str)]) -> ClaimedJob {
     let params = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    TriggerTaken { params: params::to_text(&params), ..trigger("notes") }
+    ClaimedJob { params: params::to_text(&params), ..trigger("notes") }
 }
 
-async fn compile(store: &SharedMem, trigger: &TriggerTaken) -> Result<Compiled, NotCompiled> {
+async fn compile(store: &SharedMem, trigger: &ClaimedJob) -> Result<CompiledJob, CompileError> {
     Compiler::default().compile(store, trigger).await
 }
 
-async fn plan(store: &SharedMem, trigger: &TriggerTaken) -> Box<Draft> {
+async fn plan(store: &SharedMem, trigger: &ClaimedJob) -> Box<PlanDraft> {
     match compile(store, trigger).await {
-        Ok(Compiled::Plan(draft)) => draft,
+        Ok(CompiledJob::Plan(draft)) => draft,
         other => panic!("expected a draft: {other:?}"),
     }
 }
 
-async fn fan(store: &SharedMem, trigger: &TriggerTaken) -> Fan {
+async fn fan(store: &SharedMem, trigger: &ClaimedJob) -> PartitionBatch {
     match compile(store, trigger).await {
-        Ok(Compiled::Fan(fan)) => fan,
+        Ok(CompiledJob::Fan(fan)) => fan,
         other => panic!("expected partitions: {other:?}"),
     }
 }
 
-async fn refusal(store: &SharedMem, trigger: &TriggerTaken) -> String {
+async fn refusal(store: &SharedMem, trigger: &ClaimedJob) -> String {
     match compile(store, trigger).await {
-        Err(NotCompiled::Refused(reason)) => reason,
+        Err(CompileError::Refused(reason)) => reason,
         other => panic!("expected a refusal: {other:?}"),
     }
 }
 
 /// Values of the partitions, in the order of their names.
-fn shown(fan: &Fan) -> Vec<String> {
+fn shown(fan: &PartitionBatch) -> Vec<String> {
     let one = |params: &Params| params.values().map(String::as_str).collect::<Vec<_>>().join("/");
     fan.partitions.iter().map(one).collect()
 }
 
 /// All pages to the end.
-async fn all(store: &SharedMem, mut trigger: TriggerTaken) -> (Vec<String>, Fan, usize) {
+async fn all(store: &SharedMem, mut trigger: ClaimedJob) -> (Vec<String>, PartitionBatch, usize) {
     let (mut found, mut pages) = (Vec::new(), 0);
     loop {
         let fan = fan(store, &trigger).await;
@@ -119,7 +120,7 @@ async fn all(store: &SharedMem, mut trigger: TriggerTaken) -> (Vec<String>, Fan,
         if fan.complete {
             return (found, fan, pages);
         }
-        trigger.place = Some(fan.place);
+        trigger.position = Some(fan.position);
     }
 }
 
@@ -134,7 +135,8 @@ async fn parents(store: &SharedMem, task_params: &str, records: &[(&str, &str)])
     let slices =
         plan.slices.iter().map(|slice| NewSlice { task_params: task_params.clone(), ..slice.clone() }).collect();
     store.run(Arc::new(SavePlan { slices, ..plan })).await.unwrap();
-    let claim = Claim { owner: "worker".into(), limit: 1, lease: make::LONG, caps: Vec::new(), upside_down: false };
+    let claim =
+        ClaimTasks { owner: "worker".into(), limit: 1, lease: make::LONG, caps: Vec::new(), reverse_priority: false };
     let lease: Lease = store.run(claim).await.unwrap().leases.pop().unwrap();
     let RunStarted::Go { run, .. } = store.run(StartRun { lease: LeaseRef::from(&lease) }).await.unwrap() else {
         panic!("a run")
@@ -160,8 +162,8 @@ async fn the_product_of_lists_is_read() {
     let (found, ..) = all(&store, given(&[("lang", "en")])).await;
     assert_eq!(found, ["en/1", "en/2", "en/3"]);
     let draft = plan(&store, &given(&[("lang", "en"), ("year", "7")])).await;
-    assert_eq!(draft.shape.partition, draft.shape.params);
-    assert_eq!(params::to_text(&draft.shape.params), r#"{"lang":"en","year":"7"}"#);
+    assert_eq!(draft.context.partition, draft.context.params);
+    assert_eq!(params::to_text(&draft.context.params), r#"{"lang":"en","year":"7"}"#);
 }
 
 // covers: ING-15-08, ING-3.10-02
@@ -173,18 +175,18 @@ async fn each_partition_has_its_own_cursor_and_what_has_no_params_keeps_its_name
         "/${ params.lang }/${ params.year }",
     );
     let store = store(&endpoint).await;
-    let key = async |trigger: &TriggerTaken| plan(&store, trigger).await.cursor.namespace_key;
+    let key = async |trigger: &ClaimedJob| plan(&store, trigger).await.cursor.namespace_key;
     let (one, two) = (key(&given(&[("year", "1")])).await, key(&given(&[("year", "2")])).await);
     assert_ne!(one, two);
     assert_eq!(one, key(&given(&[("year", "1"), ("lang", "en")])).await, "a default that is written out is the same");
     assert_ne!(one, key(&given(&[("year", "1"), ("lang", "de")])).await);
     let works = key(&trigger("works")).await;
     assert_eq!(works.matches(':').count(), 2, "the endpoint and the hash of its meaning: {works}");
-    let other = TriggerTaken { project_key: "mine".into(), ..trigger("works") };
+    let other = ClaimedJob { project_key: "mine".into(), ..trigger("works") };
     let cursor = plan(&store, &other).await.cursor;
     assert_eq!((cursor.project_key, cursor.namespace_key), ("mine".to_owned(), works), "each project has its own");
     let draft = plan(&store, &given(&[("year", "1")])).await;
-    assert_eq!(params::to_text(&draft.shape.partition), r#"{"year":"1"}"#, "a default binds no partition");
+    assert_eq!(params::to_text(&draft.context.partition), r#"{"year":"1"}"#, "a default binds no partition");
 }
 
 #[tokio::test]
@@ -237,8 +239,8 @@ async fn what_a_parent_was_read_for_comes_along() {
     let (found, ..) = all(&store, given(&[("user", "u2")])).await;
     assert_eq!(found, ["p3/u2"]);
     let draft = plan(&store, &given(&[("user", "u2"), ("post", "p3")])).await;
-    assert_eq!(params::to_text(&draft.shape.partition), r#"{"post":"p3","user":"u2"}"#);
-    assert_eq!(params::to_text(&draft.shape.params), r#"{"lang":"en","post":"p3","user":"u2"}"#);
+    assert_eq!(params::to_text(&draft.context.partition), r#"{"post":"p3","user":"u2"}"#);
+    assert_eq!(params::to_text(&draft.context.params), r#"{"lang":"en","post":"p3","user":"u2"}"#);
 }
 
 #[tokio::test]
@@ -277,7 +279,7 @@ async fn many_partitions_come_page_by_page_and_each_once() {
     // One that comes in the middle of a fan-out is met too, and moves no other.
     let first = fan(&store, &trigger("notes")).await;
     parents(&store, "{}", &[("u0166a", "{}"), ("a", "{}")]).await;
-    let half = TriggerTaken { place: Some(first.place.clone()), ..trigger("notes") };
+    let half = ClaimedJob { position: Some(first.position.clone()), ..trigger("notes") };
     let (rest, ..) = all(&store, half).await;
     let mut found: Vec<_> = shown(&first).into_iter().chain(rest).collect();
     found.sort();
@@ -331,23 +333,26 @@ async fn overrides_are_the_last_layer_and_the_plan_says_so() {
     let store = store("").await;
     let plain = plan(&store, &trigger("works")).await;
     let overrides = r#"{"pagination.page_size":5,"window.safety_lag":"PT1M"}"#;
-    let draft = plan(&store, &TriggerTaken { overrides: overrides.into(), priority: -7, ..trigger("works") }).await;
+    let draft = plan(&store, &ClaimedJob { overrides: overrides.into(), priority: -7, ..trigger("works") }).await;
     let snapshot = Snapshot::from_body(&draft.snapshot_body).unwrap();
     assert_eq!(snapshot.pagination.unwrap().page_size, Some(5));
-    assert_eq!((plain.shape.safety_lag, draft.shape.safety_lag), (Duration::from_secs(600), Duration::from_secs(60)));
-    assert_ne!(plain.shape.snapshot_hash, draft.shape.snapshot_hash);
+    assert_eq!(
+        (plain.context.safety_lag, draft.context.safety_lag),
+        (Duration::from_secs(600), Duration::from_secs(60))
+    );
+    assert_ne!(plain.context.snapshot_hash, draft.context.snapshot_hash);
     assert_eq!(plain.cursor, draft.cursor, "how it is read does not change what is read");
-    assert_eq!((plain.shape.priority, draft.shape.priority), (100, 93));
+    assert_eq!((plain.context.priority, draft.context.priority), (100, 93));
     assert_eq!(draft.labels["overrides"]["pagination.page_size"], 5);
-    assert_eq!(draft.labels["hash"], draft.shape.snapshot_hash.as_str());
+    assert_eq!(draft.labels["hash"], draft.context.snapshot_hash.as_str());
     assert_eq!((&draft.labels["provenance"], &draft.labels["endpoint"]), (&"demo".into(), &"works".into()));
     assert!(draft.warnings.iter().any(|warning| warning.contains("total_path")), "{:?}", draft.warnings);
-    let reason = refusal(&store, &TriggerTaken { overrides: r#"{"http.path":"/x"}"#.into(), ..trigger("works") }).await;
+    let reason = refusal(&store, &ClaimedJob { overrides: r#"{"http.path":"/x"}"#.into(), ..trigger("works") }).await;
     assert!(reason.contains("cannot be overridden"), "{reason}");
     // Two requests a second for a quarter of an hour, and the burst: more than a slice may send.
-    assert_eq!((draft.shape.budget.max_requests, draft.shape.budget.max_duration_secs), (800, 900));
-    let slow = TriggerTaken { overrides: r#"{"rate_limit.refill_rate_per_sec":0.5}"#.into(), ..trigger("works") };
-    assert_eq!(plan(&store, &slow).await.shape.budget.max_requests, 455);
+    assert_eq!((draft.context.budget.max_requests, draft.context.budget.max_duration_secs), (800, 900));
+    let slow = ClaimedJob { overrides: r#"{"rate_limit.refill_rate_per_sec":0.5}"#.into(), ..trigger("works") };
+    assert_eq!(plan(&store, &slow).await.context.budget.max_requests, 455);
 }
 
 // covers: ING-3.5-01
@@ -356,14 +361,14 @@ async fn a_plan_that_is_open_keeps_its_snapshot_and_its_params() {
     let endpoint = child("{ year: {} }", "[ { param: year, values: ['1'] } ]", "/${ params.year }");
     let store = store(&endpoint).await;
     let draft = plan(&store, &given(&[("year", "1")])).await;
-    let hash = draft.shape.snapshot_hash.clone();
+    let hash = draft.context.snapshot_hash.clone();
     store.lock().snapshots.insert(hash.clone(), draft.snapshot_body.clone());
     apply(&store, &endpoint.replace("/${ params.year }", "/new/${ params.year }")).await;
     let window = Window { from: Ts::from_secs(0), to: Ts::from_secs(9) };
-    let open = Some(OpenPlan { plan: PlanId(1), snapshot_hash: hash.clone(), rest: Rest::Time(window) });
-    let again = plan(&store, &TriggerTaken { plan: open, ..given(&[("year", "1")]) }).await;
-    assert_eq!((again.shape, again.cursor), (draft.shape, draft.cursor));
-    assert_ne!(plan(&store, &given(&[("year", "1")])).await.shape.snapshot_hash, hash);
+    let open = Some(OpenPlan { plan: PlanId(1), snapshot_hash: hash.clone(), rest: RemainingPlan::Time(window) });
+    let again = plan(&store, &ClaimedJob { plan: open, ..given(&[("year", "1")]) }).await;
+    assert_eq!((again.context, again.cursor), (draft.context, draft.cursor));
+    assert_ne!(plan(&store, &given(&[("year", "1")])).await.context.snapshot_hash, hash);
 }
 
 #[tokio::test]
@@ -371,7 +376,7 @@ async fn what_was_compiled_is_kept_until_the_manifest_changes() {
     let store = store("").await;
     let mut compiler = Compiler::default();
     for overrides in ["{}", "{}", r#"{"pagination.page_size":5}"#] {
-        compiler.compile(&store, &TriggerTaken { overrides: overrides.into(), ..trigger("works") }).await.unwrap();
+        compiler.compile(&store, &ClaimedJob { overrides: overrides.into(), ..trigger("works") }).await.unwrap();
     }
     assert_eq!(compiler.known.len(), 2);
     apply(&store, "  more:\n    http: { base_url: \"https://far.example\", path: /more }\n    COMMON").await;

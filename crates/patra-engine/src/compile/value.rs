@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use patra_core::tx::Parent;
+use patra_core::tx::ParentRecord;
 use patra_spec::Selector;
-use patra_spec::selector::Segment;
+use patra_spec::selector::PathSegment;
 
 /// Longest value that names a partition.
 pub(super) const MAX_BYTES: usize = 1_024;
 
 /// The record's id, or what stands at a path in it; `None` when that names no partition.
-pub(super) fn of(parent: &Parent, path: Option<&Selector>) -> Option<String> {
+pub(super) fn of(parent: &ParentRecord, path: Option<&Selector>) -> Option<String> {
     let value = match path {
         None => parent.key.clone(),
         Some(path) => scalar(at(&serde_json::from_str(&parent.payload).ok()?, path)?)?,
@@ -22,8 +22,8 @@ pub(super) fn of(parent: &Parent, path: Option<&Selector>) -> Option<String> {
 
 fn at<'v>(value: &'v Value, path: &Selector) -> Option<&'v Value> {
     path.segments().iter().try_fold(value, |value, segment| match segment {
-        Segment::Key(key) => value.get(key),
-        Segment::Index(index) => value.get(index),
+        PathSegment::Key(key) => value.get(key),
+        PathSegment::Index(index) => value.get(index),
     })
 }
 
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     fn check(path: Option<&str>, expected: Option<&str>) {
-        let parent = Parent {
+        let parent = ParentRecord {
             key: "k1".into(),
             payload: r#"{"id":7,"name":"ann","deep":{"list":["x",true]},"none":null,"empty":"","nul":"a\u0000"}"#
                 .into(),
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_value_has_a_longest_form() {
-        let parent = |len: usize| Parent { key: "x".repeat(len), payload: String::new(), task_params: None };
+        let parent = |len: usize| ParentRecord { key: "x".repeat(len), payload: String::new(), task_params: None };
         assert!(of(&parent(MAX_BYTES), None).is_some());
         assert_eq!(of(&parent(MAX_BYTES + 1), None), None);
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use patra_core::crawl::{Candidate, Tried};
+use patra_core::crawl::{CandidateAttempt, CrawlCandidate};
 use patra_core::hash::content_hash;
-use patra_core::port::crawl::Wanted;
-use patra_core::port::{CommandsExt as _, Crawls, Store};
+use patra_core::port::crawl::CrawlFilter;
+use patra_core::port::{CommandsExt as _, CrawlQueries, Store};
 use patra_core::secret::Secret;
 use patra_core::state::ExecutionStatus;
 use patra_core::tx::{
@@ -21,9 +21,9 @@ use patra_core::tx::{
 use patra_core::vault::VaultCell;
 use patra_core::{Code, Ts};
 
-use super::{Behalf, Crawler, Search, Trouble, Wish};
+use super::{CrawlContext, CrawlFailure, Crawler, NoteRequest, SearchRequest};
 use crate::crawler::FoundNote;
-use crate::keeper;
+use crate::maintenance;
 use crate::pool::capture_note;
 
 /// Waits before the first, second and third try again (CRAWL-173).
@@ -40,7 +40,7 @@ pub fn max_retries(code: Code) -> usize {
 
 /// One run of the flow.
 #[derive(Clone, Debug)]
-pub struct Flow {
+pub struct CrawlFlow {
     pub project_key: String,
     pub workflow_name: String,
     /// Unique: names the lock.
@@ -59,7 +59,7 @@ pub struct Flow {
 }
 
 #[derive(Clone, Debug, Default, serde::Serialize, PartialEq, Eq)]
-pub struct Report {
+pub struct FlowReport {
     /// False: another execution has the lock, and nothing was done.
     pub locked: bool,
     pub found: u64,
@@ -73,7 +73,7 @@ pub struct Report {
 #[derive(Debug, thiserror::Error)]
 pub enum FlowError {
     #[error("{}: {}", .0.code, .0.message)]
-    Crawl(Trouble),
+    Crawl(CrawlFailure),
     #[error("the lock was lost: another execution may run now")]
     LockLost,
     #[error(transparent)]
@@ -84,13 +84,13 @@ pub enum FlowError {
     Stopped,
 }
 
-impl From<Trouble> for FlowError {
-    fn from(trouble: Trouble) -> FlowError {
+impl From<CrawlFailure> for FlowError {
+    fn from(trouble: CrawlFailure) -> FlowError {
         FlowError::Crawl(trouble)
     }
 }
 
-/// The tokens of a candidate as they are stored: in the clear, or sealed for their row.
+/// The tokens of a candidate as they are stored: in plaintext, or sealed for their row.
 pub fn store_tokens(
     vault: &VaultCell,
     secret: bool,
@@ -107,7 +107,7 @@ pub fn store_tokens(
 }
 
 /// The other way round.
-pub fn read_tokens(vault: &VaultCell, candidate: &Candidate) -> Result<BTreeMap<String, String>, String> {
+pub fn read_tokens(vault: &VaultCell, candidate: &CrawlCandidate) -> Result<BTreeMap<String, String>, String> {
     let stored = &candidate.tokens;
     let text = if stored.starts_with('{') {
         stored.clone()
@@ -121,26 +121,26 @@ pub fn read_tokens(vault: &VaultCell, candidate: &Candidate) -> Result<BTreeMap<
 
 /// What is wanted of a note: with the tokens that its candidate keeps, where none are given (CRAWL-195).
 pub async fn wish(
-    crawls: &dyn Crawls,
+    crawls: &dyn CrawlQueries,
     vault: &VaultCell,
     project_key: &str,
     platform: &str,
     note_id: String,
     mut tokens: BTreeMap<String, String>,
-) -> Result<Wish, FlowError> {
+) -> Result<NoteRequest, FlowError> {
     if tokens.is_empty() {
-        let wanted = Wanted {
+        let wanted = CrawlFilter {
             project_key: project_key.to_owned(),
             platform: Some(platform.to_owned()),
             note_id: Some(note_id.clone()),
             limit: 1,
-            ..Wanted::default()
+            ..CrawlFilter::default()
         };
         if let Some(candidate) = crawls.candidates(wanted).await?.first() {
             tokens = read_tokens(vault, candidate).map_err(FlowError::Tokens)?;
         }
     }
-    Ok(Wish { note_id, tokens })
+    Ok(NoteRequest { note_id, tokens })
 }
 
 fn record(platform: &str, note_id: &str) -> String {
@@ -152,10 +152,10 @@ pub async fn run(
     store: &Arc<dyn Store>,
     crawler: &Crawler,
     vault: &VaultCell,
-    flow: &Flow,
+    flow: &CrawlFlow,
     stop: &CancellationToken,
-) -> Result<Report, FlowError> {
-    keeper::recover(&**store, flow.lock_timeout).await?;
+) -> Result<FlowReport, FlowError> {
+    maintenance::recover(&**store, flow.lock_timeout).await?;
     let acquire = AcquireExecution {
         project_key: flow.project_key.clone(),
         workflow_name: flow.workflow_name.clone(),
@@ -164,9 +164,10 @@ pub async fn run(
     };
     if let ExecutionAcquired::Held(holder) = store.run(acquire).await? {
         tracing::info!(workflow = flow.workflow_name, holder = holder.execution_id, "another execution is running");
-        return Ok(Report::default());
+        return Ok(FlowReport::default());
     }
-    let mut work = Work { store, crawler, vault, flow, report: Report { locked: true, ..Report::default() } };
+    let mut work =
+        FlowRun { store, crawler, vault, flow, report: FlowReport { locked: true, ..FlowReport::default() } };
     let result = tokio::select! {
         result = work.all() => result,
         () = stop.cancelled() => Err(FlowError::Stopped),
@@ -189,15 +190,15 @@ pub async fn run(
     }
 }
 
-struct Work<'a> {
+struct FlowRun<'a> {
     store: &'a Arc<dyn Store>,
     crawler: &'a Crawler,
     vault: &'a VaultCell,
-    flow: &'a Flow,
-    report: Report,
+    flow: &'a CrawlFlow,
+    report: FlowReport,
 }
 
-impl Work<'_> {
+impl FlowRun<'_> {
     async fn all(&mut self) -> Result<(), FlowError> {
         self.search().await?;
         loop {
@@ -222,11 +223,11 @@ impl Work<'_> {
 
     /// Every page is stored, the last one too (CRAWL-197).
     async fn search(&mut self) -> Result<(), FlowError> {
-        let mut search = Search {
+        let mut search = SearchRequest {
             platform: self.flow.platform.clone(),
             keyword: self.flow.keyword.clone(),
             page: 1,
-            ..Search::default()
+            ..SearchRequest::default()
         };
         let secret = self.crawler.has_secret_tokens(&self.flow.platform, Some(&self.flow.project_key)).await?;
         loop {
@@ -255,7 +256,7 @@ impl Work<'_> {
         }
     }
 
-    async fn ask_for(&mut self, search: &Search) -> Result<super::Found, FlowError> {
+    async fn ask_for(&mut self, search: &SearchRequest) -> Result<super::SearchResult, FlowError> {
         let mut behalf = self.behalf("search");
         for tries in 0.. {
             self.report.requests += 1;
@@ -274,12 +275,12 @@ impl Work<'_> {
     }
 
     /// Failed items are asked for again; what has come is written at once.
-    async fn details(&mut self, mut records: Vec<Candidate>) -> Result<(), FlowError> {
+    async fn details(&mut self, mut records: Vec<CrawlCandidate>) -> Result<(), FlowError> {
         let mut behalf = self.behalf("detail");
         for tries in 0.. {
-            let wishes = records
-                .iter()
-                .map(|record| Ok(Wish { note_id: record.note_id.clone(), tokens: read_tokens(self.vault, record)? }));
+            let wishes = records.iter().map(|record| {
+                Ok(NoteRequest { note_id: record.note_id.clone(), tokens: read_tokens(self.vault, record)? })
+            });
             let wishes = wishes.collect::<Result<Vec<_>, String>>().map_err(FlowError::Tokens)?;
             self.report.requests += wishes.len() as u64;
             let batch = self.crawler.details(&self.flow.platform, wishes, &behalf).await?;
@@ -316,7 +317,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn write(&mut self, record: &Candidate, note: Value, request_id: &str) -> Result<(), FlowError> {
+    async fn write(&mut self, record: &CrawlCandidate, note: Value, request_id: &str) -> Result<(), FlowError> {
         let mut write =
             new_note(&self.flow.project_key, &record.platform, &record.note_id, None, &note, self.tried(request_id));
         capture_note(&**self.store, &mut write).await?;
@@ -326,14 +327,19 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn fail(&mut self, record: &Candidate, trouble: &Trouble, request_id: &str) -> Result<(), FlowError> {
+    async fn fail(
+        &mut self,
+        record: &CrawlCandidate,
+        trouble: &CrawlFailure,
+        request_id: &str,
+    ) -> Result<(), FlowError> {
         let fail = FailCandidate {
             project_key: self.flow.project_key.clone(),
             execution_id: self.flow.execution_id.clone(),
             platform: record.platform.clone(),
             note_id: record.note_id.clone(),
             error_code: trouble.code.as_str().to_owned(),
-            tried: self.tried(request_id),
+            attempt: self.tried(request_id),
         };
         self.store.run(fail).await?;
         self.report.failed += 1;
@@ -358,27 +364,27 @@ impl Work<'_> {
         max_retries(code).min(self.flow.max_retry)
     }
 
-    fn tried(&self, request_id: &str) -> Tried {
+    fn tried(&self, request_id: &str) -> CandidateAttempt {
         tried(request_id, "{}", self.crawler.inner.clock.now())
     }
 
-    fn behalf(&self, step: &str) -> Behalf {
+    fn behalf(&self, step: &str) -> CrawlContext {
         let project_key = Some(self.flow.project_key.clone());
-        Behalf { request_id: format!("{}-{step}", self.flow.trace_id), project_key, ..Behalf::default() }
+        CrawlContext { request_id: format!("{}-{step}", self.flow.trace_id), project_key, ..CrawlContext::default() }
     }
 }
 
 /// A cookie that was refused is not asked with again.
-fn switch(behalf: &mut Behalf, trouble: &Trouble, used: Option<String>) {
+fn switch(behalf: &mut CrawlContext, trouble: &CrawlFailure, used: Option<String>) {
     if trouble.code == Code::CookieInvalid {
         behalf.exclude_cookies.extend(used);
     }
 }
 
 /// What is known of a try, `meta` being the caller's own JSON object.
-pub fn tried(request_id: &str, meta: &str, now: Ts) -> Tried {
+pub fn tried(request_id: &str, meta: &str, now: Ts) -> CandidateAttempt {
     let request_id = Some(request_id.to_owned()).filter(|id| !id.is_empty());
-    Tried { meta: meta.to_owned(), request_id, crawled_at: now }
+    CandidateAttempt { meta: meta.to_owned(), request_id, crawled_at: now }
 }
 
 /// A result as it is stored, whoever writes it.
@@ -388,7 +394,7 @@ pub fn new_note(
     note_id: &str,
     note_url: Option<String>,
     result: &Value,
-    tried: Tried,
+    tried: CandidateAttempt,
 ) -> WriteNote {
     let text = |name: &str| result.get(name).and_then(Value::as_str).map(str::to_owned);
     let fields: serde_json::Map<String, Value> = ["title", "content", "author", "published_at"]
@@ -407,7 +413,7 @@ pub fn new_note(
             content_hash: content_hash(payload.as_bytes()),
             payload,
         },
-        tried,
+        attempt: tried,
         capture: None,
     }
 }

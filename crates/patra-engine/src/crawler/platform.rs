@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 
 use patra_connectors::Pager;
 use patra_core::port::Queries;
-use patra_core::protocol::run::Page;
+use patra_core::protocol::run::FetchedPage;
 use patra_core::record::Record;
 use patra_core::state::AuthType;
 use patra_core::{Code, Ts};
-use patra_spec::{Manifest, Operation, Overrides, Role, Snapshot};
+use patra_spec::{EndpointRole, Manifest, Operation, Overrides, Snapshot};
 
-use super::Trouble;
-use crate::gate::Lane;
+use super::CrawlFailure;
+use crate::gate::RateLane;
 use crate::registry;
 use crate::shared::lock;
 
@@ -29,37 +29,38 @@ const MAX_NAMED: usize = 20;
 pub(crate) struct Platform {
     pub(crate) code: String,
     project: Option<String>,
-    pub(super) search: Side,
-    pub(super) detail: Side,
-    pub(super) check: Option<Side>,
+    pub(super) search: PlatformEndpoint,
+    pub(super) detail: PlatformEndpoint,
+    pub(super) check: Option<PlatformEndpoint>,
 }
 
 /// One endpoint, ready to be asked.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct PlatformEndpoint {
     pub(super) spec: Snapshot,
     pub(super) pager: Pager,
-    pub(super) lane: Lane,
+    pub(super) lane: RateLane,
 }
 
 impl Platform {
-    fn new(code: &str, manifest: &Manifest) -> Result<Platform, Trouble> {
+    fn new(code: &str, manifest: &Manifest) -> Result<Platform, CrawlFailure> {
         let searches =
-            manifest.endpoints.iter().filter(|(_, endpoint)| endpoint.role.unwrap_or_default() == Role::Search);
+            manifest.endpoints.iter().filter(|(_, endpoint)| endpoint.role.unwrap_or_default() == EndpointRole::Search);
         let detailed = searches.filter_map(|(name, endpoint)| {
             Some((name, endpoint.update.as_ref().and_then(|update| update.detail.clone())?))
         });
         let Some((search, detail)) = detailed.min_by_key(|(name, _)| *name != "search") else {
             let message =
                 format!("`{code}` cannot be crawled: its manifest has no search with `update: {{ detail: … }}`");
-            return Err(Trouble::new(Code::InvalidInput, message));
+            return Err(CrawlFailure::new(Code::InvalidInput, message));
         };
-        let check = manifest.endpoints.contains_key("check").then(|| Side::new(manifest, "check")).transpose()?;
+        let check =
+            manifest.endpoints.contains_key("check").then(|| PlatformEndpoint::new(manifest, "check")).transpose()?;
         Ok(Platform {
             code: code.to_owned(),
             project: manifest.project.clone(),
-            search: Side::new(manifest, search)?,
-            detail: Side::new(manifest, &detail)?,
+            search: PlatformEndpoint::new(manifest, search)?,
+            detail: PlatformEndpoint::new(manifest, &detail)?,
             check,
         })
     }
@@ -78,24 +79,25 @@ impl Platform {
     }
 
     /// The note in an answer that was asked for it.
-    pub(super) fn note(&self, page: &Page, note_id: &str) -> Result<Value, Trouble> {
+    pub(super) fn note(&self, page: &FetchedPage, note_id: &str) -> Result<Value, CrawlFailure> {
         if let Some(rejected) = page.rejected.first() {
             let message = format!("the note came in a form that cannot be used: {}", rejected.reason);
-            return Err(Trouble::new(Code::PlatformError, message));
+            return Err(CrawlFailure::new(Code::PlatformError, message));
         }
         match page.records.iter().find(|record| record.key == note_id) {
             Some(record) => {
                 let mut note = fields(record);
                 note.insert("note_id".to_owned(), note_id.into());
-                let raw = serde_json::from_str(&record.payload)
-                    .map_err(|_| Trouble::new(Code::PlatformError, "the note is nested too deeply to be handed on"))?;
+                let raw = serde_json::from_str(&record.payload).map_err(|_| {
+                    CrawlFailure::new(Code::PlatformError, "the note is nested too deeply to be handed on")
+                })?;
                 note.insert("raw".to_owned(), raw);
                 Ok(Value::Object(note))
             }
             None if page.records.is_empty() => {
-                Err(Trouble::new(Code::NotFound, format!("the platform has no note {note_id}")))
+                Err(CrawlFailure::new(Code::NotFound, format!("the platform has no note {note_id}")))
             }
-            None => Err(Trouble::new(Code::PlatformError, "the platform answered with another note")),
+            None => Err(CrawlFailure::new(Code::PlatformError, "the platform answered with another note")),
         }
     }
 }
@@ -104,28 +106,28 @@ fn fields(record: &Record) -> Map<String, Value> {
     serde_json::from_str(&record.fields).unwrap_or_default()
 }
 
-impl Side {
-    fn new(manifest: &Manifest, endpoint: &str) -> Result<Side, Trouble> {
+impl PlatformEndpoint {
+    fn new(manifest: &Manifest, endpoint: &str) -> Result<PlatformEndpoint, CrawlFailure> {
         let compiled = patra_spec::inspect(manifest, endpoint, Operation::Harvest, &Overrides::default());
-        let spec = compiled.map_err(|problems| Trouble::new(Code::InternalError, problems.to_string()))?.snapshot;
-        let pager = Pager::alone(&spec).map_err(Trouble::from)?;
-        Ok(Side { pager, lane: Lane::of(&spec), spec })
+        let spec = compiled.map_err(|problems| CrawlFailure::new(Code::InternalError, problems.to_string()))?.snapshot;
+        let pager = Pager::alone(&spec).map_err(CrawlFailure::from)?;
+        Ok(PlatformEndpoint { pager, lane: RateLane::of(&spec), spec })
     }
 }
 
-impl Side {
+impl PlatformEndpoint {
     pub(super) fn wants_cookie(&self) -> bool {
         self.pager.first_authoriser().kind() == Some(AuthType::Cookie)
     }
 }
 
 /// When it was read, the version that was read, and what it is.
-type Entry = (Ts, String, Arc<Platform>);
+type CachedPlatform = (Ts, String, Arc<Platform>);
 
 /// The platforms that were asked for.
 #[derive(Debug, Default)]
 pub(super) struct Platforms {
-    known: Mutex<HashMap<String, Entry>>,
+    known: Mutex<HashMap<String, CachedPlatform>>,
 }
 
 impl Platforms {
@@ -136,7 +138,7 @@ impl Platforms {
         code: &str,
         project: Option<&str>,
         now: Ts,
-    ) -> Result<Arc<Platform>, Trouble> {
+    ) -> Result<Arc<Platform>, CrawlFailure> {
         match self.read(queries, code, project, now).await? {
             Some(platform) if registry::is_for(platform.project.as_deref(), project) => Ok(platform),
             _ => Err(unknown(queries, code, project).await),
@@ -150,18 +152,19 @@ impl Platforms {
         code: &str,
         project: Option<&str>,
         now: Ts,
-    ) -> Result<Option<Arc<Platform>>, Trouble> {
+    ) -> Result<Option<Arc<Platform>>, CrawlFailure> {
         let known = lock(&self.known).get(code).cloned();
         if let Some((_, _, platform)) = known.as_ref().filter(|(read, _, _)| now.since(*read) < BELIEVED) {
             return Ok(Some(Arc::clone(platform)));
         }
-        let unreadable = |error| Trouble::new(Code::InternalError, format!("the registry cannot be read: {error}"));
+        let unreadable =
+            |error| CrawlFailure::new(Code::InternalError, format!("the registry cannot be read: {error}"));
         let Some(stored) = queries.registry(code).await.map_err(unreadable)? else { return Ok(None) };
         let platform = match known.filter(|(_, version, _)| *version == stored.document_hash) {
             Some((_, _, platform)) => platform,
             None => {
                 let manifest = patra_spec::registry::manifest(code, &stored.rows)
-                    .map_err(|problems| Trouble::new(Code::InternalError, problems.to_string()))?;
+                    .map_err(|problems| CrawlFailure::new(Code::InternalError, problems.to_string()))?;
                 if !registry::is_for(manifest.project.as_deref(), project) {
                     return Ok(None);
                 }
@@ -177,7 +180,7 @@ impl Platforms {
     }
 }
 
-async fn unknown(queries: &dyn Queries, code: &str, project: Option<&str>) -> Trouble {
+async fn unknown(queries: &dyn Queries, code: &str, project: Option<&str>) -> CrawlFailure {
     let found = registry::resources(queries).await.unwrap_or_default().into_iter();
     let mut codes: Vec<_> =
         found.filter(|found| registry::is_for(found.project(), project)).map(|found| found.code).collect();
@@ -186,5 +189,5 @@ async fn unknown(queries: &dyn Queries, code: &str, project: Option<&str>) -> Tr
     let known =
         if codes.is_empty() { "none is applied yet".to_owned() } else { format!("known: {}", codes.join(", ")) };
     let shown: String = code.chars().filter(|c| !c.is_control()).take(64).collect();
-    Trouble::new(Code::InvalidInput, format!("there is no platform `{shown}` ({known})"))
+    CrawlFailure::new(Code::InvalidInput, format!("there is no platform `{shown}` ({known})"))
 }

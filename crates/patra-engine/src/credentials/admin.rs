@@ -4,13 +4,13 @@
 use patra_connectors::auth::{name, needed};
 use patra_core::CredentialId;
 use patra_core::credential::{Binding, Credential, DEFAULT_PRIORITY, MAX_NAMES, is_alias, is_name};
-use patra_core::port::credential::Ask;
+use patra_core::port::credential::CredentialFilter;
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::registry::WHOLE;
 use patra_core::seal;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus};
-use patra_core::tx::{Release, RevokeCredential, SaveCredential, Subject, TxError, Versions, Which};
+use patra_core::tx::{PauseSelector, PauseSubject, ResumeWork, RevokeCredential, SaveCredential, TxError, Versions};
 use patra_core::vault::Vault;
 
 /// Why a credential was not written. Shows no secret.
@@ -32,14 +32,14 @@ pub enum Error {
 
 /// A credential by its alias, and by its binding where there are several of that alias.
 #[derive(Clone, Debug, Default)]
-pub struct Named {
+pub struct CredentialName {
     pub alias: String,
     pub provenance: Option<String>,
     pub endpoint: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Saved {
+pub struct SavedCredential {
     pub id: CredentialId,
     pub version: i64,
     pub auth_type: AuthType,
@@ -49,14 +49,14 @@ pub struct Saved {
 pub async fn add(
     store: &dyn Store,
     vault: &Vault,
-    named: &Named,
+    named: &CredentialName,
     auth_type: AuthType,
     priority: Option<i32>,
     secrets: Secrets,
-) -> Result<Saved, Error> {
+) -> Result<SavedCredential, Error> {
     let binding = named.binding()?;
     let secrets = checked(auth_type, secrets)?;
-    let known = store.credentials(Ask::Alias(named.alias.clone())).await?;
+    let known = store.credentials(CredentialFilter::Alias(named.alias.clone())).await?;
     let known: Vec<_> = known.into_iter().filter(|one| one.binding == binding).collect();
     if known.iter().any(|one| one.status == CredentialStatus::Active) {
         return Err(Error::Exists(named.alias.clone()));
@@ -73,10 +73,10 @@ pub async fn add(
 pub async fn rotate(
     store: &dyn Store,
     vault: &Vault,
-    named: &Named,
+    named: &CredentialName,
     secrets: Secrets,
     revoke_old: bool,
-) -> Result<Saved, Error> {
+) -> Result<SavedCredential, Error> {
     let known = find(store, named).await?;
     let last = known.iter().max_by_key(|one| one.version).ok_or_else(|| Error::NotFound(named.alias.clone()))?;
     let (binding, version) = (last.binding.clone(), last.version + 1);
@@ -90,14 +90,14 @@ pub async fn rotate(
     }
     // Whoever puts in another one has looked: what the old one stopped goes on with this one (C-59).
     for old in &known {
-        let which = Which::On(Subject { credential: Some(old.id), ..Subject::default() });
-        store.run(Release { which, by: format!("rotation of {}", named.alias) }).await?;
+        let which = PauseSelector::On(PauseSubject { credential: Some(old.id), ..PauseSubject::default() });
+        store.run(ResumeWork { target: which, by: format!("rotation of {}", named.alias) }).await?;
     }
     Ok(saved)
 }
 
 /// Makes one version useless, or all of them. Says how many that were.
-pub async fn revoke(store: &dyn Store, named: &Named, version: Option<i64>) -> Result<u32, Error> {
+pub async fn revoke(store: &dyn Store, named: &CredentialName, version: Option<i64>) -> Result<u32, Error> {
     let known = find(store, named).await?;
     let binding = known.first().map(|one| one.binding.clone()).ok_or_else(|| Error::NotFound(named.alias.clone()))?;
     let versions = version.map_or(Versions::All, Versions::One);
@@ -106,8 +106,8 @@ pub async fn revoke(store: &dyn Store, named: &Named, version: Option<i64>) -> R
 }
 
 /// Every version of the one binding that is meant.
-pub async fn find(store: &dyn Store, named: &Named) -> Result<Vec<Credential>, Error> {
-    let mut known = store.credentials(Ask::Alias(named.alias.clone())).await?;
+pub async fn find(store: &dyn Store, named: &CredentialName) -> Result<Vec<Credential>, Error> {
+    let mut known = store.credentials(CredentialFilter::Alias(named.alias.clone())).await?;
     let meant = |wish: &Option<String>, bound: &str| wish.as_deref().is_none_or(|wish| wish == bound);
     known.retain(|one| {
         meant(&named.provenance, &one.binding.provenance_code) && meant(&named.endpoint, &one.binding.endpoint_name)
@@ -141,7 +141,7 @@ pub fn single(auth_type: AuthType, value: Secret) -> Result<Secrets, Error> {
     Err(Error::Invalid(message))
 }
 
-impl Named {
+impl CredentialName {
     fn binding(&self) -> Result<Binding, Error> {
         if !is_alias(&self.alias) {
             let message = "an alias has small letters, digits, `-`, `_` and `.`, at most 64 of them";
@@ -169,7 +169,7 @@ async fn save(
     auth_type: AuthType,
     priority: i32,
     secrets: &Secrets,
-) -> Result<Saved, Error> {
+) -> Result<SavedCredential, Error> {
     let sealed = vault.seal(&binding, version, secrets)?;
     let key_id = vault.key_id().to_owned();
     let save = SaveCredential { binding, version, auth_type, priority, sealed, key_id };
@@ -177,10 +177,10 @@ async fn save(
     for _ in 0..5 {
         match store.run(save.clone()).await {
             Err(TxError::Unknown(_) | TxError::Busy) => {}
-            answer => return Ok(Saved { id: answer?.id, version, auth_type }),
+            answer => return Ok(SavedCredential { id: answer?.id, version, auth_type }),
         }
     }
-    Ok(Saved { id: store.run(save).await?.id, version, auth_type })
+    Ok(SavedCredential { id: store.run(save).await?.id, version, auth_type })
 }
 
 /// Cookies are replaced in place: a pool of accounts has no versions.
@@ -190,7 +190,7 @@ async fn pooled(
     binding: &Binding,
     priority: Option<i32>,
     mut secrets: Secrets,
-) -> Result<Saved, Error> {
+) -> Result<SavedCredential, Error> {
     if binding.provenance_code == WHOLE || binding.endpoint_name != WHOLE {
         return Err(Error::Invalid("a cookie is for one platform as a whole: name its provenance".to_owned()));
     }
@@ -200,9 +200,9 @@ async fn pooled(
     let (name, platform) = (binding.alias.clone(), binding.provenance_code.clone());
     let new = super::cookies::NewCookie { name, platform, value, priority, daily_limit: None };
     let saved = super::cookies::save(store, vault, &new).await?;
-    let known = store.credentials(Ask::Id(saved.id)).await?;
+    let known = store.credentials(CredentialFilter::Id(saved.id)).await?;
     let version = known.first().map_or(1, |one| one.version);
-    Ok(Saved { id: saved.id, version, auth_type: AuthType::Cookie })
+    Ok(SavedCredential { id: saved.id, version, auth_type: AuthType::Cookie })
 }
 
 fn newest(known: &[Credential]) -> i64 {

@@ -3,13 +3,15 @@
 use patra_connectors::auth::name;
 use patra_core::CredentialId;
 use patra_core::credential::{Binding, is_alias};
-use patra_core::port::credential::Ask;
+use patra_core::port::credential::CredentialFilter;
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::registry::WHOLE;
 use patra_core::seal::MAX_SECRET;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus};
-use patra_core::tx::{CookieSaved, ReactivateCookie, Reseal, RevokeCredential, SaveCookie, Sealed, TxError, Versions};
+use patra_core::tx::{
+    CookieSaved, ReactivateCookie, Reseal, RevokeCredential, SaveCookie, SealedText, TxError, Versions,
+};
 use patra_core::vault::Vault;
 
 use super::admin::Error;
@@ -49,7 +51,7 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
         Binding { alias: new.name.clone(), provenance_code: new.platform.clone(), endpoint_name: WHOLE.to_owned() };
     // Somebody else may store the same name at the same time: then look again.
     for _ in 0..5 {
-        let known = store.credentials(Ask::Alias(new.name.clone())).await?;
+        let known = store.credentials(CredentialFilter::Alias(new.name.clone())).await?;
         let active =
             known.iter().find(|one| one.auth_type == AuthType::Cookie && one.status == CredentialStatus::Active);
         if let Some(other) = active.filter(|one| one.binding != binding) {
@@ -63,7 +65,9 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
         let same = active.is_some_and(|one| vault.open(one).is_ok_and(|held| held == secrets));
         let sealed = match same {
             true => None,
-            false => Some(Sealed { text: vault.seal(&binding, version, &secrets)?, key_id: vault.key_id().to_owned() }),
+            false => {
+                Some(SealedText { text: vault.seal(&binding, version, &secrets)?, key_id: vault.key_id().to_owned() })
+            }
         };
         let save = SaveCookie {
             binding: binding.clone(),
@@ -82,7 +86,7 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
 
 /// Changes how often a day a cookie is used.
 pub async fn limit(store: &dyn Store, name: &str, daily_limit: u32) -> Result<(), Error> {
-    let known = store.credentials(Ask::Alias(name.to_owned())).await?;
+    let known = store.credentials(CredentialFilter::Alias(name.to_owned())).await?;
     let active = known.iter().find(|one| one.auth_type == AuthType::Cookie && one.status == CredentialStatus::Active);
     let one = active.ok_or_else(|| Error::Invalid("only cookies have a daily limit".to_owned()))?;
     let (binding, version) = (one.binding.clone(), one.version);
@@ -99,7 +103,7 @@ pub async fn reactivate(store: &dyn Store, name: &str) -> Result<CredentialId, E
 
 /// Deletes a cookie; true when there was one.
 pub async fn delete(store: &dyn Store, name: &str) -> Result<bool, Error> {
-    let known = store.credentials(Ask::Alias(name.to_owned())).await?;
+    let known = store.credentials(CredentialFilter::Alias(name.to_owned())).await?;
     let mut deleted = false;
     for one in known.iter().filter(|one| one.auth_type == AuthType::Cookie && one.status == CredentialStatus::Active) {
         let revoke = RevokeCredential { binding: one.binding.clone(), versions: Versions::All };
@@ -108,13 +112,13 @@ pub async fn delete(store: &dyn Store, name: &str) -> Result<bool, Error> {
     Ok(deleted)
 }
 
-/// Seals everything anew that was not sealed with the first key of the vault (CRAWL-146). May die at any moment and be run
+/// Seals everything again that was not sealed with the first key of the vault (CRAWL-146). May die at any moment and be run
 /// again: each secret is replaced in one step, and only while it is the one that was read. Says how many were, and what
 /// cannot be opened.
 pub async fn reseal(store: &dyn Store, vault: &Vault, mut tell: impl FnMut(u64)) -> Result<(u64, Vec<String>), Error> {
     let (mut after, mut done, mut stuck) = (CredentialId(0), 0, Vec::new());
     loop {
-        let ask = Ask::SealedWithoutKey { key_id: vault.key_id().to_owned(), after };
+        let ask = CredentialFilter::SealedWithoutKey { key_id: vault.key_id().to_owned(), after };
         let found = store.credentials(ask).await?;
         let Some(last) = found.last() else { return Ok((done, stuck)) };
         after = last.id;
@@ -129,12 +133,12 @@ pub async fn reseal(store: &dyn Store, vault: &Vault, mut tell: impl FnMut(u64))
                 continue;
             };
             let text = vault.seal(&credential.binding, credential.version, &secrets)?;
-            let new = Sealed { text, key_id: key_id.clone() };
+            let new = SealedText { text, key_id: key_id.clone() };
             let reseal = Reseal { credential: credential.id, token: false, old: credential.sealed.clone(), new };
             // One that was replaced meanwhile is sealed with the new key already.
             done += u64::from(store.run(reseal).await?.resealed);
             if let (Some(token), Some(old)) = (token, &credential.state.sealed) {
-                let new = Sealed { text: vault.seal_token(credential.id, &token)?, key_id };
+                let new = SealedText { text: vault.seal_token(credential.id, &token)?, key_id };
                 store.run(Reseal { credential: credential.id, token: true, old: old.clone(), new }).await?;
             }
             tell(done);

@@ -1,21 +1,21 @@
-//! Cookies: each request takes one from the pool (MAP-X-19), and what the far side says of it wears it out or not
-//! (CRAWL-14..24). Only the far side's word about the account counts, never a broken line.
+//! Cookies: each request takes one from the pool (MAP-X-19), and what the upstream says of it wears it out or not
+//! (CRAWL-14..24). Only the upstream's word about the account counts, never a broken line.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use patra_core::cookie::{Counts, Rules, Wear};
+use patra_core::cookie::{CookieCounts, CookieLimits, CookieUsage};
 use patra_core::credential::Credential;
 use patra_core::port::{Clock, CommandsExt as _};
-use patra_core::protocol::run::{Page, Refusal};
-use patra_core::protocol::token::Refused;
+use patra_core::protocol::run::{FetchedPage, PageFailure};
+use patra_core::protocol::token::TokenRefused;
 use patra_core::state::CookieStatus;
-use patra_core::tx::{CookieJudged, CookiePicked, JudgeCookie, PickCookie, TxError};
+use patra_core::tx::{CookieOutcomeRecorded, CookiePicked, PickCookie, RecordCookieOutcome, TxError};
 use patra_core::{Code, CredentialId, Fault, Level, Ts};
 
-use super::{Credentials, Errand, MAX_TRIED, Sent, Trouble};
+use super::{CredentialFailure, Credentials, MAX_TRIED, OutgoingRequest, SentRequest};
 use crate::events;
 use crate::shared::lock;
 
@@ -24,31 +24,31 @@ const MAX_EXCLUDED: usize = 1_000;
 
 /// Which cookies an errand may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pool {
+pub struct CookieChoice {
     /// Only this one.
     pub name: Option<String>,
     /// None of these.
     pub exclude: Vec<String>,
-    /// How many are tried, one after another, when the far side rejects them.
+    /// How many are tried, one after another, when the upstream rejects them.
     pub tries: usize,
 }
 
-impl Default for Pool {
-    fn default() -> Pool {
-        Pool { name: None, exclude: Vec::new(), tries: MAX_TRIED }
+impl Default for CookieChoice {
+    fn default() -> CookieChoice {
+        CookieChoice { name: None, exclude: Vec::new(), tries: MAX_TRIED }
     }
 }
 
 /// How cookies wear out, and where a day begins.
 #[derive(Clone, Debug)]
 pub struct CookieRules {
-    pub wear: Rules,
+    pub wear: CookieLimits,
     pub day: TimeZone,
 }
 
 impl Default for CookieRules {
     fn default() -> CookieRules {
-        CookieRules { wear: Rules::default(), day: TimeZone::UTC }
+        CookieRules { wear: CookieLimits::default(), day: TimeZone::UTC }
     }
 }
 
@@ -63,7 +63,7 @@ impl CookieRules {
 
 /// The cookie that a request went out with.
 #[derive(Clone, Debug)]
-pub struct Used {
+pub struct UsedCookie {
     pub name: String,
     id: CredentialId,
     /// Which value of it.
@@ -79,9 +79,9 @@ pub(super) enum NoCookie {
     /// There is none at all.
     Empty,
     Unknown(String),
-    Unusable(String, Box<Wear>),
+    Unusable(String, Box<CookieUsage>),
     Exhausted {
-        counts: Counts,
+        counts: CookieCounts,
         next_active_at: Option<Ts>,
     },
     Store(TxError),
@@ -101,8 +101,8 @@ pub(crate) async fn noting<T>(work: impl Future<Output = T>) -> (T, Option<Strin
 }
 
 impl Credentials {
-    /// Sends a request with a cookie of the pool; with the next one when the far side rejects it.
-    pub(super) async fn send_from_pool(&self, errand: &Errand) -> Result<Sent, Refused> {
+    /// Sends a request with a cookie of the pool; with the next one when the upstream rejects it.
+    pub(super) async fn send_from_pool(&self, errand: &OutgoingRequest) -> Result<SentRequest, TokenRefused> {
         let mut exclude = errand.pool.exclude.clone();
         let mut rejected: Option<Fault> = None;
         let mut tries = errand.pool.tries.max(1);
@@ -126,14 +126,14 @@ impl Credentials {
             tries -= 1;
             let answer = match self.exchange(errand, &credential, &secrets, None).await {
                 Ok(answer) => answer,
-                Err(Trouble::Failed(refused)) => return Err(refused),
-                Err(Trouble::Rejected(fault)) => return Err(fault.into()),
+                Err(CredentialFailure::Failed(refused)) => return Err(refused),
+                Err(CredentialFailure::Rejected(fault)) => return Err(fault.into()),
             };
             let rejection = answer.as_ref().ok().filter(|response| errand.authoriser.is_rejection(response));
             let Some(status) = rejection.map(|response| response.status) else {
-                return Ok(Sent { answer, credential: Some(credential.id), cookie: Some(used) });
+                return Ok(SentRequest { answer, credential: Some(credential.id), cookie: Some(used) });
             };
-            let message = format!("the far side answered {status} to the cookie `{}`", used.name);
+            let message = format!("the upstream answered {status} to the cookie `{}`", used.name);
             self.judge(&used, Some(&message)).await;
             exclude.push(used.name);
             rejected = Some(Fault::new(Code::CookieInvalid, Level::L4, message));
@@ -141,7 +141,7 @@ impl Credentials {
         Err(rejected.unwrap_or_else(|| self.inner.missing(errand)).into())
     }
 
-    async fn pick(&self, errand: &Errand, exclude: &[String]) -> Result<(Credential, Used), NoCookie> {
+    async fn pick(&self, errand: &OutgoingRequest, exclude: &[String]) -> Result<(Credential, UsedCookie), NoCookie> {
         let (provenance_code, endpoint_name) = errand.authoriser.place();
         let clock = &self.inner.ports.clock;
         let pick = PickCookie {
@@ -153,7 +153,7 @@ impl Credentials {
         };
         match self.inner.ports.store.run(pick).await.map_err(NoCookie::Store)? {
             CookiePicked::Picked { credential, now } => {
-                let used = Used {
+                let used = UsedCookie {
                     name: credential.binding.alias.clone(),
                     id: credential.id,
                     seen: credential.state.version,
@@ -164,16 +164,16 @@ impl Credentials {
                 Ok((*credential, used))
             }
             CookiePicked::Unknown => Err(NoCookie::Unknown(errand.pool.name.clone().unwrap_or_default())),
-            CookiePicked::Unusable { wear } => {
+            CookiePicked::Unusable { usage: wear } => {
                 Err(NoCookie::Unusable(errand.pool.name.clone().unwrap_or_default(), wear))
             }
-            CookiePicked::Exhausted { counts, .. } if counts == Counts::default() => Err(NoCookie::Empty),
+            CookiePicked::Exhausted { counts, .. } if counts == CookieCounts::default() => Err(NoCookie::Empty),
             CookiePicked::Exhausted { counts, next_active_at } => Err(NoCookie::Exhausted { counts, next_active_at }),
         }
     }
 
     /// Whoever waits is told until when; where waiting does not help, a person is needed.
-    fn none_left(&self, errand: &Errand, none: NoCookie) -> Refused {
+    fn none_left(&self, errand: &OutgoingRequest, none: NoCookie) -> TokenRefused {
         let (platform, _) = errand.authoriser.place();
         match none {
             NoCookie::Empty => self.inner.missing(errand).into(),
@@ -198,7 +198,7 @@ impl Credentials {
     }
 
     /// What came of a request says what its cookie is worth.
-    pub async fn seen(&self, used: Option<Used>, result: &Result<Box<Page>, Box<Refusal>>) {
+    pub async fn seen(&self, used: Option<UsedCookie>, result: &Result<Box<FetchedPage>, Box<PageFailure>>) {
         let Some(used) = used else { return };
         match result {
             Ok(_) if used.blemished => self.judge(&used, None).await,
@@ -210,17 +210,17 @@ impl Credentials {
     }
 
     /// When the store is away it is not worth stopping for.
-    async fn judge(&self, used: &Used, error: Option<&str>) {
-        let judge = JudgeCookie {
+    async fn judge(&self, used: &UsedCookie, error: Option<&str>) {
+        let judge = RecordCookieOutcome {
             credential: used.id,
-            seen: used.seen,
+            seen_version: used.seen,
             started: used.started,
             error: error.map(str::to_owned),
             rules: self.inner.options.cookies.wear,
         };
         match self.inner.ports.store.run(judge).await {
-            Ok(CookieJudged { before, after }) => events::cookie_judged(&used.name, error, before, after),
-            Err(error) => events::store_failed("credentials", "JudgeCookie", &error),
+            Ok(CookieOutcomeRecorded { before, after }) => events::cookie_judged(&used.name, error, before, after),
+            Err(error) => events::store_failed("credentials", "RecordCookieOutcome", &error),
         }
     }
 }
@@ -230,8 +230,8 @@ fn is_cookies_fault(code: Code) -> bool {
     matches!(code, Code::CookieInvalid | Code::UpstreamAuthFailed)
 }
 
-fn exhausted(platform: &str, counts: Counts, next_active_at: Option<Ts>, clock: &dyn Clock) -> Refused {
-    let Counts { active, cooling, invalid, banned } = counts;
+fn exhausted(platform: &str, counts: CookieCounts, next_active_at: Option<Ts>, clock: &dyn Clock) -> TokenRefused {
+    let CookieCounts { active, cooling, invalid, banned } = counts;
     let mut states = Vec::new();
     for (count, word) in [
         (active, "at the limit of the day or excluded"),
@@ -248,7 +248,10 @@ fn exhausted(platform: &str, counts: Counts, next_active_at: Option<Ts>, clock: 
     let waiting = active + cooling > 0;
     let retry_after = next_active_at.map(|at| at.since(clock.now())).filter(|wait| !wait.is_zero());
     let level = if waiting { Level::L1 } else { Level::L4 };
-    Refused { fault: Fault::new(Code::CookieExhausted, level, message), retry_after: retry_after.filter(|_| waiting) }
+    TokenRefused {
+        fault: Fault::new(Code::CookieExhausted, level, message),
+        retry_after: retry_after.filter(|_| waiting),
+    }
 }
 
 #[cfg(test)]

@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use patra_connectors::auth::{Opened, Redactor, TOKEN_TIMEOUT};
-use patra_core::credential::{Credential, State, Token};
-use patra_core::port::credential::Ask;
-use patra_core::protocol::token::{Fresh, Got, Machine, Need, Now, Options, Refused, Want};
+use patra_connectors::auth::{OpenedCredential, Redactor, TOKEN_TIMEOUT};
+use patra_core::credential::{AccessToken, Credential, CredentialRuntime};
+use patra_core::port::credential::CredentialFilter;
+use patra_core::protocol::token::{
+    NewToken, Options, TokenInput, TokenMachine, TokenNeed, TokenRefused, TokenTime, Want,
+};
 use patra_core::rng::Rng;
 use patra_core::secret::Secrets;
 use patra_core::vault::Vault;
 use patra_core::{Code, Fault, Level, Ts};
 
-use super::{Errand, Inner, lock};
+use super::{CredentialsInner, OutgoingRequest, lock};
 use crate::events;
 use crate::shared::sleep_until;
 
@@ -22,15 +24,15 @@ const ABOUT_TO: Duration = Duration::from_secs(1);
 /// A credential whose turns are no longer waited for is forgotten when there are so many.
 const MAX_TURNS: usize = 1_000;
 
-impl Inner {
-    /// A token that serves, from the store or from the far side.
+impl CredentialsInner {
+    /// A token that serves, from the store or from the upstream.
     pub(super) async fn token(
         self: &Arc<Self>,
-        errand: &Errand,
+        errand: &OutgoingRequest,
         credential: &Credential,
         secrets: &Arc<Secrets>,
-        need: Need,
-    ) -> Result<(State, Token), Refused> {
+        need: TokenNeed,
+    ) -> Result<(CredentialRuntime, AccessToken), TokenRefused> {
         let vault =
             self.options.vault.get().cloned().ok_or_else(|| {
                 Fault::new(Code::NotConfigured, Level::L4, "a token cannot be kept without a master key")
@@ -47,10 +49,10 @@ impl Inner {
     }
 
     /// Whether another process has replaced the token, or is about to: its answer may be on the way to the store.
-    pub(super) async fn overtaken(&self, credential: &Credential, state: &State) -> bool {
+    pub(super) async fn overtaken(&self, credential: &Credential, state: &CredentialRuntime) -> bool {
         for pause in [Duration::ZERO, ABOUT_TO] {
             tokio::time::sleep(pause).await;
-            let found = self.ports.store.credentials(Ask::Id(credential.id)).await;
+            let found = self.ports.store.credentials(CredentialFilter::Id(credential.id)).await;
             let newest = found.ok().and_then(|mut found| found.pop()).map(|found| found.state);
             if let Some(newest) = newest.filter(|newest| newest.version > state.version) {
                 lock(&self.newest).insert(credential.id, newest);
@@ -62,13 +64,13 @@ impl Inner {
 
     async fn refreshed(
         self: &Arc<Self>,
-        errand: &Errand,
+        errand: &OutgoingRequest,
         credential: &Credential,
         secrets: &Arc<Secrets>,
-        need: Need,
+        need: TokenNeed,
         vault: &Arc<Vault>,
-    ) -> Result<State, Refused> {
-        let mut work = Refresh {
+    ) -> Result<CredentialRuntime, TokenRefused> {
+        let mut work = TokenRefresh {
             inner: Arc::clone(self),
             errand: errand.clone(),
             credential: credential.clone(),
@@ -87,7 +89,7 @@ impl Inner {
     }
 
     /// One wish. It starts from the newest state: whoever had the turn before may have fetched what is wanted.
-    fn machine(&self, errand: &Errand, credential: &Credential, need: Need) -> Machine {
+    fn machine(&self, errand: &OutgoingRequest, credential: &Credential, need: TokenNeed) -> TokenMachine {
         let number = self.machines.fetch_add(1, Relaxed);
         let options = Options {
             refresh_ahead: errand.authoriser.refresh_ahead(),
@@ -96,11 +98,11 @@ impl Inner {
         };
         let now = self.now();
         let seed = now.wall.micros().unsigned_abs() ^ number;
-        Machine::new(options, credential.id, need, self.newest(credential), Rng::new(seed), now)
+        TokenMachine::new(options, credential.id, need, self.newest(credential), Rng::new(seed), now)
     }
 
-    fn now(&self) -> Now {
-        Now { steady: self.ports.clock.steady(), wall: self.ports.clock.now() }
+    fn now(&self) -> TokenTime {
+        TokenTime { steady: self.ports.clock.steady(), wall: self.ports.clock.now() }
     }
 
     fn turn(&self, credential: &Credential) -> Arc<tokio::sync::Mutex<()>> {
@@ -112,25 +114,25 @@ impl Inner {
     }
 }
 
-struct Refresh {
-    inner: Arc<Inner>,
-    errand: Errand,
+struct TokenRefresh {
+    inner: Arc<CredentialsInner>,
+    errand: OutgoingRequest,
     credential: Credential,
     secrets: Arc<Secrets>,
     vault: Arc<Vault>,
 }
 
-impl Refresh {
+impl TokenRefresh {
     /// Whoever had the turn before may have got the token, or found out that there is none to get.
     async fn look_again(&mut self) {
-        if let Ok(mut found) = self.inner.ports.store.credentials(Ask::Id(self.credential.id)).await
+        if let Ok(mut found) = self.inner.ports.store.credentials(CredentialFilter::Id(self.credential.id)).await
             && let Some(credential) = found.pop()
         {
             self.credential.state = credential.state;
         }
     }
 
-    async fn run(&self, need: Need) -> Result<State, Refused> {
+    async fn run(&self, need: TokenNeed) -> Result<CredentialRuntime, TokenRefused> {
         let mut machine = self.inner.machine(&self.errand, &self.credential, need);
         let mut wants = Vec::new();
         machine.start(self.inner.now(), &mut wants);
@@ -143,9 +145,9 @@ impl Refresh {
                     if let Err(error) = &answer {
                         events::store_failed("credentials", operation, error);
                     }
-                    Got::Tx(answer)
+                    TokenInput::Tx(answer)
                 }
-                Some(Want::Permit) => Got::Permit(self.errand.permits.acquire().await),
+                Some(Want::Permit) => TokenInput::Permit(self.errand.permits.acquire().await),
                 Some(Want::Request { state, until }) => self.request(&state, until).await,
                 None => {
                     let now = self.inner.now();
@@ -158,7 +160,7 @@ impl Refresh {
         }
     }
 
-    fn over(&self, result: Result<State, Refused>) -> Result<State, Refused> {
+    fn over(&self, result: Result<CredentialRuntime, TokenRefused>) -> Result<CredentialRuntime, TokenRefused> {
         if let Ok(state) = &result {
             lock(&self.inner.newest).insert(self.credential.id, state.clone());
         }
@@ -166,38 +168,38 @@ impl Refresh {
         result
     }
 
-    async fn request(&self, state: &State, until: Ts) -> Got {
+    async fn request(&self, state: &CredentialRuntime, until: Ts) -> TokenInput {
         if self.inner.ports.clock.steady() + TOKEN_TIMEOUT > until {
-            return Got::Late;
+            return TokenInput::Late;
         }
         let before = match open_token(&self.vault, &self.credential, state) {
             Ok(before) => before,
-            Err(fault) => return Got::Answer(Err(fault.into())),
+            Err(fault) => return TokenInput::Response(Err(fault.into())),
         };
         let redactor = Redactor::new(&self.secrets, before.as_ref());
         let answer = self.ask(before.as_ref()).await.map_err(|refused| {
             // Its texts are our own, but for an error code; and even that may repeat what it was told.
             let fault = &refused.fault;
-            Refused { fault: Fault::new(fault.code, fault.level, redactor.text(&fault.message)), ..refused }
+            TokenRefused { fault: Fault::new(fault.code, fault.level, redactor.text(&fault.message)), ..refused }
         });
         events::token_asked(&self.credential, answer.as_ref().map(|fresh| fresh.expires_at).map_err(|r| &r.fault));
-        Got::Answer(answer)
+        TokenInput::Response(answer)
     }
 
-    async fn ask(&self, before: Option<&Token>) -> Result<Fresh, Refused> {
+    async fn ask(&self, before: Option<&AccessToken>) -> Result<NewToken, TokenRefused> {
         let (inner, authoriser) = (&self.inner, &self.errand.authoriser);
-        let opened = Opened { alias: &self.credential.binding.alias, secrets: &self.secrets, token: before };
+        let opened = OpenedCredential { alias: &self.credential.binding.alias, secrets: &self.secrets, token: before };
         let request = authoriser.token_request(&self.errand.request, &opened, inner.ports.clock.now())?;
         let answer = inner.ports.transport.send(request).await;
         let fresh = authoriser.read_token(answer, before, inner.ports.clock.now())?;
         let sealed = self.vault.seal_token(self.credential.id, &fresh.token).map_err(|error| {
             Fault::new(Code::InternalError, Level::L4, format!("the new token cannot be sealed: {error}"))
         })?;
-        Ok(Fresh { sealed, key_id: self.vault.key_id().to_owned(), expires_at: fresh.expires_at })
+        Ok(NewToken { sealed, key_id: self.vault.key_id().to_owned(), expires_at: fresh.expires_at })
     }
 }
 
-fn open_token(vault: &Vault, credential: &Credential, state: &State) -> Result<Option<Token>, Fault> {
+fn open_token(vault: &Vault, credential: &Credential, state: &CredentialRuntime) -> Result<Option<AccessToken>, Fault> {
     let opened = state.sealed.as_deref().map(|sealed| vault.open_token(credential.id, sealed)).transpose();
     opened.map_err(|error| {
         let alias = &credential.binding.alias;

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use patra_core::credential::{Credential, State, Wanted, choose};
-use patra_core::port::Credentials;
-use patra_core::port::credential::Ask;
+use patra_core::credential::{Credential, CredentialQuery, CredentialRuntime, choose};
+use patra_core::port::CredentialQueries;
+use patra_core::port::credential::CredentialFilter;
 use patra_core::secret::Secrets;
 use patra_core::state::AuthType;
 use patra_core::tx::TxError;
 use patra_core::{Code, CredentialId, Fault, Level, Ts};
 use patra_spec::snapshot;
 
-use super::{Errand, Inner, lock};
+use super::{CredentialsInner, OutgoingRequest, lock};
 
 /// How long what was read is believed. A revocation takes effect after this at the latest.
 const BELIEVED: Duration = Duration::from_secs(5);
@@ -22,32 +22,33 @@ const MAX_ENTRIES: usize = 1_000;
 /// Which credential a new task of an endpoint uses (G-15), to be frozen into `ing_task.credential_id`. Cookies are picked
 /// for each request instead (MAP-X-19), and a source that asks for no credential has none.
 pub async fn credential_for(
-    credentials: &dyn Credentials,
+    credentials: &dyn CredentialQueries,
     provenance_code: &str,
     endpoint_name: &str,
-    auth: &snapshot::Auth,
+    auth: &snapshot::AuthSpec,
 ) -> Result<Option<CredentialId>, TxError> {
     let kind = auth.r#type.as_str().parse::<AuthType>().ok().filter(|kind| *kind != AuthType::Cookie);
     let Some(auth_type) = kind else { return Ok(None) };
     let found = credentials.credentials(bound(provenance_code, endpoint_name)).await?;
-    let wanted = Wanted { provenance_code, endpoint_name, alias: &auth.credential_ref, auth_type, pinned: None };
+    let wanted =
+        CredentialQuery { provenance_code, endpoint_name, alias: &auth.credential_ref, auth_type, pinned: None };
     Ok(choose(found, &wanted).first().map(|credential| credential.id))
 }
 
-fn bound(provenance_code: &str, endpoint_name: &str) -> Ask {
-    Ask::Bound { provenance_code: provenance_code.to_owned(), endpoint_name: endpoint_name.to_owned() }
+fn bound(provenance_code: &str, endpoint_name: &str) -> CredentialFilter {
+    CredentialFilter::Bound { provenance_code: provenance_code.to_owned(), endpoint_name: endpoint_name.to_owned() }
 }
 
 /// When it was read, and what was found.
-type Entry = (Ts, Vec<Credential>);
+type CachedCredentials = (Ts, Vec<Credential>);
 
 /// What is bound to an endpoint, sealed as it is.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
-    entries: Mutex<HashMap<(String, String), Entry>>,
+pub(super) struct CredentialCache {
+    entries: Mutex<HashMap<(String, String), CachedCredentials>>,
 }
 
-impl Cache {
+impl CredentialCache {
     fn get(&self, place: (&str, &str), now: Ts) -> Option<Vec<Credential>> {
         let entries = lock(&self.entries);
         let (read, found) = entries.get(&(place.0.to_owned(), place.1.to_owned()))?;
@@ -68,9 +69,13 @@ impl Cache {
     }
 }
 
-impl Inner {
+impl CredentialsInner {
     /// In the order in which they are tried.
-    pub(super) async fn candidates(&self, errand: &Errand, auth_type: AuthType) -> Result<Vec<Credential>, Fault> {
+    pub(super) async fn candidates(
+        &self,
+        errand: &OutgoingRequest,
+        auth_type: AuthType,
+    ) -> Result<Vec<Credential>, Fault> {
         let (provenance_code, endpoint_name) = errand.authoriser.place();
         let now = self.ports.clock.steady();
         let found = match self.cache.get((provenance_code, endpoint_name), now) {
@@ -85,7 +90,7 @@ impl Inner {
             }
         };
         let alias = &errand.authoriser.auth().credential_ref;
-        let wanted = Wanted { provenance_code, endpoint_name, alias, auth_type, pinned: errand.pinned };
+        let wanted = CredentialQuery { provenance_code, endpoint_name, alias, auth_type, pinned: errand.pinned };
         Ok(choose(found, &wanted))
     }
 
@@ -107,13 +112,13 @@ impl Inner {
     }
 
     /// What this process knows of the credential's runtime half.
-    pub(super) fn newest(&self, credential: &Credential) -> State {
+    pub(super) fn newest(&self, credential: &Credential) -> CredentialRuntime {
         let newest = lock(&self.newest);
         let known = newest.get(&credential.id).filter(|known| known.version > credential.state.version);
         known.unwrap_or(&credential.state).clone()
     }
 
-    pub(super) fn missing(&self, errand: &Errand) -> Fault {
+    pub(super) fn missing(&self, errand: &OutgoingRequest) -> Fault {
         let (provenance, endpoint) = errand.authoriser.place();
         let (auth, kind) = (errand.authoriser.auth(), errand.authoriser.auth().r#type.as_str().to_lowercase());
         let message = format!(

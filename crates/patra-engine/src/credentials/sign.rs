@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use patra_connectors::auth;
-use patra_core::gate::{Bucket, Decision, Rate};
+use patra_core::gate::{Bucket, GateDecision, Rate};
 use patra_core::port::Signer;
 use patra_core::port::signer::{self, Signature};
-use patra_core::port::transport::Request;
+use patra_core::port::transport::HttpRequest;
 use patra_core::{Code, Fault, Level};
 
-use super::{Errand, Inner, lock};
+use super::{CredentialsInner, OutgoingRequest, lock};
 
 /// How often a hook is asked, at most: it stands beside us, and is not to be flooded either.
 const RATE: Rate = Rate { per_sec: 100.0, burst: 100.0 };
@@ -22,9 +22,9 @@ pub fn hook_key(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
-impl Inner {
+impl CredentialsInner {
     /// Adds the signature to a request that is otherwise complete.
-    pub(super) async fn sign(&self, errand: &Errand, request: &mut Request) -> Result<(), Fault> {
+    pub(super) async fn sign(&self, errand: &OutgoingRequest, request: &mut HttpRequest) -> Result<(), Fault> {
         let Some(hook) = &errand.authoriser.auth().signing_hook else { return Ok(()) };
         let signer = self.options.signers.get(&hook_key(hook)).ok_or_else(|| {
             let message = format!(
@@ -40,7 +40,12 @@ impl Inner {
         auth::sign(request, &signature)
     }
 
-    async fn signature(&self, hook: &str, signer: &dyn Signer, request: &Request) -> Result<Signature, signer::Error> {
+    async fn signature(
+        &self,
+        hook: &str,
+        signer: &dyn Signer,
+        request: &HttpRequest,
+    ) -> Result<Signature, signer::Error> {
         let mut tries = 0;
         loop {
             self.wait_for_hook(hook).await;
@@ -60,7 +65,7 @@ impl Inner {
                 let mut hooks = lock(&self.hooks);
                 hooks.entry(hook.to_owned()).or_insert_with(|| Bucket::new(RATE, now)).acquire(now)
             };
-            let Decision::WaitUntil(until) = decision else { return };
+            let GateDecision::WaitUntil(until) = decision else { return };
             tokio::time::sleep(until.since(now).max(Duration::from_millis(1))).await;
         }
     }

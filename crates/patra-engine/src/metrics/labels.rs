@@ -3,29 +3,29 @@
 use prometheus_client::encoding::EncodeLabelSet;
 
 use patra_core::state::Operation;
-use patra_core::tx::Inventory;
+use patra_core::tx::PartitionKey;
 
 /// Stands for the partitions that are not shown by name.
 pub(super) const OTHER: &str = "other";
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Partition {
+pub(super) struct PartitionLabels {
     source: String,
     endpoint: String,
     op: &'static str,
 }
 
-impl Partition {
-    pub(super) fn of(who: &Inventory) -> Partition {
-        Partition {
+impl PartitionLabels {
+    pub(super) fn of(who: &PartitionKey) -> PartitionLabels {
+        PartitionLabels {
             source: who.provenance_code.clone(),
             endpoint: who.endpoint_name.clone(),
             op: who.operation.as_str(),
         }
     }
 
-    pub(super) fn other(operation: Operation) -> Partition {
-        Partition { source: OTHER.to_owned(), endpoint: OTHER.to_owned(), op: operation.as_str() }
+    pub(super) fn other(operation: Operation) -> PartitionLabels {
+        PartitionLabels { source: OTHER.to_owned(), endpoint: OTHER.to_owned(), op: operation.as_str() }
     }
 
     pub(super) fn is_other(&self) -> bool {
@@ -40,7 +40,7 @@ macro_rules! partitioned {
             #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
             pub(super) struct $name {
                 #[prometheus(flatten)]
-                pub(super) partition: Partition,
+                pub(super) partition: PartitionLabels,
                 pub(super) $label: &'static str,
             }
         )*
@@ -69,20 +69,20 @@ impl Healed {
 
 /// An alert of ours, as it stands in the store.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Alert {
+pub(super) struct AlertLabels {
     pub(super) alert: String,
     pub(super) subject: String,
     pub(super) level: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Cookies {
+pub(super) struct CookieLabels {
     pub(super) platform: String,
     pub(super) status: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Crawls {
+pub(super) struct CrawlLabels {
     pub(super) platform: String,
     pub(super) outcome: &'static str,
 }

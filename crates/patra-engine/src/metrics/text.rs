@@ -9,16 +9,16 @@ use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
 use patra_core::port::Store;
-use patra_core::port::load::Load;
+use patra_core::port::load::StoreLoad;
 use patra_core::protocol::planner;
 use patra_core::state::CookieStatus;
 use patra_core::tx::TxError;
 
 use super::Metrics;
-use super::labels::{Alert, Cookies, Crawls, Namespace, Partition};
+use super::labels::{AlertLabels, CookieLabels, CrawlLabels, Namespace, PartitionLabels};
 use crate::shared::lock;
 
-type PerPartition = Family<Partition, Gauge>;
+type PartitionGauges = Family<PartitionLabels, Gauge>;
 
 impl Metrics {
     /// The media type of [`Metrics::text`].
@@ -38,16 +38,16 @@ impl Metrics {
         Ok(text)
     }
 
-    fn load(&self, registry: &mut Registry, load: &Load) {
-        let queued = PerPartition::default();
+    fn load(&self, registry: &mut Registry, load: &StoreLoad) {
+        let queued = PartitionGauges::default();
         registry.register("patra_ingest_tasks_queued", "Tasks that wait", queued.clone());
-        let held = PerPartition::default();
+        let held = PartitionGauges::default();
         registry.register("patra_ingest_executor_concurrency", "Tasks at work, in any process", held.clone());
-        let oldest = PerPartition::default();
+        let oldest = PartitionGauges::default();
         registry.register("patra_ingest_queue_oldest_seconds", "For how long the oldest task waits", oldest.clone());
         // What this process has seen is shown at 0 when it is over, and does not just vanish.
         let known: Vec<_> = lock(&self.known).iter().cloned().collect();
-        for partition in known.iter().map(Partition::of) {
+        for partition in known.iter().map(PartitionLabels::of) {
             for gauges in [&queued, &held, &oldest] {
                 drop(gauges.get_or_create(&partition));
             }
@@ -55,14 +55,11 @@ impl Metrics {
         for queue in &load.queues {
             let partition = self.shown(&queue.partition);
             queued.get_or_create(&partition).inc_by(whole(queue.queued));
-            held.get_or_create(&partition).inc_by(whole(queue.held));
+            held.get_or_create(&partition).inc_by(whole(queue.active));
             let waits = queue.oldest.map_or(0, |oldest| whole(load.now.since(oldest).as_secs()));
             let longest = oldest.get_or_create(&partition);
             longest.set(longest.get().max(waits));
         }
-        let limit: Gauge = Gauge::default();
-        limit.set(i64::from(planner::Options::new("").inventory));
-        registry.register("patra_ingest_tasks_queued_limit", "Queued tasks of a partition that stop planning", limit);
         let lag = Family::<Namespace, Gauge>::default();
         registry.register("patra_ingest_cursor_lag_seconds", "How far the last namespace is behind now", lag.clone());
         for reached in &load.reached {
@@ -70,13 +67,15 @@ impl Metrics {
             let behind = lag.get_or_create(&Namespace { partition, ns: reached.scope.as_str() }).clone();
             behind.set(behind.get().max(whole(load.now.since(reached.instant).as_secs())));
         }
-        let scheduled = PerPartition::default();
+        let scheduled = PartitionGauges::default();
         registry.register("patra_ingest_scheduled", "Whether a schedule fires it", scheduled.clone());
         for who in &load.scheduled {
             scheduled.get_or_create(&self.shown(who)).set(1);
         }
+        let limit = i64::from(planner::Options::new("").inventory);
         let waits = load.outbox.oldest.map_or(0, |oldest| whole(load.now.since(oldest).as_secs()));
         for (name, help, value) in [
+            ("patra_ingest_tasks_queued_limit", "Queued tasks of a partition that stop planning", limit),
             ("patra_outbox_oldest_seconds", "For how long the oldest event waits to be told", waits),
             ("patra_outbox_failed", "Events that were given up", whole(load.outbox.failed)),
         ] {
@@ -88,15 +87,15 @@ impl Metrics {
 
     /// As this process heard last.
     fn budgets(&self, registry: &mut Registry) {
-        let remaining = PerPartition::default();
+        let remaining = PartitionGauges::default();
         registry.register(
             "patra_ingest_budget_remaining",
             "Requests that the tightest quota still allows",
             remaining.clone(),
         );
-        let limit = PerPartition::default();
+        let limit = PartitionGauges::default();
         registry.register("patra_ingest_budget_limit", "Requests that the tightest quota allows", limit.clone());
-        let rate = Family::<Partition, Gauge<f64, AtomicU64>>::default();
+        let rate = Family::<PartitionLabels, Gauge<f64, AtomicU64>>::default();
         registry.register("patra_ingest_qps_effective", "Requests a second that the gate lets through", rate.clone());
         for (who, view) in self.gate.views() {
             let partition = self.shown(&who);
@@ -112,27 +111,27 @@ impl Metrics {
 
 /// The alerts of CRAWL and TWEET, and what they are judged by.
 async fn crawls(registry: &mut Registry, store: &dyn Store) -> Result<(), TxError> {
-    let firing = Family::<Alert, Gauge>::default();
+    let firing = Family::<AlertLabels, Gauge>::default();
     registry.register("patra_alert_firing", "Whether an alert is firing", firing.clone());
     for view in store.alerts().await? {
-        let labels = Alert { alert: view.alert, subject: view.subject, level: view.level.as_str() };
+        let labels = AlertLabels { alert: view.alert, subject: view.subject, level: view.level.as_str() };
         firing.get_or_create(&labels).set(view.state.firing.into());
     }
-    let by_status = Family::<Cookies, Gauge>::default();
+    let by_status = Family::<CookieLabels, Gauge>::default();
     registry.register("patra_cookies", "Cookies by platform and status", by_status.clone());
     let (cookies, now) = store.cookies(None).await?;
     for cookie in cookies {
-        let labels = |status: CookieStatus| Cookies { platform: cookie.platform.clone(), status: status.as_str() };
+        let labels = |status: CookieStatus| CookieLabels { platform: cookie.platform.clone(), status: status.as_str() };
         for status in CookieStatus::ALL {
             drop(by_status.get_or_create(&labels(*status)));
         }
-        by_status.get_or_create(&labels(cookie.wear.rested(now).status)).inc();
+        by_status.get_or_create(&labels(cookie.usage.after_cooling(now).status)).inc();
     }
-    let recent = Family::<Crawls, Gauge>::default();
+    let recent = Family::<CrawlLabels, Gauge>::default();
     registry.register("patra_crawl_requests_recent", "Crawl requests of the last ten minutes", recent.clone());
     for crawled in store.crawled().await? {
         for (outcome, count) in [("succeeded", crawled.succeeded), ("failed", crawled.failed)] {
-            recent.get_or_create(&Crawls { platform: crawled.platform.clone(), outcome }).set(whole(count));
+            recent.get_or_create(&CrawlLabels { platform: crawled.platform.clone(), outcome }).set(whole(count));
         }
     }
     let pending: Gauge = Gauge::default();

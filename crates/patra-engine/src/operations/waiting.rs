@@ -1,15 +1,15 @@
 //! Why nothing goes on although there is work, and until when: for whoever waits for it.
 
 use patra_core::Ts;
-use patra_core::gate::{Standing, View as GateView};
-use patra_core::port::query::{Cell, Filter, Row, View};
+use patra_core::gate::{GateView, QuotaStatus};
+use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
 use patra_core::port::{Clock, Queries};
 use patra_core::state::TaskStatus;
 use patra_core::tx::TxError;
 
 /// Work that waits.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Wait {
+pub struct WaitReason {
     pub why: String,
     /// When it goes on, or is looked at again.
     pub until: Option<Ts>,
@@ -23,13 +23,13 @@ pub async fn waits(
     provenance: &str,
     endpoint: &str,
     rate_key: &str,
-) -> Result<Option<Wait>, TxError> {
-    let filter = Filter {
+) -> Result<Option<WaitReason>, TxError> {
+    let filter = ViewFilter {
         provenance_code: Some(provenance.to_owned()),
         endpoint_name: Some(endpoint.to_owned()),
         status: Some(TaskStatus::Queued.as_str().to_owned()),
-        limit: Filter::MAX_LIMIT,
-        ..Filter::default()
+        limit: ViewFilter::MAX_LIMIT,
+        ..ViewFilter::default()
     };
     let tasks = queries.list(View::Tasks, filter).await?;
     let now = clock.now();
@@ -41,7 +41,7 @@ pub async fn waits(
 }
 
 /// A task that is not to be claimed before a later time, and why its last run gave it back.
-fn given_back(task: &Row, now: Ts) -> Option<Wait> {
+fn given_back(task: &ViewRow, now: Ts) -> Option<WaitReason> {
     let (Some(Cell::Time(at)), Some(Cell::Json(error))) =
         (View::Tasks.cell(task, "scheduled_at"), View::Tasks.cell(task, "error"))
     else {
@@ -49,27 +49,27 @@ fn given_back(task: &Row, now: Ts) -> Option<Wait> {
     };
     let error: serde_json::Value = serde_json::from_str(&error).ok()?;
     let why = error["message"].as_str()?.to_owned();
-    (at > now).then_some(Wait { why, until: Some(at) })
+    (at > now).then_some(WaitReason { why, until: Some(at) })
 }
 
 /// Why a key lets nothing out, or a plan finds no room.
-pub(crate) fn closed(view: &GateView, now: Ts) -> Option<Wait> {
+pub(crate) fn closed(view: &GateView, now: Ts) -> Option<WaitReason> {
     if let Some(until) = view.cooldown_until.filter(|until| *until > now) {
-        return Some(Wait { why: "the far side asked for silence".to_owned(), until: Some(until) });
+        return Some(WaitReason { why: "the upstream asked for silence".to_owned(), until: Some(until) });
     }
     if let Some(far) = view.provider.filter(|far| far.remaining == 0 && far.resets_at > now) {
-        let why = "the far side's own count says that nothing is left".to_owned();
-        return Some(Wait { why, until: Some(far.resets_at) });
+        let why = "the upstream's own count says that nothing is left".to_owned();
+        return Some(WaitReason { why, until: Some(far.resets_at) });
     }
-    let short = |(standing, span): (Option<Standing>, &str)| {
-        let Standing { remaining, limit, frees_at, .. } = standing.filter(|standing| standing.soft)?;
+    let short = |(standing, span): (Option<QuotaStatus>, &str)| {
+        let QuotaStatus { remaining, limit, frees_at, .. } = standing.filter(|standing| standing.soft)?;
         let why = match remaining {
             0 => format!("the quota of {limit} requests {span} is used up"),
             left => {
                 format!("of the quota of {limit} requests {span} only {left} are left, which are not for everything")
             }
         };
-        Some(Wait { why, until: frees_at })
+        Some(WaitReason { why, until: frees_at })
     };
     [(view.daily, "a day"), (view.hourly, "an hour")].into_iter().find_map(short)
 }
@@ -78,7 +78,7 @@ pub(crate) fn closed(view: &GateView, now: Ts) -> Option<Wait> {
 mod tests {
     use std::time::Duration;
 
-    use patra_core::gate::Provider;
+    use patra_core::gate::ProviderQuota;
 
     use super::*;
 
@@ -87,11 +87,11 @@ mod tests {
     }
 
     fn view() -> GateView {
-        patra_core::gate::State::new(patra_core::gate::Limits::default(), at(0)).view(at(0))
+        patra_core::gate::GateState::new(patra_core::gate::GateLimits::default(), at(0)).view(at(0))
     }
 
-    fn standing(remaining: u64) -> Standing {
-        Standing { limit: 100, remaining, soft: remaining <= 10, frees_at: Some(at(70)) }
+    fn standing(remaining: u64) -> QuotaStatus {
+        QuotaStatus { limit: 100, remaining, soft: remaining <= 10, frees_at: Some(at(70)) }
     }
 
     #[test]
@@ -106,14 +106,14 @@ mod tests {
         let silent = GateView { cooldown_until: Some(at(30)), ..view() };
         assert_eq!(told(&silent).map(|(_, until)| until), Some(Some(at(30))));
         assert_eq!(closed(&silent, at(30)), None, "it is over");
-        let far = Provider { remaining: 0, limit: None, resets_at: at(40) };
+        let far = ProviderQuota { remaining: 0, limit: None, resets_at: at(40) };
         let empty = GateView { provider: Some(far), ..view() };
         assert_eq!(told(&empty).map(|(_, until)| until), Some(Some(at(40))));
     }
 
     #[test]
     fn a_task_that_was_given_back_says_why_and_until_when() {
-        let row = |at: Ts, error: &str| -> Row {
+        let row = |at: Ts, error: &str| -> ViewRow {
             let cell = |name| match name {
                 "scheduled_at" => Cell::Time(at),
                 "error" if !error.is_empty() => Cell::Json(error.to_owned()),
@@ -123,7 +123,7 @@ mod tests {
         };
         let error = r#"{"code":"RATE_LIMITED","level":"L1","message":"not now"}"#;
         let wait = given_back(&row(at(50), error), at(10)).expect("a reason");
-        assert_eq!(wait, Wait { why: "not now".into(), until: Some(at(10) + Duration::from_secs(40)) });
+        assert_eq!(wait, WaitReason { why: "not now".into(), until: Some(at(10) + Duration::from_secs(40)) });
         assert_eq!(given_back(&row(at(50), error), at(50)), None, "it may be claimed");
         assert_eq!(given_back(&row(at(50), ""), at(10)), None, "it was never tried");
     }

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use patra_core::port::query::{Cell, Filter, Row, View};
-use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
+use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{Queries, Store};
-use patra_core::project::{Library, Sight};
+use patra_core::project::{Library, LibraryScope};
 use patra_core::tx::TxError;
 
 /// A connector or a source.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Resource {
+pub struct RegistryResource {
     /// `resource_id`.
     pub code: String,
     pub name: String,
@@ -21,7 +21,7 @@ pub struct Resource {
     pub project_key: String,
 }
 
-impl Resource {
+impl RegistryResource {
     /// The project that it is for; `None`: for all.
     pub fn project(&self) -> Option<&str> {
         Some(self.project_key.as_str()).filter(|key| !key.is_empty())
@@ -29,31 +29,35 @@ impl Resource {
 }
 
 /// Every connector that is applied.
-pub async fn resources(queries: &dyn Queries) -> Result<Vec<Resource>, TxError> {
+pub async fn resources(queries: &dyn Queries) -> Result<Vec<RegistryResource>, TxError> {
     let mut found = Vec::new();
-    let mut filter = Filter { limit: Filter::MAX_LIMIT, ..Filter::default() };
+    let mut filter = ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() };
     loop {
         let rows = queries.list(View::Provenances, filter.clone()).await?;
         found.extend(rows.iter().map(connector));
         match rows.last().and_then(|row| View::Provenances.cell(row, "id")).and_then(|id| id.as_int()) {
-            Some(last) if rows.len() == Filter::MAX_LIMIT as usize => filter.before_id = Some(last),
+            Some(last) if rows.len() == ViewFilter::MAX_LIMIT as usize => filter.before_id = Some(last),
             _ => return Ok(found),
         }
     }
 }
 
-fn connector(row: &Row) -> Resource {
+fn connector(row: &ViewRow) -> RegistryResource {
     let text = |column| match View::Provenances.cell(row, column) {
         Some(Cell::Text(text)) => text,
         _ => String::new(),
     };
     let project_key = text("project_key");
     let library = if project_key.is_empty() { Library::Shared } else { Library::Project };
-    Resource { code: text("provenance_code"), name: text("name"), library, project_key }
+    RegistryResource { code: text("provenance_code"), name: text("name"), library, project_key }
 }
 
 /// What a project can collect from, by code. Where both libraries have one, the project's covers the shared one.
-pub async fn news_resources(store: &dyn Store, project_key: &str, sight: Sight) -> Result<Vec<Resource>, TxError> {
+pub async fn news_resources(
+    store: &dyn Store,
+    project_key: &str,
+    sight: LibraryScope,
+) -> Result<Vec<RegistryResource>, TxError> {
     let mut found = resources(store).await?;
     found.retain(|resource| resource.project_key.is_empty() || resource.project_key == project_key);
     let filter = SourceFilter { project_key: Some(project_key.to_owned()), ..SourceFilter::default() };
@@ -63,9 +67,9 @@ pub async fn news_resources(store: &dyn Store, project_key: &str, sight: Sight) 
     let mut by_code = BTreeMap::new();
     for resource in found {
         let seen = match sight {
-            Sight::Effective => true,
-            Sight::Shared => resource.library == Library::Shared,
-            Sight::Project => resource.library == Library::Project,
+            LibraryScope::Effective => true,
+            LibraryScope::Shared => resource.library == Library::Shared,
+            LibraryScope::Project => resource.library == Library::Project,
         };
         if seen {
             by_code.insert(resource.code.clone(), resource);
@@ -74,11 +78,11 @@ pub async fn news_resources(store: &dyn Store, project_key: &str, sight: Sight) 
     Ok(by_code.into_values().collect())
 }
 
-fn of_source(source: &Source) -> Resource {
+fn of_source(source: &StoredSource) -> RegistryResource {
     let config: Value = serde_json::from_str(&source.config).unwrap_or_default();
     let code = config["resource_id"].as_str().map_or_else(|| slug(&source.name), str::to_owned);
     let (library, project_key) = (Library::Project, source.project_key.clone());
-    Resource { code, name: source.name.clone(), library, project_key }
+    RegistryResource { code, name: source.name.clone(), library, project_key }
 }
 
 /// A name as a code: `CA Lottery News` is `ca_lottery_news`.

@@ -2,36 +2,36 @@
 
 use serde_json::Value;
 
-use patra_core::paging::{Position, Step, Walk};
-use patra_core::protocol::run::{Page, Refusal};
+use patra_core::paging::{PageStep, PageWalk, Position};
+use patra_core::protocol::run::{FetchedPage, PageFailure};
 
-use super::recording::Case;
-use super::report::{Agreement, Check};
+use super::recording::ParsedRecording;
+use super::report::{Agreement, ReplayCheck};
 
 /// Longest text of a cell.
 const MAX_CELL: usize = 120;
 
 /// Whether the rows of the ledger belong together and to the spec.
-pub(super) fn context(case: &Case) -> Check {
+pub(super) fn context(case: &ParsedRecording) -> ReplayCheck {
     let apart: Vec<_> = case.context.iter().filter(|(_, one, other)| one != other).collect();
     match apart.first() {
-        None => Check::of("context", case.keys.spec_fingerprint.clone(), case.keys.spec_fingerprint.clone()),
-        Some((what, one, other)) => Check::of("context", one.clone(), format!("{what}: {other}")),
+        None => ReplayCheck::of("context", case.keys.spec_fingerprint.clone(), case.keys.spec_fingerprint.clone()),
+        Some((what, one, other)) => ReplayCheck::of("context", one.clone(), format!("{what}: {other}")),
     }
 }
 
 /// The request as it was rendered, against the one that is rendered from the ledger now.
-pub(super) fn request(recorded: &Value, rebuilt: &str) -> Check {
+pub(super) fn request(recorded: &Value, rebuilt: &str) -> ReplayCheck {
     let (recorded, rebuilt) = (plain(recorded.clone()), plain(serde_json::from_str(rebuilt).unwrap_or_default()));
     let shown = |digest: &Value| cut(&format!("{} {}", word(&digest["method"]), word(&digest["url"])));
     if recorded == rebuilt {
-        return Check::of("request", shown(&recorded), shown(&rebuilt));
+        return ReplayCheck::of("request", shown(&recorded), shown(&rebuilt));
     }
     let names = ["method", "url", "query", "headers", "bodyHash", "now"];
     let apart: Vec<_> = names.into_iter().filter(|name| recorded[*name] != rebuilt[*name]).collect();
     let of = |digest: &Value| apart.iter().map(|name| format!("{name} {}", digest[*name])).collect::<Vec<_>>();
     let side = |digest: &Value| cut(&of(digest).join(", "));
-    Check { what: "request", recorded: side(&recorded), replayed: side(&rebuilt), result: Agreement::Different }
+    ReplayCheck { what: "request", recorded: side(&recorded), replayed: side(&rebuilt), result: Agreement::Different }
 }
 
 /// Which credential went along is no part of the request, nor is the template that it was made from: the spec has that.
@@ -44,7 +44,7 @@ fn plain(mut digest: Value) -> Value {
 }
 
 /// The answer, member by member of its digest.
-pub(super) fn answer(recorded: &Value, replayed: &str) -> Vec<Check> {
+pub(super) fn answer(recorded: &Value, replayed: &str) -> Vec<ReplayCheck> {
     let replayed: Value = serde_json::from_str(replayed).unwrap_or_default();
     let members = [
         ("status", "status"),
@@ -58,34 +58,39 @@ pub(super) fn answer(recorded: &Value, replayed: &str) -> Vec<Check> {
     ];
     let check = |(what, member): (&'static str, &str)| {
         let (then, now) = (&recorded[member], &replayed[member]);
-        let check = Check::of(what, cut(&word(then)), cut(&word(now)));
+        let check = ReplayCheck::of(what, cut(&word(then)), cut(&word(now)));
         match (then.is_null(), now.is_null()) {
             (true, true) => None,
             // A page where there was a refusal, or the other way round, lacks the members of the other.
-            _ => Some(Check { result: if then == now { Agreement::Same } else { Agreement::Different }, ..check }),
+            _ => {
+                Some(ReplayCheck { result: if then == now { Agreement::Same } else { Agreement::Different }, ..check })
+            }
         }
     };
     members.into_iter().filter_map(check).collect()
 }
 
 /// No answer this time.
-pub(super) fn silence(recorded: &Value, why: &str) -> Check {
-    Check::of("status", cut(&word(&recorded["status"])), cut(&format!("no answer: {why}")))
+pub(super) fn silence(recorded: &Value, why: &str) -> ReplayCheck {
+    ReplayCheck::of("status", cut(&word(&recorded["status"])), cut(&format!("no answer: {why}")))
 }
 
 /// Where the slice went on. The pages before this one have a say in it: where it differs, that is not held against the page.
-pub(super) fn position(case: &Case, result: &Result<Box<Page>, Box<Refusal>>) -> Option<Check> {
+pub(super) fn position(
+    case: &ParsedRecording,
+    result: &Result<Box<FetchedPage>, Box<PageFailure>>,
+) -> Option<ReplayCheck> {
     let Ok(page) = result else { return None };
     if case.has_failed() {
         return None;
     }
     let behind = behind(case, page)?;
-    let check = Check::of("position", place(case.next.as_ref()), place(behind.as_ref()));
+    let check = ReplayCheck::of("position", place(case.next.as_ref()), place(behind.as_ref()));
     let result = if check.result == Agreement::Same { Agreement::Same } else { Agreement::Unknown };
-    Some(Check { result, ..check })
+    Some(ReplayCheck { result, ..check })
 }
 
-fn behind(case: &Case, page: &Page) -> Option<Option<Position>> {
+fn behind(case: &ParsedRecording, page: &FetchedPage) -> Option<Option<Position>> {
     let here = &case.position;
     if matches!(here, Position::Ids { .. } | Position::Keys { .. }) {
         return None;
@@ -94,12 +99,14 @@ fn behind(case: &Case, page: &Page) -> Option<Option<Position>> {
     if case.page_size > 0 {
         rule.page_size = case.page_size;
     }
-    let mut walk = Walk::new(*here == rule.first());
+    let mut walk = PageWalk::new(*here == rule.first());
     match walk.after(&rule, here, &page.facts, page.content, &page.rejected) {
-        Step::Next { next, .. } | Step::TooMuch { next, .. } | Step::MaxPage { next, .. } => Some(Some(next)),
-        Step::Again => Some(Some(here.clone())),
-        Step::End(_) => Some(None),
-        Step::Restart | Step::Broken(_) => None,
+        PageStep::Next { next, .. } | PageStep::TooMuch { next, .. } | PageStep::MaxPage { next, .. } => {
+            Some(Some(next))
+        }
+        PageStep::Again => Some(Some(here.clone())),
+        PageStep::End(_) => Some(None),
+        PageStep::Restart | PageStep::Broken(_) => None,
     }
 }
 

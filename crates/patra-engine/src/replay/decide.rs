@@ -4,33 +4,40 @@ use std::collections::HashMap;
 
 use patra_core::port::Queries;
 use patra_core::port::query::StoredVersion;
-use patra_core::protocol::run::Page;
-use patra_core::record::{Record, Version, deduplicate};
+use patra_core::protocol::run::FetchedPage;
+use patra_core::record::{Record, RecordVersion, deduplicate};
 use patra_core::tx::{BatchStats, TxError};
 
-use super::recording::Case;
-use super::report::{Counts, Decisions, MAX_SAMPLES, Sample};
+use super::recording::ParsedRecording;
+use super::report::{MAX_SAMPLES, ReplayCounts, ReplayDecisions, ReplaySample};
 use crate::shape::stream;
 
 /// Keys that are asked for at once.
 const AT_ONCE: usize = 500;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Decision {
+enum ReplayDecision {
     Insert,
     Update,
     Skip,
 }
 
 /// The decisions, and how many records of the page are missing from the store or older there.
-pub(super) async fn decide(queries: &dyn Queries, case: &Case, page: &Page) -> Result<(Decisions, u32), TxError> {
+pub(super) async fn decide(
+    queries: &dyn Queries,
+    case: &ParsedRecording,
+    page: &FetchedPage,
+) -> Result<(ReplayDecisions, u32), TxError> {
     let mut records = page.records.clone();
     let outside = (page.facts.items as usize).saturating_sub(records.len() + page.rejected.len());
     let duplicates = deduplicate(&mut records);
     let stream = stream(&case.snapshot, &case.project_key);
     let generation = case.snapshot.mapping_generation();
-    let mut now =
-        Counts { skipped: (outside + duplicates) as u32, failed: page.rejected.len() as u32, ..Counts::default() };
+    let mut now = ReplayCounts {
+        skipped: (outside + duplicates) as u32,
+        failed: page.rejected.len() as u32,
+        ..ReplayCounts::default()
+    };
     let (mut samples, mut behind) = (Vec::new(), 0);
     for group in records.chunks(AT_ONCE) {
         let keys: Vec<_> = group.iter().map(|record| record.key.clone()).collect();
@@ -40,39 +47,39 @@ pub(super) async fn decide(queries: &dyn Queries, case: &Case, page: &Page) -> R
             let there = stored.get(&record.key);
             let decision = verdict(record, there, case.refresh, &generation);
             let (count, word) = match decision {
-                Decision::Insert => (&mut now.inserted, "insert"),
-                Decision::Update => (&mut now.updated, "update"),
-                Decision::Skip => (&mut now.skipped, "skip"),
+                ReplayDecision::Insert => (&mut now.inserted, "insert"),
+                ReplayDecision::Update => (&mut now.updated, "update"),
+                ReplayDecision::Skip => (&mut now.skipped, "skip"),
             };
             *count += 1;
             behind += u32::from(there.is_none_or(|there| there.version < record.version));
             if samples.len() < MAX_SAMPLES {
                 let stored_version = there.map(|there| shown(there.version));
                 let version = shown(record.version);
-                samples.push(Sample { key: record.key.clone(), decision: word, version, stored_version });
+                samples.push(ReplaySample { key: record.key.clone(), decision: word, version, stored_version });
             }
         }
     }
-    Ok((Decisions { recorded: counts(&case.stats), now, samples }, behind))
+    Ok((ReplayDecisions { recorded: counts(&case.stats), now, samples }, behind))
 }
 
 /// The rule of `CommitBatch`.
-fn verdict(record: &Record, stored: Option<&StoredVersion>, refresh: bool, generation: &str) -> Decision {
-    let Some(stored) = stored else { return Decision::Insert };
+fn verdict(record: &Record, stored: Option<&StoredVersion>, refresh: bool, generation: &str) -> ReplayDecision {
+    let Some(stored) = stored else { return ReplayDecision::Insert };
     let differs = stored.generation != generation || stored.content_hash != record.content_hash;
     if record.version > stored.version || (refresh && record.version == stored.version && differs) {
-        Decision::Update
+        ReplayDecision::Update
     } else {
-        Decision::Skip
+        ReplayDecision::Skip
     }
 }
 
-pub(crate) fn counts(stats: &BatchStats) -> Counts {
+pub(crate) fn counts(stats: &BatchStats) -> ReplayCounts {
     let BatchStats { inserted, updated, skipped, failed, .. } = *stats;
-    Counts { inserted, updated, skipped, failed }
+    ReplayCounts { inserted, updated, skipped, failed }
 }
 
-fn shown(version: Version) -> String {
+fn shown(version: RecordVersion) -> String {
     match version.source_version {
         0 => version.updated_at.to_short_text(),
         number => format!("{}/{number}", version.updated_at.to_short_text()),
@@ -86,8 +93,8 @@ mod tests {
 
     use super::*;
 
-    fn version(at: i64) -> Version {
-        Version { updated_at: Ts::from_secs(at), source_version: 0 }
+    fn version(at: i64) -> RecordVersion {
+        RecordVersion { updated_at: Ts::from_secs(at), source_version: 0 }
     }
 
     // covers: ING-14.9-11
@@ -109,12 +116,12 @@ mod tests {
         let check = |there: Option<&StoredVersion>, refresh, expected| {
             assert_eq!(verdict(&record, there, refresh, "g"), expected, "{there:?} {refresh}");
         };
-        check(None, false, Decision::Insert);
-        check(Some(&stored(4, 1, "g")), false, Decision::Update);
-        check(Some(&stored(6, 1, "g")), true, Decision::Skip);
-        check(Some(&stored(5, 2, "g")), false, Decision::Skip);
-        check(Some(&stored(5, 2, "g")), true, Decision::Update);
-        check(Some(&stored(5, 1, "other")), true, Decision::Update);
-        check(Some(&stored(5, 1, "g")), true, Decision::Skip);
+        check(None, false, ReplayDecision::Insert);
+        check(Some(&stored(4, 1, "g")), false, ReplayDecision::Update);
+        check(Some(&stored(6, 1, "g")), true, ReplayDecision::Skip);
+        check(Some(&stored(5, 2, "g")), false, ReplayDecision::Skip);
+        check(Some(&stored(5, 2, "g")), true, ReplayDecision::Update);
+        check(Some(&stored(5, 1, "other")), true, ReplayDecision::Update);
+        check(Some(&stored(5, 1, "g")), true, ReplayDecision::Skip);
     }
 }

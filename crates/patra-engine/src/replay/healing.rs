@@ -2,31 +2,34 @@
 
 use serde_json::Value;
 
-use patra_core::protocol::run::{Page, Refusal};
+use patra_core::protocol::run::{FetchedPage, PageFailure};
 use patra_core::tx::{BatchStats, SelfHealing};
 use patra_core::{Code, Level};
 
-use super::recording::Case;
-use super::report::Healing;
+use super::recording::ParsedRecording;
+use super::report::HealingDecisions;
 
 const COMMIT: &str = "commit the page";
 const SLOW_DOWN: &str = "wait, and ask less often";
-const TRY_AGAIN: &str = "try again later; leave the far side alone after several failures in a row";
+const TRY_AGAIN: &str = "try again later; leave the upstream alone after several failures in a row";
 const HOLD: &str = "stop the task and hold its partition: the request is wrong";
 const STOP: &str = "stop the task";
 const BREAK: &str = "stop the source until a person has looked";
 
-pub(super) fn healing(case: &Case, result: Option<&Result<Box<Page>, Box<Refusal>>>) -> Healing {
+pub(super) fn healing(
+    case: &ParsedRecording,
+    result: Option<&Result<Box<FetchedPage>, Box<PageFailure>>>,
+) -> HealingDecisions {
     let recorded = recorded(case);
     let replayed = result.map(|result| match result {
         Ok(_) => COMMIT,
         Err(refusal) => {
-            let Refusal { fault, throttled, evidence, .. } = &**refusal;
+            let PageFailure { fault, throttled, evidence, .. } = &**refusal;
             treatment(*throttled, fault.level, fault.code, u64::from(evidence.status))
         }
     });
     let BatchStats { self_healing, retry_count, throttled_count, .. } = case.stats;
-    Healing {
+    HealingDecisions {
         actions: actions(self_healing),
         retries: retry_count,
         throttled: throttled_count,
@@ -36,7 +39,7 @@ pub(super) fn healing(case: &Case, result: Option<&Result<Box<Page>, Box<Refusal
     }
 }
 
-fn recorded(case: &Case) -> &'static str {
+fn recorded(case: &ParsedRecording) -> &'static str {
     let refused = &case.response["refused"];
     let status = case.response["status"].as_u64().unwrap_or(0);
     let word = |name: &str| serde_json::from_value(refused[name].clone()).ok();

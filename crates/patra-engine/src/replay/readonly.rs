@@ -6,70 +6,75 @@ use std::sync::Arc;
 
 use patra_core::Ts;
 use patra_core::alert;
-use patra_core::crawl::{Candidate as WaitingNote, Execution, Note};
+use patra_core::crawl::{CrawlCandidate as WaitingNote, CrawlNote, Execution};
 use patra_core::credential::Credential;
 use patra_core::id::{PlanId, RunId, SourceId};
-use patra_core::port::ahead::Ahead;
 use patra_core::port::crawl;
-use patra_core::port::credential::Ask;
-use patra_core::port::load::Load;
+use patra_core::port::credential::CredentialFilter;
+use patra_core::port::load::StoreLoad;
+use patra_core::port::next_due::NextDue;
 use patra_core::port::pool::{
-    CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobPoll, Project, StoredTweet, TweetFilter, UrlFilter,
-    UrlPage,
+    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobPoll, ProjectRow, StoredTweet, TweetFilter,
+    UrlFilter, UrlPage,
 };
 use patra_core::port::query::{
-    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchEvidence, BatchPage, JobProgress, PlanLineage, RegisteredProvenance, StoredApiKey, StoredRawResponse,
+    StoredVersion, View, ViewFilter, ViewRow,
 };
-use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
-use patra_core::port::{Boxed, Commands, Crawls, Credentials, Pool, Queries, Sources, Store};
-use patra_core::record::{Candidate, Stream};
+use patra_core::port::source::{
+    CollectorStats, DueSources, ItemFilter, ItemStats, RawItem, SourceFilter, StoredSource,
+};
+use patra_core::port::{
+    BoxFuture, Commands, CrawlQueries, CredentialQueries, PoolQueries, Queries, SourceQueries, Store,
+};
+use patra_core::record::{DetailCandidate, RecordStream};
 use patra_core::registry::DictType;
 use patra_core::tweet::FetchStats;
-use patra_core::tx::{Done, IdRange, Tx, TxError, TypeRow, Wanted};
+use patra_core::tx::{Done, IdRange, RefreshCriteria, SourceTypeRow, Tx, TxError};
 
 /// Reads as the store behind it does.
 #[derive(Clone, Debug)]
-pub struct ReadOnly {
+pub struct ReadOnlyStore {
     queries: Arc<dyn Queries>,
-    credentials: Arc<dyn Credentials>,
+    credentials: Arc<dyn CredentialQueries>,
     /// What may be written nevertheless.
-    commands: Option<(Arc<dyn Commands>, Allowed)>,
+    commands: Option<(Arc<dyn Commands>, AllowedTx)>,
 }
 
 /// Whether an operation may be done.
-type Allowed = fn(&Tx) -> bool;
+type AllowedTx = fn(&Tx) -> bool;
 
-/// Whoever asks the far side spends an account, and learns what it is worth.
+/// Whoever asks the upstream spends an account, and learns what it is worth.
 fn spends(tx: &Tx) -> bool {
-    matches!(tx, Tx::PickCookie(_) | Tx::JudgeCookie(_))
+    matches!(tx, Tx::PickCookie(_) | Tx::RecordCookieOutcome(_))
 }
 
-impl ReadOnly {
+impl ReadOnlyStore {
     /// Both are ways into one store.
-    pub fn new(queries: Arc<dyn Queries>, credentials: Arc<dyn Credentials>) -> ReadOnly {
-        ReadOnly { queries, credentials, commands: None }
+    pub fn new(queries: Arc<dyn Queries>, credentials: Arc<dyn CredentialQueries>) -> ReadOnlyStore {
+        ReadOnlyStore { queries, credentials, commands: None }
     }
 
-    pub fn of(store: &Arc<dyn Store>) -> ReadOnly {
-        ReadOnly {
+    pub fn of(store: &Arc<dyn Store>) -> ReadOnlyStore {
+        ReadOnlyStore {
             queries: Arc::clone(store) as Arc<dyn Queries>,
-            credentials: Arc::clone(store) as Arc<dyn Credentials>,
+            credentials: Arc::clone(store) as Arc<dyn CredentialQueries>,
             commands: Some((Arc::clone(store) as Arc<dyn Commands>, spends)),
         }
     }
 
     /// The same, with tokens that are renewed: for work that is no replay.
-    pub(crate) fn renewing(store: &Arc<dyn Store>) -> ReadOnly {
+    pub(crate) fn renewing(store: &Arc<dyn Store>) -> ReadOnlyStore {
         let renews = |tx: &Tx| {
             let token = matches!(tx, Tx::LeaseRefresh(_) | Tx::StoreToken(_) | Tx::FailRefresh(_));
             token || matches!(tx, Tx::MarkCredential(_)) || spends(tx)
         };
-        ReadOnly { commands: Some((Arc::clone(store) as Arc<dyn Commands>, renews)), ..ReadOnly::of(store) }
+        ReadOnlyStore { commands: Some((Arc::clone(store) as Arc<dyn Commands>, renews)), ..ReadOnlyStore::of(store) }
     }
 }
 
-impl Commands for ReadOnly {
-    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+impl Commands for ReadOnlyStore {
+    fn execute(&self, tx: Tx) -> BoxFuture<'_, Result<Done, TxError>> {
         if let Some((commands, _)) = self.commands.as_ref().filter(|(_, may)| may(&tx)) {
             return commands.execute(tx);
         }
@@ -78,96 +83,96 @@ impl Commands for ReadOnly {
     }
 }
 
-impl Credentials for ReadOnly {
-    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+impl CredentialQueries for ReadOnlyStore {
+    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
         self.credentials.credentials(ask)
     }
 }
 
 /// A replay is of one batch; it has no business with sources, nor with what the crawler keeps.
-impl Crawls for ReadOnly {
-    fn executions(&self, _wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+impl CrawlQueries for ReadOnlyStore {
+    fn executions(&self, _wanted: crawl::CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>> {
         no_crawls()
     }
 
-    fn candidates(&self, _wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<WaitingNote>, TxError>> {
+    fn candidates(&self, _wanted: crawl::CrawlFilter) -> BoxFuture<'_, Result<Vec<WaitingNote>, TxError>> {
         no_crawls()
     }
 
-    fn notes(&self, _wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+    fn notes(&self, _wanted: crawl::CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>> {
         no_crawls()
     }
 
-    fn cookies(&self, _platform: Option<String>) -> Boxed<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
+    fn cookies(&self, _platform: Option<String>) -> BoxFuture<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
         no_crawls()
     }
 
-    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+    fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
         no_crawls()
     }
 
-    fn crawled(&self) -> Boxed<'_, Result<Vec<crawl::Crawled>, TxError>> {
+    fn crawled(&self) -> BoxFuture<'_, Result<Vec<crawl::CrawlRequestCounts>, TxError>> {
         no_crawls()
     }
 
-    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+    fn alerts(&self) -> BoxFuture<'_, Result<Vec<alert::AlertView>, TxError>> {
         no_crawls()
     }
 }
 
-fn no_crawls<T: Send + 'static>() -> Boxed<'static, Result<T, TxError>> {
+fn no_crawls<T: Send + 'static>() -> BoxFuture<'static, Result<T, TxError>> {
     let refused = TxError::Refused("whoever only reads a batch looks at nothing of the crawler".to_owned());
     Box::pin(std::future::ready(Err(refused)))
 }
 
-impl Sources for ReadOnly {
-    fn due(&self, _limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+impl SourceQueries for ReadOnlyStore {
+    fn due(&self, _limit: u32) -> BoxFuture<'_, Result<DueSources, TxError>> {
         no_sources()
     }
 
-    fn sources(&self, _ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+    fn sources(&self, _ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
         no_sources()
     }
 
-    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+    fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
         no_sources()
     }
 
-    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+    fn settings(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, TxError>> {
         no_sources()
     }
 
-    fn raw_items(&self, _ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+    fn raw_items(&self, _ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
         no_sources()
     }
 
-    fn raw_item_stats(&self, _project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+    fn raw_item_stats(&self, _project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
         no_sources()
     }
 
-    fn collecting(&self, _project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
+    fn collector_stats(&self, _project_key: &str) -> BoxFuture<'_, Result<CollectorStats, TxError>> {
         no_sources()
     }
 }
 
-impl Pool for ReadOnly {
-    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+impl PoolQueries for ReadOnlyStore {
+    fn projects(&self) -> BoxFuture<'_, Result<Vec<ProjectRow>, TxError>> {
         no_sources()
     }
 
-    fn pool_urls(&self, _ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+    fn pool_urls(&self, _ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
         no_sources()
     }
 
-    fn capture_rules(&self, _project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+    fn capture_rules(&self, _project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
         no_sources()
     }
 
-    fn documents(&self, _ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+    fn documents(&self, _ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
         no_sources()
     }
 
-    fn ended_jobs(&self, _ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+    fn ended_jobs(&self, _ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
         no_sources()
     }
 
@@ -176,97 +181,101 @@ impl Pool for ReadOnly {
         _instance: i64,
         _after: i64,
         _limit: u32,
-    ) -> Boxed<'_, Result<Vec<(i64, String, String)>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<(i64, String, String)>, TxError>> {
         no_sources()
     }
 
-    fn polls_of_job(&self, _instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+    fn polls_of_job(&self, _instance: i64) -> BoxFuture<'_, Result<Vec<JobPoll>, TxError>> {
         no_sources()
     }
 
-    fn fetch_stats(&self, _sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+    fn fetch_stats(&self, _sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
         no_sources()
     }
 
-    fn tweets(&self, _ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+    fn tweets(&self, _ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
         no_sources()
     }
 
-    fn job_types(&self, _: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn job_types(&self, _: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         no_sources()
     }
 }
 
-fn no_sources<T: Send + 'static>() -> Boxed<'static, Result<T, TxError>> {
+fn no_sources<T: Send + 'static>() -> BoxFuture<'static, Result<T, TxError>> {
     let refused = TxError::Refused("a replay looks at no sources".to_owned());
     Box::pin(std::future::ready(Err(refused)))
 }
 
-impl Queries for ReadOnly {
-    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+impl Queries for ReadOnlyStore {
+    fn registry(&self, provenance_code: &str) -> BoxFuture<'_, Result<Option<RegisteredProvenance>, TxError>> {
         self.queries.registry(provenance_code)
     }
 
-    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+    fn dictionary(&self) -> BoxFuture<'_, Result<Vec<DictType>, TxError>> {
         self.queries.dictionary()
     }
 
-    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+    fn snapshot(&self, hash: &str) -> BoxFuture<'_, Result<Option<String>, TxError>> {
         self.queries.snapshot(hash)
     }
 
-    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn screen(
+        &self,
+        stream: &RecordStream,
+        candidates: &[DetailCandidate],
+    ) -> BoxFuture<'_, Result<Vec<DetailCandidate>, TxError>> {
         self.queries.screen(stream, candidates)
     }
 
-    fn wanted(
+    fn ids_to_refresh(
         &self,
-        stream: &Stream,
-        wanted: &Wanted,
+        stream: &RecordStream,
+        wanted: &RefreshCriteria,
         range: &IdRange,
         after: Option<&str>,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
-        self.queries.wanted(stream, wanted, range, after, limit)
+    ) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
+        self.queries.ids_to_refresh(stream, wanted, range, after, limit)
     }
 
-    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+    fn stored(&self, stream: &RecordStream, keys: &[String]) -> BoxFuture<'_, Result<Vec<StoredVersion>, TxError>> {
         self.queries.stored(stream, keys)
     }
 
-    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+    fn evidence(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<BatchEvidence>, TxError>> {
         self.queries.evidence(run, batch_no)
     }
 
-    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+    fn raw(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<StoredRawResponse>, TxError>> {
         self.queries.raw(run, batch_no)
     }
 
-    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> BoxFuture<'_, Result<Option<PlanLineage>, TxError>> {
         self.queries.lineage(plan, batches)
     }
 
-    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+    fn progress(&self, public_id: &str) -> BoxFuture<'_, Result<Option<JobProgress>, TxError>> {
         self.queries.progress(public_id)
     }
 
-    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+    fn key(&self, prefix: &str) -> BoxFuture<'_, Result<Option<StoredApiKey>, TxError>> {
         self.queries.key(prefix)
     }
 
-    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+    fn list(&self, view: View, filter: ViewFilter) -> BoxFuture<'_, Result<Vec<ViewRow>, TxError>> {
         self.queries.list(view, filter)
     }
 
-    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+    fn load(&self) -> BoxFuture<'_, Result<StoreLoad, TxError>> {
         self.queries.load()
     }
 
-    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
-        self.queries.ahead()
+    fn next_due(&self) -> BoxFuture<'_, Result<NextDue, TxError>> {
+        self.queries.next_due()
     }
 
-    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+    fn ping(&self) -> BoxFuture<'_, Result<u32, TxError>> {
         self.queries.ping()
     }
 }

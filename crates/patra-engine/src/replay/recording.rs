@@ -4,14 +4,14 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use patra_connectors::kept;
-use patra_core::bounds::Bounds;
+use patra_connectors::stored_response;
+use patra_core::bounds::TaskBounds;
 use patra_core::paging::Position;
 use patra_core::params::{self, Params};
 use patra_core::port::Queries;
-use patra_core::port::query::{Evidence, RawKept};
-use patra_core::port::transport::Response;
-use patra_core::tx::{BatchStats, Wanted};
+use patra_core::port::query::{BatchEvidence, StoredRawResponse};
+use patra_core::port::transport::HttpResponse;
+use patra_core::tx::{BatchStats, RefreshCriteria};
 use patra_core::{CredentialId, Fault, RunId, Ts, Window};
 use patra_spec::Snapshot;
 
@@ -19,10 +19,10 @@ use super::Error;
 
 #[derive(Clone, Debug)]
 pub struct Recording {
-    pub evidence: Evidence,
+    pub evidence: BatchEvidence,
     /// The spec that the plan was made with, as it is stored.
     pub snapshot_body: String,
-    pub raw: Option<RawKept>,
+    pub raw: Option<StoredRawResponse>,
 }
 
 impl Recording {
@@ -36,9 +36,9 @@ impl Recording {
     }
 
     /// The answer that was kept; `None` when none was.
-    pub(super) fn answer(&self) -> Result<Option<Response>, Error> {
+    pub(super) fn answer(&self) -> Result<Option<HttpResponse>, Error> {
         let Some(raw) = &self.raw else { return Ok(None) };
-        let opened = kept::open(raw.status, &raw.headers, &raw.body);
+        let opened = stored_response::open(raw.status, &raw.headers, &raw.body);
         opened.map(Some).map_err(|unreadable| Error::Damaged(unreadable.to_string()))
     }
 }
@@ -46,7 +46,7 @@ impl Recording {
 /// What finds a batch again, here and in other places (ING-14.9-01).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Keys {
+pub struct RecordingKeys {
     pub run_id: i64,
     pub batch_no: u32,
     pub batch_id: i64,
@@ -65,8 +65,8 @@ pub struct Keys {
 
 /// The recording, read.
 #[derive(Debug)]
-pub(crate) struct Case {
-    pub(crate) keys: Keys,
+pub(crate) struct ParsedRecording {
+    pub(crate) keys: RecordingKeys,
     pub(crate) snapshot: Snapshot,
     pub(crate) position: Position,
     pub(crate) next: Option<Position>,
@@ -88,12 +88,12 @@ pub(crate) struct Case {
     pub(crate) context: Vec<(&'static str, String, String)>,
 }
 
-impl Case {
-    pub(crate) fn read(recording: &Recording) -> Result<Case, Error> {
-        let Evidence { batch, run, task, slice, plan, .. } = &recording.evidence;
+impl ParsedRecording {
+    pub(crate) fn read(recording: &Recording) -> Result<ParsedRecording, Error> {
+        let BatchEvidence { batch, run, task, slice, plan, .. } = &recording.evidence;
         let snapshot = Snapshot::from_body(&recording.snapshot_body)
             .map_err(|error| Error::Damaged(format!("the snapshot is unreadable: {error}")))?;
-        let keys = Keys {
+        let keys = RecordingKeys {
             run_id: number(run, "id")?,
             batch_no: u32::try_from(number(batch, "batch_no")?).map_err(|_| damaged("batch_no"))?,
             batch_id: number(batch, "id")?,
@@ -110,10 +110,10 @@ impl Case {
             correlation_id: format!("ing-{}-{}", number(run, "id")?, number(batch, "batch_no")?),
         };
         let task_params = task["params"].to_string();
-        let bounds = Bounds::of_task(&task_params).map_err(|_| damaged("the bounds of the task"))?;
+        let bounds = TaskBounds::of_task(&task_params).map_err(|_| damaged("the bounds of the task"))?;
         let request = batch["request_digest"].clone();
         let written: Ts = read(batch, "created_at")?;
-        Ok(Case {
+        Ok(ParsedRecording {
             context: vec![
                 ("snapshot", keys.spec_fingerprint.clone(), snapshot.fingerprint()),
                 ("expression of the slice", keys.expr_hash.clone(), text(slice, "expr_hash")?),
@@ -133,7 +133,7 @@ impl Case {
             request,
             project_key: task["project_key"].as_str().unwrap_or("default").to_owned(),
             credential: task["credential_id"].as_i64().map(CredentialId),
-            refresh: bounds.ids.is_some_and(|segment| !matches!(segment.wanted, Wanted::Stale { .. })),
+            refresh: bounds.ids.is_some_and(|segment| !matches!(segment.criteria, RefreshCriteria::Stale { .. })),
             keys,
         })
     }
@@ -141,7 +141,7 @@ impl Case {
     /// The window that the request asked for. Who reads ids asks for everything there is.
     pub(crate) fn asked(&self) -> Window {
         match self.window {
-            Some(window) => self.snapshot.asked(window),
+            Some(window) => self.snapshot.request_window(window),
             None => Window { from: Ts::from_secs(0), to: self.now },
         }
     }
@@ -150,7 +150,7 @@ impl Case {
         self.status == "FAILED"
     }
 
-    /// Whether the far side answered at all.
+    /// Whether the upstream answered at all.
     pub(crate) fn was_answered(&self) -> bool {
         self.response["status"].as_u64().is_some_and(|status| status > 0)
     }

@@ -1,7 +1,7 @@
 //! Driving a batch or a task again in production (C-64): what was executed is read back, the rest is queued once more.
 
 use patra_core::port::{CommandsExt as _, Store};
-use patra_core::tx::{Redrive, Redriven, TxError, What};
+use patra_core::tx::{RedriveTarget, RedriveWork, Redriven, TxError};
 
 /// Longest id of a request, and longest name of who asks, in bytes.
 pub const MAX_ID: usize = 128;
@@ -21,13 +21,13 @@ pub enum Error {
 }
 
 /// Asks for it. The same request again finds what the first one made.
-pub async fn redrive(store: &dyn Store, what: What, request: &str, by: &str) -> Result<Redriven, Error> {
+pub async fn redrive(store: &dyn Store, what: RedriveTarget, request: &str, by: &str) -> Result<Redriven, Error> {
     for (name, text) in [("the id of the request", request), ("the name of who asks", by)] {
         if text.is_empty() || text.len() > MAX_ID || text.contains('\0') {
             return Err(Error::Invalid(name));
         }
     }
-    let redrive = Redrive { request: request.to_owned(), what, by: by.to_owned() };
+    let redrive = RedriveWork { request: request.to_owned(), target: what, by: by.to_owned() };
     match store.run(redrive).await {
         Ok(Redriven::NotFound) => Err(Error::NotFound),
         Ok(redriven) => {

@@ -4,55 +4,55 @@ use serde::Serialize;
 
 use patra_core::{Code, Level};
 
-use super::recording::Keys;
+use super::recording::RecordingKeys;
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
-    pub keys: Keys,
-    pub mode: Mode,
-    pub verdict: Verdict,
+pub struct ReplayReport {
+    pub keys: RecordingKeys,
+    pub mode: ReplayMode,
+    pub verdict: ReplayVerdict,
     /// SUCCEEDED or FAILED, as the ledger has it.
     pub status: String,
-    pub checks: Vec<Check>,
+    pub checks: Vec<ReplayCheck>,
     /// Of a batch that failed.
-    pub cause: Option<Cause>,
-    pub healing: Healing,
+    pub cause: Option<ReplayCause>,
+    pub healing: HealingDecisions,
     /// None without a store to compare with, and for an answer that is no page.
-    pub decisions: Option<Decisions>,
+    pub decisions: Option<ReplayDecisions>,
     pub notes: Vec<String>,
 }
 
 /// Where the answer comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Mode {
+pub enum ReplayMode {
     Archive,
     Live,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Verdict {
+pub enum ReplayVerdict {
     Same,
     Different,
-    /// The request is the same and the answer is not: the far side has changed since (ING-14.9-11).
+    /// The request is the same and the answer is not: the upstream has changed since (ING-14.9-11).
     TimePointMismatch,
 }
 
-impl Verdict {
+impl ReplayVerdict {
     pub fn as_str(self) -> &'static str {
         match self {
-            Verdict::Same => "SAME",
-            Verdict::Different => "DIFFERENT",
-            Verdict::TimePointMismatch => "time-point mismatch",
+            ReplayVerdict::Same => "SAME",
+            ReplayVerdict::Different => "DIFFERENT",
+            ReplayVerdict::TimePointMismatch => "time-point mismatch",
         }
     }
 }
 
 /// One line of the difference table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Check {
+pub struct ReplayCheck {
     pub what: &'static str,
     pub recorded: String,
     pub replayed: String,
@@ -78,17 +78,17 @@ impl Agreement {
     }
 }
 
-impl Check {
-    pub(super) fn of(what: &'static str, recorded: impl Into<String>, replayed: impl Into<String>) -> Check {
+impl ReplayCheck {
+    pub(super) fn of(what: &'static str, recorded: impl Into<String>, replayed: impl Into<String>) -> ReplayCheck {
         let (recorded, replayed) = (recorded.into(), replayed.into());
         let result = if recorded == replayed { Agreement::Same } else { Agreement::Different };
-        Check { what, recorded, replayed, result }
+        ReplayCheck { what, recorded, replayed, result }
     }
 }
 
 /// Why a batch failed, and whether the replay fails the same way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Cause {
+pub struct ReplayCause {
     pub code: Code,
     pub level: Level,
     pub message: String,
@@ -96,10 +96,10 @@ pub struct Cause {
     pub reproduced: Option<bool>,
 }
 
-/// What was done about a far side in trouble, what the rules say about the answer, then and now, and whether that agrees.
+/// What was done about an upstream in trouble, what the rules say about the answer, then and now, and whether that agrees.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Healing {
+pub struct HealingDecisions {
     /// `qpsDownshift` and so on, while the batch was read.
     pub actions: Vec<&'static str>,
     pub retries: u32,
@@ -113,18 +113,18 @@ pub struct Healing {
 
 /// What the commit did, and what one would do now. Nothing is stored by asking.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Decisions {
-    pub recorded: Counts,
-    pub now: Counts,
+pub struct ReplayDecisions {
+    pub recorded: ReplayCounts,
+    pub now: ReplayCounts,
     /// The first [`MAX_SAMPLES`].
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ReplaySample>,
 }
 
 /// Decisions that are shown one by one (ING-14.9-04).
 pub const MAX_SAMPLES: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Counts {
+pub struct ReplayCounts {
     pub inserted: u32,
     pub updated: u32,
     pub skipped: u32,
@@ -133,24 +133,26 @@ pub struct Counts {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Sample {
+pub struct ReplaySample {
     pub key: String,
     pub decision: &'static str,
     pub version: String,
     pub stored_version: Option<String>,
 }
 
-impl Report {
+impl ReplayReport {
     /// The verdict by what was compared.
-    pub(super) fn judge(mode: Mode, checks: &[Check]) -> Verdict {
-        let differs = |check: &&Check| check.result == Agreement::Different;
-        let asked = |check: &&Check| matches!(check.what, "context" | "request");
+    pub(super) fn judge(mode: ReplayMode, checks: &[ReplayCheck]) -> ReplayVerdict {
+        let differs = |check: &&ReplayCheck| check.result == Agreement::Different;
+        let asked = |check: &&ReplayCheck| matches!(check.what, "context" | "request");
         if !checks.iter().any(|check| differs(&check)) {
-            return Verdict::Same;
+            return ReplayVerdict::Same;
         }
         match mode {
-            Mode::Live if !checks.iter().filter(asked).any(|check| differs(&check)) => Verdict::TimePointMismatch,
-            Mode::Live | Mode::Archive => Verdict::Different,
+            ReplayMode::Live if !checks.iter().filter(asked).any(|check| differs(&check)) => {
+                ReplayVerdict::TimePointMismatch
+            }
+            ReplayMode::Live | ReplayMode::Archive => ReplayVerdict::Different,
         }
     }
 }

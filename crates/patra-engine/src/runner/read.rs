@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_connectors::{Ask, Exchange};
+use patra_connectors::{PageExchange, PageRequest};
 use patra_core::params::Params;
-use patra_core::port::transport::{self, Response};
-use patra_core::protocol::run::{Fetch, Page, Refusal};
-use patra_core::protocol::token::Refused;
+use patra_core::port::transport::{self, HttpResponse};
+use patra_core::protocol::run::{FetchedPage, PageFailure, PageFetch};
+use patra_core::protocol::token::TokenRefused;
 use patra_core::{Code, CredentialId, Level, Ts, Window};
 
-use crate::credentials::Pass;
-use crate::gate::{Lane, Token};
-use crate::prepared::Spec;
+use crate::credentials::GatePass;
+use crate::gate::{PermitToken, RateLane};
+use crate::prepared::CompiledSpec;
 use crate::shared::Shared;
 
 /// What a request leaves with.
-pub(crate) struct Leave {
-    pub(crate) token: Option<Token>,
-    pub(crate) lane: Lane,
+pub(crate) struct RequestContext {
+    pub(crate) token: Option<PermitToken>,
+    pub(crate) lane: RateLane,
     pub(crate) first: bool,
     pub(crate) credential: Option<CredentialId>,
 }
@@ -26,12 +26,12 @@ pub(crate) struct Leave {
 /// One page: render, send, decode. Decoding is off the I/O threads when the body is large.
 pub(crate) async fn read(
     shared: &Arc<Shared>,
-    spec: &Arc<Spec>,
-    fetch: &Fetch,
+    spec: &Arc<CompiledSpec>,
+    fetch: &PageFetch,
     window: Option<Window>,
     params: &Params,
-    leave: Leave,
-) -> Result<Box<Page>, Box<Refusal>> {
+    leave: RequestContext,
+) -> Result<Box<FetchedPage>, Box<PageFailure>> {
     /// Bodies up to this size are decoded in place: handing them over would cost more.
     const SMALL: usize = 64 << 10;
 
@@ -39,27 +39,27 @@ pub(crate) async fn read(
     let now = clock.now();
     // Who reads ids asks for everything there is: up to the time that is recorded, so that the request can be made again.
     let window = window.unwrap_or(Window { from: Ts::from_secs(0), to: now });
-    let ask = Ask { position: &fetch.position, window, page_size: fetch.page_size, params, now };
+    let ask = PageRequest { position: &fetch.position, window, page_size: fetch.page_size, params, now };
     let mut exchange = spec.pager.request(&ask)?;
     exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), fetch.correlation()));
     if let Some(context) = shared.options.trace_context.and_then(|of_current_span| of_current_span()) {
         exchange.request.headers.push(("traceparent".into(), context));
     }
     exchange.keep(spec.snapshot.raw_keep.map(|keep| keep.0));
-    exchange.condition(fetch.known.clone());
-    let Leave { token, lane, first, credential } = leave;
+    exchange.condition(fetch.validators.clone());
+    let RequestContext { token, lane, first, credential } = leave;
     if let Some(token) = &token {
         exchange.note_rate(rate_note(&lane, token));
     }
-    let permits = Arc::new(Pass::new(Arc::clone(&shared.gate), lane, first, token));
+    let permits = Arc::new(GatePass::new(Arc::clone(&shared.gate), lane, first, token));
     let sent = clock.steady();
     let answer = shared.send(spec, credential, &mut exchange, permits).await;
     let (now, latency) = (clock.now(), clock.steady().since(sent));
     let (answer, used) = match answer {
         Ok(sent) => sent,
-        Err(Refused { fault, retry_after }) => {
+        Err(TokenRefused { fault, retry_after }) => {
             let (throttled, evidence) = (retry_after.is_some(), exchange.evidence(latency));
-            return Err(Box::new(Refusal { fault, throttled, retry_after, evidence, offline: false }));
+            return Err(Box::new(PageFailure { fault, throttled, retry_after, evidence, offline: false }));
         }
     };
     let offline = shared.offline(&exchange.request.url, answer.as_ref().err());
@@ -69,20 +69,20 @@ pub(crate) async fn read(
         true => read_apart(Arc::clone(spec), exchange, answer, latency, now).await,
     };
     shared.credentials.seen(used, &result).await;
-    result.map_err(|refusal| Box::new(Refusal { offline, ..*refusal }))
+    result.map_err(|refusal| Box::new(PageFailure { offline, ..*refusal }))
 }
 
 /// Decodes on a thread of its own, so that nobody else waits.
 async fn read_apart(
-    spec: Arc<Spec>,
-    exchange: Exchange,
-    answer: Result<Response, transport::Error>,
+    spec: Arc<CompiledSpec>,
+    exchange: PageExchange,
+    answer: Result<HttpResponse, transport::Error>,
     latency: Duration,
     now: Ts,
-) -> Result<Box<Page>, Box<Refusal>> {
+) -> Result<Box<FetchedPage>, Box<PageFailure>> {
     match tokio::task::spawn_blocking(move || spec.pager.read(exchange, answer, latency, now)).await {
         Ok(page) => page,
-        Err(error) => Err(Box::new(Refusal {
+        Err(error) => Err(Box::new(PageFailure {
             fault: patra_core::Fault::new(
                 Code::InternalError,
                 Level::L2,
@@ -90,14 +90,14 @@ async fn read_apart(
             ),
             throttled: false,
             retry_after: None,
-            evidence: patra_core::protocol::run::Evidence::default(),
+            evidence: patra_core::protocol::run::ExchangeEvidence::default(),
             offline: false,
         })),
     }
 }
 
 /// What the ledger keeps of a permit (ING-4.10-33).
-fn rate_note(lane: &Lane, token: &Token) -> serde_json::Map<String, serde_json::Value> {
+fn rate_note(lane: &RateLane, token: &PermitToken) -> serde_json::Map<String, serde_json::Value> {
     let waited = token.waited.as_millis() as u64;
     let decision = if waited == 0 { "ALLOW" } else { "WAIT" };
     let mut rate = serde_json::json!({

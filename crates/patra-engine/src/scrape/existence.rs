@@ -7,16 +7,16 @@ use patra_connectors::Pager;
 use patra_core::paging::Position;
 use patra_core::params::Params;
 use patra_core::port::Store;
-use patra_core::protocol::planner::NotCompiled;
-use patra_core::protocol::run::{Evidence, Fetch, Page, Refusal};
+use patra_core::protocol::planner::CompileError;
+use patra_core::protocol::run::{ExchangeEvidence, FetchedPage, PageFailure, PageFetch};
 use patra_core::tx::Lease;
 use patra_core::{Code, CredentialId, Fault, Level, SourceId};
 
 use crate::compile::Compiler;
-use crate::prepared::Spec;
-use crate::runner::{Leave, read};
+use crate::prepared::CompiledSpec;
+use crate::runner::{RequestContext, read};
 use crate::shared::Shared;
-use crate::sources::{TWITTER, TWITTER_FEED, Target};
+use crate::sources::{PollTarget, TWITTER, TWITTER_FEED};
 
 const ENDPOINT: &str = "user_info";
 const USERNAME: &str = "username";
@@ -30,11 +30,11 @@ pub(crate) fn feed(lease: &Lease) -> Option<SourceId> {
 pub(crate) async fn check(
     shared: &Arc<Shared>,
     source: SourceId,
-    fetch: &Fetch,
+    fetch: &PageFetch,
     params: &Params,
     credential: Option<CredentialId>,
-    result: Result<Box<Page>, Box<Refusal>>,
-) -> Result<Box<Page>, Box<Refusal>> {
+    result: Result<Box<FetchedPage>, Box<PageFailure>>,
+) -> Result<Box<FetchedPage>, Box<PageFailure>> {
     let page = result?;
     let is_empty = page.facts.items == 0 && fetch.position == Position::Token(None);
     if !is_empty || is_known(&*shared.ports.store, source).await? {
@@ -43,8 +43,8 @@ pub(crate) async fn check(
     let Some(username) = params.get(USERNAME) else { return Ok(page) };
     let params = Params::from([(USERNAME.to_owned(), username.clone())]);
     let spec = Arc::new(spec(&*shared.ports.store, &params).await?);
-    let leave = Leave { token: None, lane: spec.lane.clone(), first: true, credential };
-    let fetch = Fetch { known: None, ..fetch.clone() };
+    let leave = RequestContext { token: None, lane: spec.lane.clone(), first: true, credential };
+    let fetch = PageFetch { validators: None, ..fetch.clone() };
     let answer = read(shared, &spec, &fetch, None, &params, leave).await?;
     match answer.records.is_empty() && answer.rejected.is_empty() {
         false => Ok(page),
@@ -53,16 +53,16 @@ pub(crate) async fn check(
 }
 
 /// Somebody who was fetched once, with tweets or without, exists.
-async fn is_known(store: &dyn Store, source: SourceId) -> Result<bool, Box<Refusal>> {
+async fn is_known(store: &dyn Store, source: SourceId) -> Result<bool, Box<PageFailure>> {
     let stats = store.fetch_stats(&[source]).await.map_err(|error| {
         let message = format!("the statistics cannot be read: {error}");
-        refusal(Code::InternalError, Level::L1, message, Evidence::default())
+        refusal(Code::InternalError, Level::L1, message, ExchangeEvidence::default())
     })?;
     Ok(stats.iter().any(|(_, stats)| stats.total_fetches > 0))
 }
 
-async fn spec(store: &dyn Store, params: &Params) -> Result<Spec, Box<Refusal>> {
-    let target = Target {
+async fn spec(store: &dyn Store, params: &Params) -> Result<CompiledSpec, Box<PageFailure>> {
+    let target = PollTarget {
         provenance_code: TWITTER.to_owned(),
         endpoint_name: ENDPOINT.to_owned(),
         params: params.clone(),
@@ -71,17 +71,17 @@ async fn spec(store: &dyn Store, params: &Params) -> Result<Spec, Box<Refusal>> 
     };
     let snapshot = Compiler::default().question(store, &target).await.map_err(|error| {
         let (level, reason) = match error {
-            NotCompiled::Refused(reason) => (Level::L4, reason),
-            NotCompiled::Away(error) => (Level::L1, error.to_string()),
+            CompileError::Refused(reason) => (Level::L4, reason),
+            CompileError::Away(error) => (Level::L1, error.to_string()),
         };
-        refusal(Code::ConfigError, level, format!("{TWITTER}/{ENDPOINT}: {reason}"), Evidence::default())
+        refusal(Code::ConfigError, level, format!("{TWITTER}/{ENDPOINT}: {reason}"), ExchangeEvidence::default())
     })?;
-    let broken = |fault: Fault| refusal(fault.code, fault.level, fault.message, Evidence::default());
+    let broken = |fault: Fault| refusal(fault.code, fault.level, fault.message, ExchangeEvidence::default());
     let pager = Pager::alone(&snapshot).map_err(broken)?;
-    Ok(Spec::new(snapshot, pager))
+    Ok(CompiledSpec::new(snapshot, pager))
 }
 
-fn refusal(code: Code, level: Level, message: String, evidence: Evidence) -> Box<Refusal> {
+fn refusal(code: Code, level: Level, message: String, evidence: ExchangeEvidence) -> Box<PageFailure> {
     let fault = Fault::new(code, level, message);
-    Box::new(Refusal { fault, throttled: false, retry_after: None, evidence, offline: false })
+    Box::new(PageFailure { fault, throttled: false, retry_after: None, evidence, offline: false })
 }

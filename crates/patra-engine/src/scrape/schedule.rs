@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use patra_core::cron::Timetable;
-use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::state::TriggerType;
-use patra_core::tx::{Configure, TxError};
+use patra_core::tx::{SaveSetting, TxError};
 use patra_core::{Ts, hash};
 
-use super::{Error, MAX_USERS, Wish, queue, stopped, username};
+use super::{Error, MAX_USERS, ScrapeRequest, queue, stopped, username};
 use crate::sources::TWITTER_FEED;
 
 /// The setting: a pattern, see [`Timetable`].
@@ -52,7 +52,7 @@ pub(crate) async fn fire(
         (Some(_), Some(due)) => begin(store, due).await?,
         (None, _) => {}
     }
-    store.run(Configure { key: SEEN_TO.to_owned(), value: Some(now.to_string()) }).await?;
+    store.run(SaveSetting { key: SEEN_TO.to_owned(), value: Some(now.to_string()) }).await?;
     Ok(table.next_after(now))
 }
 
@@ -62,7 +62,7 @@ async fn begin(store: &Arc<dyn Store>, due: Ts) -> Result<(), TxError> {
         tracing::warn!("the scheduled scrape is skipped: TwitterAPI.io is stopped: {hold}");
         return Ok(());
     }
-    let mut projects: BTreeMap<String, Vec<Source>> = BTreeMap::new();
+    let mut projects: BTreeMap<String, Vec<StoredSource>> = BTreeMap::new();
     let mut after = 0;
     loop {
         let filter = SourceFilter { after, limit: LOOK, ..SourceFilter::default() };
@@ -75,7 +75,7 @@ async fn begin(store: &Arc<dyn Store>, due: Ts) -> Result<(), TxError> {
     }
     for (project_key, sources) in projects {
         for (part, sources) in sources.chunks(MAX_USERS).enumerate() {
-            let wish = Wish {
+            let wish = ScrapeRequest {
                 public_id: public_id(&project_key, due, part),
                 project_key: project_key.clone(),
                 usernames: sources.iter().filter_map(|source| username(&source.config)).collect(),

@@ -1,4 +1,4 @@
-//! Several processes with one credential, a store that loses answers, and a far side whose refresh tokens work once.
+//! Several processes with one credential, a store that loses answers, and an upstream whose refresh tokens work once.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -7,20 +7,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use patra_connectors::{Ask, Pager};
-use patra_core::gate::Decision;
+use patra_connectors::{PageRequest, Pager};
+use patra_core::gate::GateDecision;
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::credential::Ask as AskCredential;
-use patra_core::port::transport::{Error, Method, Request, Response};
-use patra_core::port::{Boxed, Credentials as _, Entropy, Store, Transport};
+use patra_core::port::credential::CredentialFilter as AskCredential;
+use patra_core::port::transport::{Error, HttpMethod, HttpRequest, HttpResponse};
+use patra_core::port::{BoxFuture, CredentialQueries as _, Entropy, Store, Transport};
 use patra_core::seal::{Keyring, MasterKey};
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, Operation};
 use patra_core::vault::{Vault, VaultCell};
 use patra_core::{Code, Level, Ts, Window};
-use patra_engine::admin::{self, Named};
-use patra_engine::{CredentialOptions, Credentials, Errand, Permits, Pool, Ports};
+use patra_engine::admin::{self, CredentialName};
+use patra_engine::{CookieChoice, CredentialOptions, Credentials, OutgoingRequest, PermitSource, Ports};
 use patra_testkit::memory::SharedMem;
 
 use crate::support::{TokioClock, flaky};
@@ -54,9 +54,9 @@ struct Tokens {
 }
 
 impl Transport for FarSide {
-    fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>> {
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, Error>> {
         Box::pin(async move {
-            let token = request.method == Method::Post;
+            let token = request.method == HttpMethod::Post;
             if token {
                 let mut state = self.state.lock().unwrap();
                 state.asking += 1;
@@ -65,13 +65,13 @@ impl Transport for FarSide {
             tokio::time::sleep(self.latency).await;
             let mut state = self.state.lock().unwrap();
             let (status, body) = if token { state.refresh(&request) } else { state.serve(&request) };
-            Ok(Response { status, headers: Vec::new(), body: Bytes::from(body), redirected: None })
+            Ok(HttpResponse { status, headers: Vec::new(), body: Bytes::from(body), redirected: None })
         })
     }
 }
 
 impl Tokens {
-    fn refresh(&mut self, request: &Request) -> (u16, String) {
+    fn refresh(&mut self, request: &HttpRequest) -> (u16, String) {
         self.asking -= 1;
         let form = String::from_utf8(request.body.as_ref().unwrap().to_vec()).unwrap();
         let shown = form.split("refresh_token=refresh-").nth(1).unwrap().split('&').next().unwrap();
@@ -85,7 +85,7 @@ impl Tokens {
         (200, body)
     }
 
-    fn serve(&mut self, request: &Request) -> (u16, String) {
+    fn serve(&mut self, request: &HttpRequest) -> (u16, String) {
         let shown = request.headers.iter().find(|(name, _)| name == "Authorization").map(|(_, value)| value.as_str());
         self.uses += 1;
         if shown != Some(&format!("Bearer access-{}", self.newest)) || self.uses > 30 || self.broken {
@@ -110,9 +110,9 @@ impl Entropy for Counter {
 #[derive(Debug)]
 struct Open;
 
-impl Permits for Open {
-    fn acquire(&self) -> Boxed<'_, Decision> {
-        Box::pin(async { Decision::Allow })
+impl PermitSource for Open {
+    fn acquire(&self) -> BoxFuture<'_, GateDecision> {
+        Box::pin(async { GateDecision::Allow })
     }
 }
 
@@ -121,7 +121,7 @@ struct World {
     far: Arc<FarSide>,
     clock: Arc<TokioClock>,
     vault: Arc<Vault>,
-    errand: Errand,
+    errand: OutgoingRequest,
 }
 
 impl World {
@@ -132,19 +132,24 @@ impl World {
         let vault = Arc::new(Vault::new(keyring, Arc::new(Counter(AtomicU64::new(0)))));
         let values = [("clientId", "client"), ("clientSecret", "secret-1"), ("refreshToken", "refresh-0")];
         let secrets: Secrets = values.into_iter().map(|(name, value)| (name.to_owned(), Secret::new(value))).collect();
-        let named = Named { alias: "far".into(), provenance: Some("far".into()), endpoint: None };
+        let named = CredentialName { alias: "far".into(), provenance: Some("far".into()), endpoint: None };
         admin::add(&store, &vault, &named, AuthType::OAuth2, None, secrets).await.unwrap();
 
         let manifest = patra_spec::read("far.yaml", MANIFEST).unwrap();
         let spec = patra_spec::compile(&manifest, "records", Operation::Harvest).unwrap().snapshot;
         let pager = Pager::new(&spec).unwrap();
         let (params, window) = (Params::new(), Window { from: Ts::from_secs(0), to: Ts::from_secs(1) });
-        let ask =
-            Ask { position: &Position::Time, window, page_size: 0, params: &params, now: Ts::from_secs(1_000_000) };
+        let ask = PageRequest {
+            position: &Position::Time,
+            window,
+            page_size: 0,
+            params: &params,
+            now: Ts::from_secs(1_000_000),
+        };
         let exchange = pager.request(&ask).unwrap();
         let authoriser = Arc::clone(pager.authoriser(&exchange));
         let (request, permits) = (exchange.request, Arc::new(Open));
-        let errand = Errand { authoriser, pinned: None, request, permits, pool: Pool::default() };
+        let errand = OutgoingRequest { authoriser, pinned: None, request, permits, pool: CookieChoice::default() };
         let far = Arc::new(FarSide { latency, ..FarSide::default() });
         World { store, far, clock, vault, errand }
     }
@@ -200,7 +205,7 @@ async fn a_request_that_is_cut_off_does_not_take_the_new_token_with_it() {
     let world = World::new(Duration::from_secs(3)).await;
     let credentials = world.process("one", Arc::new(world.store.clone()));
     let cut = tokio::time::timeout(Duration::from_secs(1), credentials.send(&world.errand)).await;
-    assert!(cut.is_err(), "the far side is not that quick");
+    assert!(cut.is_err(), "the upstream is not that quick");
     credentials.settled().await;
     let stored = world.stored_version().await;
     assert_eq!((world.tokens().newest, stored), (1, 1));
@@ -211,11 +216,11 @@ async fn a_request_that_is_cut_off_does_not_take_the_new_token_with_it() {
 
 // covers: C-38
 #[tokio::test(start_paused = true)]
-async fn a_far_side_that_takes_no_token_is_told_once_and_stops() {
+async fn an_upstream_that_takes_no_token_is_told_once_and_stops() {
     let world = World::new(Duration::ZERO).await;
     let credentials = world.process("one", Arc::new(world.store.clone()));
     world.tokens().broken = true;
-    // The token is got, refused, got anew and refused again.
+    // The token is got, refused, got again and refused again.
     let refused = credentials.send(&world.errand).await.unwrap_err();
     assert_eq!((refused.fault.code, refused.fault.level), (Code::UpstreamAuthFailed, Level::L4));
     assert!(refused.fault.message.contains("patra credential rotate far"), "{}", refused.fault);
@@ -228,7 +233,7 @@ async fn what_a_process_knows_is_forgotten_within_seconds() {
     let world = World::new(Duration::ZERO).await;
     let credentials = world.process("one", Arc::new(world.store.clone()));
     assert!(credentials.send(&world.errand).await.is_ok());
-    let named = Named { alias: "far".into(), ..Named::default() };
+    let named = CredentialName { alias: "far".into(), ..CredentialName::default() };
     admin::revoke(&world.store, &named, None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     let refused = credentials.send(&world.errand).await.unwrap_err();

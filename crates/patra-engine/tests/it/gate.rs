@@ -4,27 +4,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use patra_core::gate::{Limits, Quotas, Rate, Why};
-use patra_engine::gate::{Asker, Feedback, Gate, Lane};
+use patra_core::gate::{GateLimits, GateRefusal, Quotas, Rate};
+use patra_engine::gate::{GateFeedback, PermitRequester, RateGate, RateLane};
 
 use crate::support::{FarSide, MANIFEST, World, stop};
 
-fn lane(per_sec: f64, burst: f64) -> Lane {
-    Lane {
+fn lane(per_sec: f64, burst: f64) -> RateLane {
+    RateLane {
         key: "far/records".into(),
         class: "far/records".into(),
         weight: 1,
         cost: 1,
-        limits: Limits { rate: Rate { per_sec, burst }, ..Limits::default() },
+        limits: GateLimits { rate: Rate { per_sec, burst }, ..GateLimits::default() },
     }
 }
 
-fn asker(lane: &Lane) -> Asker<'_> {
-    Asker { lane, first: true, percent: 100, deadline: Duration::from_secs(15) }
+fn asker(lane: &RateLane) -> PermitRequester<'_> {
+    PermitRequester { lane, first: true, percent: 100, deadline: Duration::from_secs(15) }
 }
 
 /// Sends as often as it may, for so long; how often that was.
-async fn send_for(gate: &Arc<Gate>, lane: &Lane, span: Duration) -> u32 {
+async fn send_for(gate: &Arc<RateGate>, lane: &RateLane, span: Duration) -> u32 {
     let (began, mut sent) = (tokio::time::Instant::now(), 0);
     while began.elapsed() < span {
         match gate.acquire(asker(lane)).await {
@@ -74,7 +74,7 @@ async fn tasks_take_turns() {
     }
 }
 
-// covers: ING-4.10-38
+// covers: ING-4.10-38, ING-0.4-04
 #[tokio::test(start_paused = true)]
 async fn without_a_store_requests_go_on_slowly_and_with_a_quota_not_at_all() {
     let (world, switch) = World::new(FarSide::with(0)).with_switch();
@@ -99,23 +99,23 @@ async fn without_a_store_requests_go_on_slowly_and_with_a_quota_not_at_all() {
 
 // covers: ING-4.10-31
 #[tokio::test(start_paused = true)]
-async fn what_the_far_side_says_holds_for_every_process_of_the_store() {
+async fn what_the_upstream_says_holds_for_every_process_of_the_store() {
     let world = World::new(FarSide::with(0));
     let (one, two, lane) = (world.gate("one"), world.gate("two"), lane(50.0, 5.0));
     assert!(one.acquire(asker(&lane)).await.unwrap().spend());
-    let wish = Feedback { refused: true, retry_after: Some(Duration::from_secs(60)), remaining: None };
+    let wish = GateFeedback { refused: true, retry_after: Some(Duration::from_secs(60)), remaining: None };
     one.feedback(&lane, patra_core::Ts::from_secs(1_000_001), &wish);
     tokio::time::sleep(Duration::from_millis(10)).await;
     for gate in [&one, &two] {
         let Err((why, _)) = gate.acquire(asker(&lane)).await else { panic!("silence was asked for") };
-        assert_eq!(why, Why::Cooldown);
+        assert_eq!(why, GateRefusal::Cooldown);
     }
     tokio::time::sleep(Duration::from_secs(70)).await;
     let sent = send_for(&two, &lane, Duration::from_secs(10)).await;
     assert!((200..=320).contains(&sent), "half the rate, and a little more each half minute: {sent}");
 }
 
-// covers: ING-4.10-24, ING-4.10-32, ING-4.10-33, ING-4.10-34
+// covers: ING-4.10-24, ING-4.10-32, ING-4.10-33, ING-4.10-34, ING-0.2-08, ING-2.4-04
 #[tokio::test(start_paused = true)]
 async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
     let world = World::new(FarSide::with(95));
@@ -162,20 +162,20 @@ async fn a_question_that_is_never_answered_or_kills_its_bearer_is_asked_again() 
 async fn silence_holds_at_once_for_every_class_of_the_key_and_for_what_was_about_to_leave() {
     let world = World::new(FarSide::with(0));
     let (gate, one) = (world.gate("me"), lane(50.0, 5.0));
-    let two = Lane { class: "far/others".into(), ..one.clone() };
-    let elsewhere = Lane { key: "other".into(), ..one.clone() };
+    let two = RateLane { class: "far/others".into(), ..one.clone() };
+    let elsewhere = RateLane { key: "other".into(), ..one.clone() };
     let lanes = [&one, &two, &elsewhere];
     let mut tokens = Vec::new();
     for lane in lanes {
         tokens.push(gate.acquire(asker(lane)).await.unwrap());
     }
-    let wish = Feedback { refused: false, retry_after: Some(Duration::from_secs(60)), remaining: None };
+    let wish = GateFeedback { refused: false, retry_after: Some(Duration::from_secs(60)), remaining: None };
     gate.feedback(&one, patra_core::Ts::from_secs(1_000_001), &wish);
-    let spent: Vec<bool> = tokens.into_iter().map(patra_engine::gate::Token::spend).collect();
+    let spent: Vec<bool> = tokens.into_iter().map(patra_engine::gate::PermitToken::spend).collect();
     assert_eq!(spent, [false, false, true], "a permit from before the wish is void");
     for lane in [&one, &two] {
         let Err((why, _)) = gate.acquire(asker(lane)).await else { panic!("silence was asked for") };
-        assert_eq!(why, Why::Cooldown);
+        assert_eq!(why, GateRefusal::Cooldown);
     }
     assert!(gate.acquire(asker(&elsewhere)).await.is_ok());
 }
@@ -187,7 +187,7 @@ async fn many_who_wait_for_a_slow_key_do_not_wear_out_the_store() {
     let tasks = (0..8).map(|_| {
         let (gate, lane) = (Arc::clone(&gate), Arc::clone(&lane));
         tokio::spawn(async move {
-            let patient = Asker { deadline: Duration::from_secs(600), ..asker(&lane) };
+            let patient = PermitRequester { deadline: Duration::from_secs(600), ..asker(&lane) };
             assert!(gate.acquire(patient).await.unwrap().spend());
         })
     });

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use patra_core::Ts;
 use patra_core::port::CommandsExt;
-use patra_core::tx::Fire;
+use patra_core::tx::RequestJob;
 
 use crate::support::{FarSide, MANIFEST, World, fire, stop};
 
-// covers: ING-11.7-03, G-13
+// covers: ING-11.7-03, G-13, ING-4.4-23
 #[tokio::test(start_paused = true)]
 async fn what_appears_late_is_caught_by_the_next_window_where_it_reaches_back() {
     for (lookback, caught) in [("", 0), (", lookback: PT1M", 1)] {
@@ -22,7 +22,7 @@ async fn what_appears_late_is_caught_by_the_next_window_where_it_reaches_back() 
         world.transport.hidden.store(0, Relaxed);
 
         let end = Ts::from_secs(180);
-        world.store.run(Fire { window_to: Some(end), ..fire("second") }).await.unwrap();
+        world.store.run(RequestJob { window_to: Some(end), ..fire("second") }).await.unwrap();
         engine.nudge();
         let progress = world.finished("second").await;
         stop(engine).await;

@@ -1,16 +1,17 @@
-//! The engine's shell on the in-memory store, with a far side made of functions and tokio's own virtual time.
+//! The engine's shell on the in-memory store, with an upstream made of functions and tokio's own virtual time.
 
 #![expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
 
 mod credentials;
 mod gate;
 mod late;
-mod lookout;
 mod parallel;
 mod partitions;
+mod recovery;
 mod registry;
 mod scale;
 mod support;
+mod work_poller;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -77,7 +78,7 @@ async fn after_a_death_at_any_moment_only_the_page_in_flight_is_read_again() {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let committed = world.store.lock().batches.len() as u64;
         let asked = world.transport.requests.load(Relaxed);
-        assert!(asked <= committed + 2, "one page of each slice is under way");
+        assert!(asked <= committed + 2, "one page of each slice is in progress");
 
         let engine = world.start("two").await;
         assert_eq!(world.finished("job").await.inserted, 100);
@@ -90,7 +91,7 @@ async fn after_a_death_at_any_moment_only_the_page_in_flight_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hurried_stop_does_not_wait_for_the_far_side() {
+async fn a_hurried_stop_does_not_wait_for_the_upstream() {
     let world = World::new(FarSide { latency: Duration::from_secs(100), ..FarSide::with(10) });
     let engine = world.start("one").await;
     world.fire("job").await;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use patra_core::cursor::Mark;
+use patra_core::cursor::CursorValue;
 use patra_core::port::{CommandsExt, Queries};
 use patra_core::state::{Operation, UpdateReason};
-use patra_core::tx::Fire;
+use patra_core::tx::RequestJob;
 use patra_core::{Ts, Window};
 
 use crate::support::{END, FarSide, MANIFEST, World, fire, stop};
@@ -20,7 +20,7 @@ const DETAIL: &str = r#"    update: { detail: one, stale_after: PT1S, segment_si
 "#;
 
 /// The value of an operation's cursor. No value was ever written that an event does not allow.
-fn value(world: &World, operation: Operation) -> Option<Mark> {
+fn value(world: &World, operation: Operation) -> Option<CursorValue> {
     let store = world.store.lock();
     let cursor = store.cursors.iter().find(|cursor| cursor.name.operation == operation)?;
     let value = cursor.value.clone()?;
@@ -38,8 +38,8 @@ async fn three_operations_side_by_side_move_their_own_cursors_and_no_other() {
     let fine = MANIFEST.replace("initial: 1970-01-01", "initial: 1970-01-01T00:01:00Z");
     world.apply(&(fine.replace("max_window: PT1M", "max_window: PT5S") + DETAIL)).await;
     let engine = world.start("one").await;
-    let at = |secs| Mark::At(Ts::from_secs(secs));
-    world.store.run(Fire { window_to: Some(Ts::from_secs(90)), ..fire("first") }).await.unwrap();
+    let at = |secs| CursorValue::At(Ts::from_secs(secs));
+    world.store.run(RequestJob { window_to: Some(Ts::from_secs(90)), ..fire("first") }).await.unwrap();
     engine.nudge();
     world.finished("first").await;
     assert_eq!((value(&world, Operation::Harvest), world.items()), (Some(at(90)), 30));
@@ -49,13 +49,18 @@ async fn three_operations_side_by_side_move_their_own_cursors_and_no_other() {
     let past = Window { from: Ts::from_secs(0), to: Ts::from_secs(60) };
     let jobs = [
         fire("harvest"),
-        Fire {
+        RequestJob {
             operation: Operation::Backfill,
             window_from: Some(past.from),
             window_to: Some(past.to),
             ..fire("backfill")
         },
-        Fire { operation: Operation::Update, reason: Some(UpdateReason::Staleness), window_to: None, ..fire("update") },
+        RequestJob {
+            operation: Operation::Update,
+            reason: Some(UpdateReason::Staleness),
+            window_to: None,
+            ..fire("update")
+        },
     ];
     for job in &jobs {
         world.store.run(job.clone()).await.unwrap();
@@ -82,8 +87,11 @@ async fn three_operations_side_by_side_move_their_own_cursors_and_no_other() {
     assert!(together > 10, "they ran at the same time");
     tokio::time::sleep(Duration::from_secs(1)).await;
     stop(engine).await;
-    assert_eq!(value(&world, Operation::Harvest), Some(Mark::At(END)));
+    assert_eq!(value(&world, Operation::Harvest), Some(CursorValue::At(END)));
     assert_eq!(value(&world, Operation::Backfill), Some(at(0)), "down to its beginning");
-    assert!(matches!(value(&world, Operation::Update), Some(Mark::Nth { ordinal: 3, .. })), "thirty records, ten each");
+    assert!(
+        matches!(value(&world, Operation::Update), Some(CursorValue::Nth { ordinal: 3, .. })),
+        "thirty records, ten each"
+    );
     assert_eq!(world.items(), 120);
 }

@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use patra_core::Ts;
 use patra_core::params::{self, Params};
-use patra_core::port::transport::{Error, Request, Response};
-use patra_core::port::{Boxed, CommandsExt, Queries, Store, Transport};
+use patra_core::port::transport::{Error, HttpRequest, HttpResponse};
+use patra_core::port::{BoxFuture, CommandsExt, Queries, Store, Transport};
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::Fire;
+use patra_core::tx::RequestJob;
 use patra_engine::{Engine, Options, Ports};
 use patra_testkit::memory::SharedMem;
 
@@ -66,11 +66,11 @@ impl Far {
 }
 
 impl Transport for Far {
-    fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>> {
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, Error>> {
         self.urls.lock().unwrap().push(request.url.clone());
         Box::pin(async move {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            Ok(Response {
+            Ok(HttpResponse {
                 status: 200,
                 headers: Vec::new(),
                 body: Bytes::from(Far::answer(&request.url)),
@@ -104,7 +104,7 @@ impl World {
     }
 
     async fn fire(&self, public_id: &str, endpoint: &str, given: &Params) {
-        let fire = Fire {
+        let fire = RequestJob {
             public_id: public_id.into(),
             trigger_type: TriggerType::Manual,
             project_key: "default".into(),
@@ -122,7 +122,7 @@ impl World {
         self.store.run(fire).await.unwrap();
     }
 
-    async fn finished(&self, public_id: &str) -> patra_core::port::query::Progress {
+    async fn finished(&self, public_id: &str) -> patra_core::port::query::JobProgress {
         for _ in 0..100_000 {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let progress = self.store.progress(public_id).await.unwrap().unwrap();

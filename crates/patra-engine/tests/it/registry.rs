@@ -3,18 +3,17 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use patra_core::state::{TaskStatus, TriggerStatus};
-use patra_engine::{Role, registry};
+use patra_core::state::{JobStatus, TaskStatus};
+use patra_engine::{EngineRole, registry};
 
 use crate::support::{FarSide, MANIFEST, World, stop};
 
-// covers: ING-3.1-03, ING-3.5-01, ING-3.8-03, ING-3.10-04, ING-5.1-04, ING-DOD-05
-// covers: ING-1.2-04, ING-1.3-03
+// covers: ING-3.1-03, ING-3.5-01, ING-3.8-03, ING-3.10-04, ING-5.1-04, ING-DOD-05, ING-1.2-04, ING-1.3-03, ING-2.2-01
 #[tokio::test(start_paused = true)]
 async fn an_executor_needs_nothing_of_the_registry() {
     let (world, registry_reads) = World::new(FarSide::with(95)).with_watched_store();
     world.fire("job").await;
-    let planner = world.start_as("planner", &[Role::Planner]).await;
+    let planner = world.start_as("planner", &[EngineRole::Planner]).await;
     while world.store.lock().tasks.is_empty() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -22,7 +21,7 @@ async fn an_executor_needs_nothing_of_the_registry() {
     registry::remove(&world.store, "far").await.unwrap();
     registry_reads.store(0, Relaxed);
 
-    let executor = world.start_as("executor", &[Role::Executor]).await;
+    let executor = world.start_as("executor", &[EngineRole::Executor]).await;
     let progress = world.finished("job").await;
     stop(executor).await;
     assert_eq!((progress.inserted, progress.tasks_succeeded), (95, 2));
@@ -30,7 +29,7 @@ async fn an_executor_needs_nothing_of_the_registry() {
 }
 
 /// Together with the store's one statement per read: the statements of a compile do not grow with the manifest.
-// covers: ING-3.7-03
+// covers: ING-3.7-03, ING-2.2-01, ING-2.3-01
 #[tokio::test(start_paused = true)]
 async fn a_plan_reads_the_registry_once_however_much_is_in_it() {
     for endpoints in [1, 40] {
@@ -60,7 +59,7 @@ async fn what_does_not_compile_makes_no_plan_and_says_why() {
     engine.nudge();
     let progress = world.finished("job").await;
     stop(engine).await;
-    assert_eq!((progress.trigger_status, progress.tasks()), (TriggerStatus::Failed, 0));
+    assert_eq!((progress.job_status, progress.tasks()), (JobStatus::Failed, 0));
     let remarks = progress.remarks.unwrap();
     assert!(remarks.contains("HARVEST needs `initial`"), "{remarks}");
     let store = world.store.lock();

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use patra_core::port::Queries;
-use patra_engine::Role;
+use patra_engine::EngineRole;
 
 use crate::support::{END, FarSide, MANIFEST, World, stop};
 
@@ -23,7 +23,7 @@ async fn plan(world: World, planners: usize) -> World {
     world.ask("job").await;
     let mut engines = Vec::new();
     for at in 0..planners {
-        engines.push(world.start_as(&format!("planner {at}"), &[Role::Planner]).await);
+        engines.push(world.start_as(&format!("planner {at}"), &[EngineRole::Planner]).await);
     }
     tokio::time::sleep(Duration::from_secs(30)).await;
     for engine in engines {
@@ -43,7 +43,8 @@ async fn planners_only_plan_and_executors_only_execute_however_many_there_are() 
         assert_eq!(world.transport.requests.load(Relaxed), 0, "and send no request");
 
         world.ask("another").await;
-        let executors = [world.start_as("a", &[Role::Executor]).await, world.start_as("b", &[Role::Executor]).await];
+        let executors =
+            [world.start_as("a", &[EngineRole::Executor]).await, world.start_as("b", &[EngineRole::Executor]).await];
         let progress = world.finished("job").await;
         assert_eq!((progress.inserted, progress.tasks_succeeded, world.items()), (120, 60, 120));
         assert_eq!(world.cursor(), Some(END));
@@ -55,8 +56,8 @@ async fn planners_only_plan_and_executors_only_execute_however_many_there_are() 
     }
 }
 
-/// Each executor holds two tasks, and the far side answers in one second: sixty tasks are thirty rounds of one executor.
-// covers: ING-5.1-02
+/// Each executor holds two tasks, and the upstream answers in one second: sixty tasks are thirty rounds of one executor.
+// covers: ING-5.1-02, ING-DOD-21
 #[tokio::test(start_paused = true)]
 async fn twice_as_many_executors_take_half_the_time() {
     let mut took = Vec::new();
@@ -65,7 +66,7 @@ async fn twice_as_many_executors_take_half_the_time() {
         let begun = tokio::time::Instant::now();
         let mut engines = Vec::new();
         for at in 0..executors {
-            engines.push(world.start_as(&format!("executor {at}"), &[Role::Executor]).await);
+            engines.push(world.start_as(&format!("executor {at}"), &[EngineRole::Executor]).await);
         }
         while !world.store.progress("job").await.unwrap().unwrap().is_finished() {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -93,7 +94,7 @@ async fn tasks_that_end_at_once_move_their_cursor_together() {
         let before = switch.cursor_asked.load(Relaxed);
         let mut engines = Vec::new();
         for at in 0..executors {
-            engines.push(world.start_with(&format!("executor {at}"), &[Role::Executor], 30 / executors).await);
+            engines.push(world.start_with(&format!("executor {at}"), &[EngineRole::Executor], 30 / executors).await);
         }
         world.finished("job").await;
         assert_eq!((world.cursor(), world.items()), (Some(END), 120));

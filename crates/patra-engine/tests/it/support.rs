@@ -1,4 +1,4 @@
-//! A world for the engine: in-memory store, virtual clock, a far side made of a function.
+//! A world for the engine: in-memory store, virtual clock, an upstream made of a function.
 
 mod board;
 mod pool;
@@ -10,27 +10,32 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use patra_core::crawl::{Candidate as WaitingNote, Execution, Note};
+use patra_core::crawl::{CrawlCandidate as WaitingNote, CrawlNote, Execution};
 use patra_core::credential::Credential;
-use patra_core::port::ahead::Ahead;
 use patra_core::port::crawl;
-use patra_core::port::credential::Ask;
-use patra_core::port::load::Load;
+use patra_core::port::credential::CredentialFilter;
+use patra_core::port::load::StoreLoad;
+use patra_core::port::next_due::NextDue;
 use patra_core::port::query::{
-    BatchPage, Evidence, Filter, Key, Lineage, Progress, RawKept, Registered, Row, StoredVersion, View,
+    BatchEvidence, BatchPage, JobProgress, PlanLineage, RegisteredProvenance, StoredApiKey, StoredRawResponse,
+    StoredVersion, View, ViewFilter, ViewRow,
 };
-use patra_core::port::source::{Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter};
-use patra_core::port::transport::{Error, Request, Response};
-use patra_core::port::{Boxed, Clock, Commands, CommandsExt, Crawls, Credentials, Queries, Sources, Store, Transport};
+use patra_core::port::source::{
+    CollectorStats, DueSources, ItemFilter, ItemStats, RawItem, SourceFilter, StoredSource,
+};
+use patra_core::port::transport::{Error, HttpRequest, HttpResponse};
+use patra_core::port::{
+    BoxFuture, Clock, Commands, CommandsExt, CrawlQueries, CredentialQueries, Queries, SourceQueries, Store, Transport,
+};
 use patra_core::protocol::run;
-use patra_core::record::{Candidate, Stream};
+use patra_core::record::{DetailCandidate, RecordStream};
 use patra_core::registry::DictType;
 use patra_core::rng::Rng;
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{Done, Fire, IdRange, Tx, TxError, TypeRow, Wanted};
+use patra_core::tx::{Done, IdRange, RefreshCriteria, RequestJob, SourceTypeRow, Tx, TxError};
 use patra_core::{PlanId, RunId, Ts};
-use patra_engine::gate::Gate;
-use patra_engine::{Engine, Options, Ports, Role};
+use patra_engine::gate::RateGate;
+use patra_engine::{Engine, EngineRole, Options, Ports};
 use patra_testkit::memory::SharedMem;
 
 /// The window that the tests harvest: 1970-01-01T00:00 to 00:02, in two slices.
@@ -88,19 +93,19 @@ impl World {
         (World { port: Arc::new(flaky), ..self }, switch)
     }
 
-    pub(crate) fn gate(&self, owner: &str) -> Arc<Gate> {
-        Gate::new(Arc::clone(&self.port), self.clock.clone(), owner, 1)
+    pub(crate) fn gate(&self, owner: &str) -> Arc<RateGate> {
+        RateGate::new(Arc::clone(&self.port), self.clock.clone(), owner, 1)
     }
 
     pub(crate) async fn start(&self, owner: &str) -> Engine {
-        self.start_as(owner, &[Role::Planner, Role::Executor]).await
+        self.start_as(owner, &[EngineRole::Planner, EngineRole::Executor]).await
     }
 
-    pub(crate) async fn start_as(&self, owner: &str, roles: &[Role]) -> Engine {
+    pub(crate) async fn start_as(&self, owner: &str, roles: &[EngineRole]) -> Engine {
         self.start_with(owner, roles, 2).await
     }
 
-    pub(crate) async fn start_with(&self, owner: &str, roles: &[Role], concurrency: u32) -> Engine {
+    pub(crate) async fn start_with(&self, owner: &str, roles: &[EngineRole], concurrency: u32) -> Engine {
         let ports =
             Ports { store: Arc::clone(&self.port), transport: self.transport.clone(), clock: self.clock.clone() };
         let (lease, roles, run) = (Duration::from_secs(10), roles.to_vec(), self.run);
@@ -124,7 +129,7 @@ impl World {
     }
 
     /// Waits until the job has ended; virtual time passes as fast as it can.
-    pub(crate) async fn finished(&self, public_id: &str) -> Progress {
+    pub(crate) async fn finished(&self, public_id: &str) -> JobProgress {
         for _ in 0..100_000 {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let progress = self.store.progress(public_id).await.unwrap().unwrap();
@@ -147,8 +152,8 @@ impl World {
 }
 
 /// A harvest up to [`END`].
-pub(crate) fn fire(public_id: &str) -> Fire {
-    Fire {
+pub(crate) fn fire(public_id: &str) -> RequestJob {
+    RequestJob {
         public_id: public_id.into(),
         trigger_type: TriggerType::Manual,
         project_key: "default".into(),
@@ -234,13 +239,13 @@ impl FarSide {
 }
 
 impl Transport for FarSide {
-    fn send(&self, request: Request) -> Boxed<'_, Result<Response, Error>> {
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, Error>> {
         let number = self.requests.fetch_add(1, Relaxed) + 1;
         Box::pin(async move {
-            assert!(!self.panics, "a far side that kills whoever asks");
+            assert!(!self.panics, "an upstream that kills whoever asks");
             tokio::time::sleep(self.latency).await;
             let (status, body) = self.answer(&request.url, number);
-            Ok(Response { status, headers: Vec::new(), body: Bytes::from(body), redirected: None })
+            Ok(HttpResponse { status, headers: Vec::new(), body: Bytes::from(body), redirected: None })
         })
     }
 }
@@ -312,12 +317,12 @@ impl Flaky {
     }
 }
 
-fn away<'a, T: Send + 'a>() -> Boxed<'a, Result<T, TxError>> {
+fn away<'a, T: Send + 'a>() -> BoxFuture<'a, Result<T, TxError>> {
     Box::pin(async { Err(TxError::Busy) })
 }
 
 impl Commands for Flaky {
-    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+    fn execute(&self, tx: Tx) -> BoxFuture<'_, Result<Done, TxError>> {
         self.switch.transactions.fetch_add(1, Relaxed);
         let dice = self.dice();
         Box::pin(async move {
@@ -332,9 +337,9 @@ impl Commands for Flaky {
             if let Tx::RecordAdvance(_) = &tx {
                 self.switch.cursor_asked.fetch_add(1, Relaxed);
             }
-            if let Tx::AskGate(question) = &tx {
+            if let Tx::RequestPermits(question) = &tx {
                 self.switch.asked.fetch_add(1, Relaxed);
-                self.switch.told.fetch_add(u64::from(!question.ask.signals.is_empty()), Relaxed);
+                self.switch.told.fetch_add(u64::from(!question.request.signals.is_empty()), Relaxed);
                 assert!(!self.switch.deadly.load(Relaxed), "a store that kills whoever asks");
                 if self.switch.mute.load(Relaxed) {
                     return std::future::pending().await;
@@ -355,116 +360,120 @@ impl Commands for Flaky {
 }
 
 impl Queries for Flaky {
-    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+    fn registry(&self, provenance_code: &str) -> BoxFuture<'_, Result<Option<RegisteredProvenance>, TxError>> {
         self.registry_reads.fetch_add(1, Relaxed);
         if self.blinded() { away() } else { self.store.registry(provenance_code) }
     }
-    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+    fn dictionary(&self) -> BoxFuture<'_, Result<Vec<DictType>, TxError>> {
         self.store.dictionary()
     }
-    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+    fn snapshot(&self, hash: &str) -> BoxFuture<'_, Result<Option<String>, TxError>> {
         if self.blinded() { away() } else { self.store.snapshot(hash) }
     }
-    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn screen(
+        &self,
+        stream: &RecordStream,
+        candidates: &[DetailCandidate],
+    ) -> BoxFuture<'_, Result<Vec<DetailCandidate>, TxError>> {
         self.store.screen(stream, candidates)
     }
-    fn wanted(
+    fn ids_to_refresh(
         &self,
-        stream: &Stream,
-        wanted: &Wanted,
+        stream: &RecordStream,
+        wanted: &RefreshCriteria,
         range: &IdRange,
         after: Option<&str>,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
-        self.store.wanted(stream, wanted, range, after, limit)
+    ) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
+        self.store.ids_to_refresh(stream, wanted, range, after, limit)
     }
-    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+    fn stored(&self, stream: &RecordStream, keys: &[String]) -> BoxFuture<'_, Result<Vec<StoredVersion>, TxError>> {
         self.store.stored(stream, keys)
     }
-    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+    fn evidence(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<BatchEvidence>, TxError>> {
         self.store.evidence(run, batch_no)
     }
-    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+    fn raw(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<StoredRawResponse>, TxError>> {
         self.store.raw(run, batch_no)
     }
-    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> BoxFuture<'_, Result<Option<PlanLineage>, TxError>> {
         self.store.lineage(plan, batches)
     }
-    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+    fn progress(&self, public_id: &str) -> BoxFuture<'_, Result<Option<JobProgress>, TxError>> {
         self.store.progress(public_id)
     }
-    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+    fn key(&self, prefix: &str) -> BoxFuture<'_, Result<Option<StoredApiKey>, TxError>> {
         self.store.key(prefix)
     }
-    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+    fn list(&self, view: View, filter: ViewFilter) -> BoxFuture<'_, Result<Vec<ViewRow>, TxError>> {
         self.store.list(view, filter)
     }
-    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+    fn load(&self) -> BoxFuture<'_, Result<StoreLoad, TxError>> {
         self.store.load()
     }
 
-    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+    fn next_due(&self) -> BoxFuture<'_, Result<NextDue, TxError>> {
         self.switch.looks.fetch_add(1, Relaxed);
         if self.switch.away.load(Relaxed) || self.dice() < 4 {
             return away();
         }
-        self.store.ahead()
+        self.store.next_due()
     }
-    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+    fn ping(&self) -> BoxFuture<'_, Result<u32, TxError>> {
         self.store.ping()
     }
 }
 
-impl Credentials for Flaky {
-    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+impl CredentialQueries for Flaky {
+    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
         self.store.credentials(ask)
     }
 }
 
-impl Crawls for Flaky {
-    fn executions(&self, wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+impl CrawlQueries for Flaky {
+    fn executions(&self, wanted: crawl::CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>> {
         self.store.executions(wanted)
     }
-    fn candidates(&self, wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<WaitingNote>, TxError>> {
+    fn candidates(&self, wanted: crawl::CrawlFilter) -> BoxFuture<'_, Result<Vec<WaitingNote>, TxError>> {
         self.store.candidates(wanted)
     }
-    fn notes(&self, wanted: crawl::Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+    fn notes(&self, wanted: crawl::CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>> {
         self.store.notes(wanted)
     }
-    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
+    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
         self.store.cookies(platform)
     }
-    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+    fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
         self.store.backlog()
     }
-    fn crawled(&self) -> Boxed<'_, Result<Vec<crawl::Crawled>, TxError>> {
+    fn crawled(&self) -> BoxFuture<'_, Result<Vec<crawl::CrawlRequestCounts>, TxError>> {
         self.store.crawled()
     }
-    fn alerts(&self) -> Boxed<'_, Result<Vec<patra_core::alert::View>, TxError>> {
+    fn alerts(&self) -> BoxFuture<'_, Result<Vec<patra_core::alert::AlertView>, TxError>> {
         self.store.alerts()
     }
 }
 
-impl Sources for Flaky {
-    fn due(&self, limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+impl SourceQueries for Flaky {
+    fn due(&self, limit: u32) -> BoxFuture<'_, Result<DueSources, TxError>> {
         self.store.due(limit)
     }
-    fn sources(&self, ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+    fn sources(&self, ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
         self.store.sources(ask)
     }
-    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+    fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
         self.store.source_types()
     }
-    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+    fn settings(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, TxError>> {
         self.store.settings()
     }
-    fn raw_items(&self, ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+    fn raw_items(&self, ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
         self.store.raw_items(ask)
     }
-    fn raw_item_stats(&self, project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+    fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
         self.store.raw_item_stats(project_key)
     }
-    fn collecting(&self, project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
-        self.store.collecting(project_key)
+    fn collector_stats(&self, project_key: &str) -> BoxFuture<'_, Result<CollectorStats, TxError>> {
+        self.store.collector_stats(project_key)
     }
 }

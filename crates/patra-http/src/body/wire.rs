@@ -1,4 +1,4 @@
-//! The bytes of a body as they come off the wire: counted, capped, and never waited for longer than the read timeout.
+//! Reads the bytes of a body from the connection: counted, capped, and with the read timeout.
 
 use std::io;
 use std::pin::Pin;
@@ -13,44 +13,44 @@ use futures_util::stream::BoxStream;
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-use patra_core::port::transport::{Error, Limits};
+use patra_core::port::transport::{Error, TransferLimits};
 
 use crate::connect::later;
 use crate::fault;
 
-pub(super) struct Wire {
+pub(super) struct WireReader {
     stream: BoxStream<'static, reqwest::Result<Bytes>>,
-    /// Only set going when there is nothing to read: a fast server costs no timer.
-    silence: Pin<Box<Sleep>>,
+    /// Started only if there is nothing to read, so that a fast server needs no timer.
+    read_timer: Pin<Box<Sleep>>,
     waiting: bool,
     timeout: Duration,
     received: usize,
     limit: usize,
-    /// What a decoder has not consumed yet.
-    rest: Bytes,
+    /// Bytes that a decoder has not consumed yet.
+    unread: Bytes,
     consumed: Arc<AtomicU64>,
 }
 
-impl Wire {
-    pub(super) fn new(response: reqwest::Response, limits: &Limits) -> Wire {
-        Wire {
+impl WireReader {
+    pub(super) fn new(response: reqwest::Response, limits: &TransferLimits) -> WireReader {
+        WireReader {
             stream: response.bytes_stream().boxed(),
-            silence: Box::pin(sleep(limits.read_timeout)),
+            read_timer: Box::pin(sleep(limits.read_timeout)),
             waiting: false,
             timeout: limits.read_timeout,
             received: 0,
             limit: limits.max_body,
-            rest: Bytes::new(),
+            unread: Bytes::new(),
             consumed: Arc::default(),
         }
     }
 
-    /// The next piece, `None` at the proper end of the body.
+    /// The next chunk, or `None` at the regular end of the body.
     pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         std::future::poll_fn(|context| self.poll_chunk(context)).await
     }
 
-    /// The number of bytes that decoders have consumed so far.
+    /// Number of bytes that decoders have consumed so far.
     pub(super) fn consumed(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.consumed)
     }
@@ -70,36 +70,36 @@ impl Wire {
             Poll::Pending => {
                 if !self.waiting {
                     self.waiting = true;
-                    self.silence.as_mut().reset(later(Instant::now(), self.timeout));
+                    self.read_timer.as_mut().reset(later(Instant::now(), self.timeout));
                 }
-                ready!(self.silence.as_mut().poll(context));
+                ready!(self.read_timer.as_mut().poll(context));
                 Poll::Ready(Err(Error::Timeout { after: self.timeout }))
             }
         }
     }
 }
 
-impl AsyncBufRead for Wire {
+impl AsyncBufRead for WireReader {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let wire = self.get_mut();
-        while wire.rest.is_empty() {
+        while wire.unread.is_empty() {
             match ready!(wire.poll_chunk(context)).map_err(io::Error::other)? {
-                Some(chunk) => wire.rest = chunk,
+                Some(chunk) => wire.unread = chunk,
                 None => break,
             }
         }
-        Poll::Ready(Ok(&wire.rest))
+        Poll::Ready(Ok(&wire.unread))
     }
 
     fn consume(self: Pin<&mut Self>, amount: usize) {
         let wire = self.get_mut();
-        wire.rest.advance(amount);
+        wire.unread.advance(amount);
         wire.consumed.fetch_add(amount as u64, Ordering::Relaxed);
     }
 }
 
-/// Decoders read through [`AsyncBufRead`], which asks for this trait too.
-impl AsyncRead for Wire {
+/// Decoders use [`AsyncBufRead`], which requires this trait.
+impl AsyncRead for WireReader {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let available = ready!(self.as_mut().poll_fill_buf(context))?;
         let amount = available.len().min(into.remaining());

@@ -1,8 +1,8 @@
-//! zstd as a stream. The decoder below reads from a blocking source and takes whatever is missing for the end of the data,
-//! so this file cuts the stream into the pieces the format is made of (frame head, block) and hands over whole ones only.
-//! At most one block of input and one window of output are held, whatever the length of the body.
+//! Streaming zstd decoder. The underlying decoder reads from a blocking source and treats missing input as the end of
+//! the data, so this file splits the stream into frame headers and blocks and passes only complete ones. At most one
+//! block of input and one window of output are buffered, whatever the length of the body.
 //!
-//! The format is RFC 8878; the window allowed to a body in HTTP is that of RFC 9659.
+//! The format is RFC 8878; the window limit for HTTP is that of RFC 9659.
 
 use std::io::{self, Read as _};
 use std::pin::Pin;
@@ -13,40 +13,40 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 use tokio::task::coop::poll_proceed;
 
-/// The largest window a frame may ask for, in bytes: what every client must take, and none need exceed.
+/// Largest window of a frame, in bytes: every client must support it, and no client needs more.
 const MAX_WINDOW: u64 = 8 << 20;
-/// The largest block of the format, in bytes.
+/// Largest block of the format, in bytes.
 const MAX_BLOCK: usize = 128 << 10;
 const MAGIC: u32 = 0xFD2F_B528;
-/// Frames with one of these are no data and are to be passed over.
+/// Magic numbers of skippable frames, which contain no data.
 const SKIPPABLE: std::ops::RangeInclusive<u32> = 0x184D_2A50..=0x184D_2A5F;
 
-/// Decodes the frames of `input`, one behind the other, up to its end.
+/// Decodes all frames of `input`, up to its end.
 pub(super) struct ZstdDecoder<R> {
     input: R,
     frame: FrameDecoder,
-    /// The piece that is being gathered.
+    /// The header or block that is being collected.
     piece: Vec<u8>,
-    next: Next,
+    next: ZstdState,
 }
 
-/// What the next piece is.
+/// What the decoder expects next.
 #[derive(Clone, Copy)]
-enum Next {
+enum ZstdState {
     FrameHead,
     Skipped {
         left: u64,
     },
-    Block(Frame),
-    /// All blocks are decoded, their output is on its way out.
-    Rest(Frame),
+    Block(ZstdFrame),
+    /// All blocks are decoded; the remaining output is being returned.
+    Rest(ZstdFrame),
 }
 
-/// What must hold for the frame at hand.
+/// Properties of the current frame.
 #[derive(Clone, Copy)]
-struct Frame {
+struct ZstdFrame {
     checksum: bool,
-    /// The size announced, if it was.
+    /// Announced content size, if any.
     content: Option<u64>,
     produced: u64,
 }
@@ -55,18 +55,18 @@ impl<R: AsyncBufRead + Unpin> ZstdDecoder<R> {
     pub(super) fn new(input: R) -> ZstdDecoder<R> {
         let mut frame = FrameDecoder::new();
         frame.set_max_window_size(MAX_WINDOW);
-        ZstdDecoder { input, frame, piece: Vec::new(), next: Next::FrameHead }
+        ZstdDecoder { input, frame, piece: Vec::new(), next: ZstdState::FrameHead }
     }
 
-    /// One step ahead; `false` at the end of the data.
+    /// Advances by one step; returns `false` at the end of the data.
     fn poll_step(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        // Frames and blocks may be empty: however many follow each other, others get their turn in between.
+        // Frames and blocks may be empty: yields between them, however many follow each other.
         let proceed = ready!(poll_proceed(context));
         let step = match self.next {
-            Next::FrameHead => ready!(self.poll_frame_head(context))?,
-            Next::Skipped { left } => ready!(self.poll_skipped(context, left))?,
-            Next::Block(frame) => ready!(self.poll_block(context, frame))?,
-            Next::Rest(frame) => Some(self.end_of_frame(frame)?),
+            ZstdState::FrameHead => ready!(self.poll_frame_head(context))?,
+            ZstdState::Skipped { left } => ready!(self.poll_skipped(context, left))?,
+            ZstdState::Block(frame) => ready!(self.poll_block(context, frame))?,
+            ZstdState::Rest(frame) => Some(self.end_of_frame(frame)?),
         };
         proceed.made_progress();
         let Some(next) = step else { return Poll::Ready(Ok(false)) };
@@ -74,7 +74,7 @@ impl<R: AsyncBufRead + Unpin> ZstdDecoder<R> {
         Poll::Ready(Ok(true))
     }
 
-    fn poll_frame_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Next>>> {
+    fn poll_frame_head(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<ZstdState>>> {
         if self.piece.is_empty() && ready!(Pin::new(&mut self.input).poll_fill_buf(context))?.is_empty() {
             return Poll::Ready(Ok(None));
         }
@@ -84,20 +84,20 @@ impl<R: AsyncBufRead + Unpin> ZstdDecoder<R> {
             ready!(self.poll_gather(context, 8))?;
             let left = u32::from_le_bytes([self.piece[4], self.piece[5], self.piece[6], self.piece[7]]);
             self.piece.clear();
-            return Poll::Ready(Ok(Some(Next::Skipped { left: u64::from(left) })));
+            return Poll::Ready(Ok(Some(ZstdState::Skipped { left: u64::from(left) })));
         }
         if magic != MAGIC {
             return Poll::Ready(Err(damaged("it is not zstd")));
         }
-        let head = FrameHead(self.piece[4]);
+        let head = FrameDescriptor(self.piece[4]);
         ready!(self.poll_gather(context, head.len()))?;
-        self.frame.reset(&self.piece[..]).map_err(|error| refusal(&error))?;
+        self.frame.reset(&self.piece[..]).map_err(|error| decoder_error(&error))?;
         let content = head.has_content_size().then(|| self.frame.content_size());
         self.piece.clear();
-        Poll::Ready(Ok(Some(Next::Block(Frame { checksum: head.has_checksum(), content, produced: 0 }))))
+        Poll::Ready(Ok(Some(ZstdState::Block(ZstdFrame { checksum: head.has_checksum(), content, produced: 0 }))))
     }
 
-    fn poll_skipped(&mut self, context: &mut Context<'_>, mut left: u64) -> Poll<io::Result<Option<Next>>> {
+    fn poll_skipped(&mut self, context: &mut Context<'_>, mut left: u64) -> Poll<io::Result<Option<ZstdState>>> {
         while left > 0 {
             let available = ready!(Pin::new(&mut self.input).poll_fill_buf(context))?.len();
             if available == 0 {
@@ -106,40 +106,40 @@ impl<R: AsyncBufRead + Unpin> ZstdDecoder<R> {
             let passed = available.min(usize::try_from(left).unwrap_or(usize::MAX));
             Pin::new(&mut self.input).consume(passed);
             left -= passed as u64;
-            // Kept, in case the next look finds nothing to read yet.
-            self.next = Next::Skipped { left };
+            // Saved, in case the next poll has nothing to read yet.
+            self.next = ZstdState::Skipped { left };
         }
-        Poll::Ready(Ok(Some(Next::FrameHead)))
+        Poll::Ready(Ok(Some(ZstdState::FrameHead)))
     }
 
-    fn poll_block(&mut self, context: &mut Context<'_>, frame: Frame) -> Poll<io::Result<Option<Next>>> {
+    fn poll_block(&mut self, context: &mut Context<'_>, frame: ZstdFrame) -> Poll<io::Result<Option<ZstdState>>> {
         ready!(self.poll_gather(context, 3))?;
         let head = u32::from_le_bytes([self.piece[0], self.piece[1], self.piece[2], 0]);
         let (last, repeated, size) = (head & 1 == 1, head >> 1 & 3 == 1, (head >> 3) as usize);
         if size > MAX_BLOCK {
             return Poll::Ready(Err(damaged("a zstd block is larger than the format allows")));
         }
-        // A block that repeats one byte has that byte and nothing else.
+        // An RLE block contains only the repeated byte.
         let content = if repeated { 1 } else { size };
         ready!(self.poll_gather(context, 3 + content + if last && frame.checksum { 4 } else { 0 }))?;
         self.frame
             .decode_blocks(&self.piece[..], BlockDecodingStrategy::UptoBlocks(1))
-            .map_err(|error| refusal(&error))?;
+            .map_err(|error| decoder_error(&error))?;
         self.piece.clear();
-        Poll::Ready(Ok(Some(if last { Next::Rest(frame) } else { Next::Block(frame) })))
+        Poll::Ready(Ok(Some(if last { ZstdState::Rest(frame) } else { ZstdState::Block(frame) })))
     }
 
-    fn end_of_frame(&self, frame: Frame) -> io::Result<Next> {
+    fn end_of_frame(&self, frame: ZstdFrame) -> io::Result<ZstdState> {
         if frame.checksum && self.frame.get_checksum_from_data() != self.frame.get_calculated_checksum() {
             return Err(damaged("its zstd checksum does not fit"));
         }
         if frame.content.is_some_and(|content| content != frame.produced) {
-            return Err(damaged("it is not as long as its zstd head says"));
+            return Err(damaged("its length differs from the zstd header"));
         }
-        Ok(Next::FrameHead)
+        Ok(ZstdState::FrameHead)
     }
 
-    /// Makes the piece at least `len` bytes long.
+    /// Collects input until the piece has `len` bytes.
     fn poll_gather(&mut self, context: &mut Context<'_>, len: usize) -> Poll<io::Result<()>> {
         while self.piece.len() < len {
             let available = ready!(Pin::new(&mut self.input).poll_fill_buf(context))?;
@@ -161,7 +161,7 @@ impl<R: AsyncBufRead + Unpin> AsyncRead for ZstdDecoder<R> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            let (Next::Block(frame) | Next::Rest(frame)) = &mut decoder.next else {
+            let (ZstdState::Block(frame) | ZstdState::Rest(frame)) = &mut decoder.next else {
                 if ready!(decoder.poll_step(context))? {
                     continue;
                 }
@@ -178,11 +178,11 @@ impl<R: AsyncBufRead + Unpin> AsyncRead for ZstdDecoder<R> {
     }
 }
 
-/// The byte behind the magic number: which fields the head of the frame has.
-struct FrameHead(u8);
+/// The frame descriptor, the byte after the magic number: which fields the frame header has.
+struct FrameDescriptor(u8);
 
-impl FrameHead {
-    /// Of the whole head, magic number included.
+impl FrameDescriptor {
+    /// Length of the whole header, magic number included.
     fn len(&self) -> usize {
         let window = usize::from(!self.is_single_segment());
         let dictionary = [0, 1, 2, 4][usize::from(self.0 & 3)];
@@ -206,8 +206,8 @@ impl FrameHead {
     }
 }
 
-/// In our words: those of the decoder are meant for its author.
-fn refusal(error: &FrameDecoderError) -> io::Error {
+/// Translates the decoder's error into a message for users.
+fn decoder_error(error: &FrameDecoderError) -> io::Error {
     damaged(match error {
         FrameDecoderError::WindowSizeTooBig { .. } => "its zstd window is larger than 8 MiB",
         FrameDecoderError::DictNotProvided { .. } => "it needs a zstd dictionary",

@@ -1,12 +1,12 @@
-//! The reqwest clients below. Plain http has one of its own, because building one for https reads every root certificate
-//! of the machine: some milliseconds at start-up that many runs never need, and an error where there are none.
+//! The underlying reqwest clients. Plain http has its own client, because building one for https reads every root
+//! certificate of the machine: this takes milliseconds that many runs do not need, and fails if there are none.
 //!
-//! Roots come from the platform, at the first https request. A machine without any can still collect over http; its https
-//! requests fail with a reason that says what to install, and are tried anew each time, so installing the certificates
-//! (or starting with `SSL_CERT_FILE` or `SSL_CERT_DIR` set) is all it takes. There is no fallback to roots of our own
-//! and none to unverified connections.
+//! Root certificates come from the platform, at the first https request. A machine without certificates can still
+//! collect over http. Its https requests fail with a message that says what to install, and each request tries again,
+//! so installing the certificates (or starting with `SSL_CERT_FILE` or `SSL_CERT_DIR` set) is enough. There is no
+//! fallback to bundled roots or to unverified connections.
 //!
-//! reqwest ties a proxy to a client, so each proxy in use has a pair of its own.
+//! reqwest ties a proxy to a client, so each proxy in use has its own pair of clients.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,62 +19,62 @@ use tower::layer::layer_fn;
 
 use patra_core::port::transport::Error;
 
-use crate::connect::Timed;
+use crate::connect::ConnectTimeout;
 use crate::fault;
-use crate::guard::Guard;
-use crate::guard::resolver::{Lookup, Resolver};
-use crate::hop::Hop;
-use crate::proxy::Proxy;
+use crate::guard::AddressGuard;
+use crate::guard::resolver::{GuardedResolver, Lookup};
+use crate::hop::RequestHop;
+use crate::proxy::HttpProxy;
 use crate::tls::install_crypto;
 
 const USER_AGENT: &str = concat!("patra/", env!("CARGO_PKG_VERSION"));
 const MAX_IDLE_PER_HOST: usize = 16;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How many proxies keep their connections. Beyond that the one that was used longest ago loses them.
+/// Most proxies whose connections are kept; the least recently used one is dropped first.
 const MAX_PROXIES: usize = 16;
 
-pub(super) struct Pools {
-    direct: Pair,
-    /// The one used last stands at the end.
-    proxied: Mutex<VecDeque<Arc<Pair>>>,
-    guard: Arc<Guard>,
+pub(super) struct ClientPools {
+    direct: ClientPair,
+    /// Ordered by use, the most recent last.
+    proxied: Mutex<VecDeque<Arc<ClientPair>>>,
+    guard: Arc<AddressGuard>,
     lookup: Lookup,
 }
 
-/// The clients of one way out: straight, or through a proxy.
-struct Pair {
-    proxy: Option<Proxy>,
+/// The http and https clients of one route: direct, or through a proxy.
+struct ClientPair {
+    proxy: Option<HttpProxy>,
     plain: reqwest::Client,
     secure: OnceCell<reqwest::Client>,
 }
 
-impl Pools {
-    pub(super) fn new(guard: Arc<Guard>, lookup: Lookup) -> Result<Pools, Error> {
-        // reqwest panics without a provider, even for a client that will never use TLS.
+impl ClientPools {
+    pub(super) fn new(guard: Arc<AddressGuard>, lookup: Lookup) -> Result<ClientPools, Error> {
+        // reqwest panics without a crypto provider, even for a client that never uses TLS.
         install_crypto();
-        let direct = Pair::new(None, &guard, &lookup)?;
-        Ok(Pools { direct, proxied: Mutex::default(), guard, lookup })
+        let direct = ClientPair::new(None, &guard, &lookup)?;
+        Ok(ClientPools { direct, proxied: Mutex::default(), guard, lookup })
     }
 
     pub(super) fn lookup(&self) -> &Lookup {
         &self.lookup
     }
 
-    /// The pool that serves the scheme of the hop on the way it is to take.
-    pub(super) async fn serving(&self, hop: &Hop, proxy: Option<&Proxy>) -> Result<reqwest::Client, Error> {
+    /// The client for the scheme of the hop, direct or through the proxy.
+    pub(super) async fn serving(&self, hop: &RequestHop, proxy: Option<&HttpProxy>) -> Result<reqwest::Client, Error> {
         match proxy {
             None => self.direct.serving(hop, &self.guard, &self.lookup).await,
-            Some(proxy) => self.through(proxy)?.serving(hop, &self.guard, &self.lookup).await,
+            Some(proxy) => self.pair_for(proxy)?.serving(hop, &self.guard, &self.lookup).await,
         }
     }
 
-    fn through(&self, proxy: &Proxy) -> Result<Arc<Pair>, Error> {
+    fn pair_for(&self, proxy: &HttpProxy) -> Result<Arc<ClientPair>, Error> {
         let mut pairs = self.proxied.lock().unwrap_or_else(PoisonError::into_inner);
         let known = pairs.iter().position(|pair| pair.proxy.as_ref() == Some(proxy));
         let pair = match known.and_then(|at| pairs.remove(at)) {
             Some(pair) => pair,
-            None => Arc::new(Pair::new(Some(proxy), &self.guard, &self.lookup)?),
+            None => Arc::new(ClientPair::new(Some(proxy), &self.guard, &self.lookup)?),
         };
         if pairs.len() >= MAX_PROXIES {
             pairs.pop_front();
@@ -83,12 +83,12 @@ impl Pools {
         Ok(pair)
     }
 
-    /// Turns a user and password in the URL into the header that carries them, where no such header is set.
-    pub(super) fn move_credentials(&self, hop: &mut Hop) -> Result<(), Error> {
+    /// Moves user and password from the URL to the `Authorization` header, unless it is set.
+    pub(super) fn move_credentials(&self, hop: &mut RequestHop) -> Result<(), Error> {
         if hop.url.username().is_empty() && hop.url.password().is_none() {
             return Ok(());
         }
-        // reqwest does this when it builds a request, and only then.
+        // reqwest does this only when it builds a request.
         let built = self.direct.plain.get(hop.url.clone()).build();
         let mut built = built.map_err(|error| Error::Invalid { reason: fault::root_cause(&error) })?;
         hop.url = built.url().clone();
@@ -100,15 +100,20 @@ impl Pools {
     }
 }
 
-impl Pair {
-    fn new(proxy: Option<&Proxy>, guard: &Arc<Guard>, lookup: &Lookup) -> Result<Pair, Error> {
+impl ClientPair {
+    fn new(proxy: Option<&HttpProxy>, guard: &Arc<AddressGuard>, lookup: &Lookup) -> Result<ClientPair, Error> {
         let plain = builder(proxy, guard, lookup)
             .and_then(|builder| builder.http1_only().tls_certs_only([]).build())
             .map_err(|error| Error::Invalid { reason: fault::root_cause(&error) })?;
-        Ok(Pair { proxy: proxy.cloned(), plain, secure: OnceCell::new() })
+        Ok(ClientPair { proxy: proxy.cloned(), plain, secure: OnceCell::new() })
     }
 
-    async fn serving(&self, hop: &Hop, guard: &Arc<Guard>, lookup: &Lookup) -> Result<reqwest::Client, Error> {
+    async fn serving(
+        &self,
+        hop: &RequestHop,
+        guard: &Arc<AddressGuard>,
+        lookup: &Lookup,
+    ) -> Result<reqwest::Client, Error> {
         if hop.url.scheme() == "http" {
             return Ok(self.plain.clone());
         }
@@ -126,10 +131,10 @@ impl Pair {
     }
 }
 
-/// What all pools share.
+/// Settings of all clients.
 fn builder(
-    proxy: Option<&Proxy>,
-    guard: &Arc<Guard>,
+    proxy: Option<&HttpProxy>,
+    guard: &Arc<AddressGuard>,
     lookup: &Lookup,
 ) -> Result<reqwest::ClientBuilder, reqwest::Error> {
     let builder = reqwest::Client::builder()
@@ -140,8 +145,8 @@ fn builder(
         .tcp_nodelay(true)
         .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
         .pool_idle_timeout(IDLE_TIMEOUT)
-        .dns_resolver(Resolver { guard: Arc::clone(guard), lookup: Arc::clone(lookup) })
-        .connector_layer(layer_fn(Timed));
+        .dns_resolver(GuardedResolver { guard: Arc::clone(guard), lookup: Arc::clone(lookup) })
+        .connector_layer(layer_fn(ConnectTimeout));
     Ok(match proxy {
         Some(proxy) => builder.proxy(reqwest::Proxy::all(proxy.url().clone())?),
         None => builder,

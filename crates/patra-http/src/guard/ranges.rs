@@ -1,24 +1,24 @@
-//! The special-purpose address registries of IANA, as far as they concern a client. Data, no policy.
+//! The special-purpose address registries of IANA that concern a client. Data, no policy.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{Ipv4Net, Ipv6Net};
 
-/// What is special about the address, `None` for globally routable unicast.
+/// The special purpose of the address; `None` for globally routable unicast.
 pub(super) fn special_v4(address: Ipv4Addr) -> Option<&'static str> {
     V4.iter().find(|(net, _)| net.contains(&address)).map(|(_, kind)| *kind)
 }
 
-/// What is special about the address, `None` for globally routable unicast.
+/// The special purpose of the address; `None` for globally routable unicast.
 pub(super) fn special_v6(address: Ipv6Addr) -> Option<&'static str> {
     let listed = V6.iter().find(|(net, _)| net.contains(&address)).map(|(_, kind)| *kind);
-    // Only 2000::/3 has ever been handed out for global unicast; whatever lies outside is refused unseen.
+    // Only 2000::/3 is allocated for global unicast; everything outside is denied.
     listed.or_else(|| (!GLOBAL_UNICAST.contains(&address)).then_some("outside of global unicast"))
 }
 
 /// The IPv4 address that a NAT64 translator or a 6to4 relay would send the packet to.
 ///
-/// For the local-use prefix the usual /96 layout is taken; the shorter ones cannot be told apart from outside.
+/// For the local-use prefix the usual /96 layout is assumed; shorter ones cannot be distinguished from outside.
 pub(super) fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let bits = address.to_bits();
     if NAT64.contains(&address) || NAT64_LOCAL.contains(&address) {
@@ -34,7 +34,7 @@ const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
 }
 
-/// Every prefix in the table shows in its first three groups, `::` and `::1` apart.
+/// Every prefix in the table except `::` and `::1` is given by its first three groups.
 const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
     Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
 }

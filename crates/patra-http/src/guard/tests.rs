@@ -2,7 +2,7 @@ use url::Url;
 
 use super::*;
 
-fn judge(guard: &Guard, literal: &str) -> Result<(), Denied> {
+fn check(guard: &AddressGuard, literal: &str) -> Result<(), DeniedAddress> {
     let url = Url::parse(&format!("http://{literal}/")).unwrap();
     let host = url.host().unwrap();
     assert!(!matches!(host, Host::Domain(_)), "{literal} is not seen as an address");
@@ -11,7 +11,7 @@ fn judge(guard: &Guard, literal: &str) -> Result<(), Denied> {
 
 // covers: ING-4.2-09
 #[test]
-fn only_global_unicast_is_open_by_default() {
+fn only_global_unicast_is_allowed_by_default() {
     let refused = "
         127.0.0.1 127.1 127.0.1 127.255.255.254 2130706433 0x7f000001 0x7f.1 0x7F.0.0.1 0177.0.0.1 0177.1 017700000001
         0 0.0.0.0 0.1.2.3 00 0x0
@@ -33,17 +33,17 @@ fn only_global_unicast_is_open_by_default() {
         169.253.255.255 169.255.0.1 172.15.255.255 172.32.0.1 192.0.1.1 192.0.3.1 192.167.255.255 192.169.0.1
         198.17.255.255 198.20.0.1 198.51.99.1 198.51.101.1 203.0.112.1 203.0.114.1 223.255.255.255
         [2001:200::1] [2001:4860:4860::8888] [2001:db9::1] [2003::1] [2606:4700:4700::1111] [2a00:1450::1] [3ffe::1]";
-    let guard = Guard::default();
+    let guard = AddressGuard::default();
     for literal in refused.split_whitespace() {
-        assert!(judge(&guard, literal).is_err(), "{literal} got through");
+        assert!(check(&guard, literal).is_err(), "{literal} got through");
     }
     for literal in open.split_whitespace() {
-        assert_eq!(judge(&guard, literal), Ok(()), "{literal}");
+        assert_eq!(check(&guard, literal), Ok(()), "{literal}");
     }
 }
 
 #[test]
-fn an_allowed_network_opens_itself_and_nothing_else() {
+fn allowed_network_allows_only_itself() {
     #[rustfmt::skip]
     let cases: &[(&[&str], &str, bool)] = &[
         (&["127.0.0.0/8"], "127.0.0.1", true),
@@ -68,17 +68,18 @@ fn an_allowed_network_opens_itself_and_nothing_else() {
         (&["2002::/16"], "[2002:a00:1::1]", false),
     ];
     for (allow, literal, open) in cases {
-        let guard = Guard::new(allow.iter().map(|net| net.parse().unwrap()).collect());
-        assert_eq!(judge(&guard, literal).is_ok(), *open, "{literal} with {allow:?}");
+        let guard = AddressGuard::new(allow.iter().map(|net| net.parse().unwrap()).collect());
+        assert_eq!(check(&guard, literal).is_ok(), *open, "{literal} with {allow:?}");
     }
 }
 
 #[test]
-fn an_answer_of_dns_keeps_only_what_is_permitted() {
-    let answer = |addresses: &[&str]| addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
-    let guard = Guard::default();
-    let mixed = guard.permitted(answer(&["127.0.0.1", "8.8.8.8", "fd00::1", "::ffff:10.0.0.1"]));
-    assert_eq!(mixed, Ok(answer(&["8.8.8.8"])));
-    assert!(guard.permitted(answer(&["10.0.0.1", "::1"])).is_err());
-    assert_eq!(guard.permitted(Vec::new()), Ok(Vec::new()));
+fn dns_result_keeps_only_allowed_addresses() {
+    let addresses_of =
+        |addresses: &[&str]| addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
+    let guard = AddressGuard::default();
+    let mixed = guard.filter_allowed(addresses_of(&["127.0.0.1", "8.8.8.8", "fd00::1", "::ffff:10.0.0.1"]));
+    assert_eq!(mixed, Ok(addresses_of(&["8.8.8.8"])));
+    assert!(guard.filter_allowed(addresses_of(&["10.0.0.1", "::1"])).is_err());
+    assert_eq!(guard.filter_allowed(Vec::new()), Ok(Vec::new()));
 }

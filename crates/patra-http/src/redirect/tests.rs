@@ -3,16 +3,16 @@ use http::HeaderValue;
 
 use super::*;
 
-fn hop(method: Method, url: &str) -> Hop {
+fn hop(method: Method, url: &str) -> RequestHop {
     let mut headers = HeaderMap::new();
     for name in ["authorization", "cookie", "x-api-key", "accept", "user-agent", "content-type", "host"] {
         headers.append(name, HeaderValue::from_static("canary"));
     }
     headers.append("x-api-key", HeaderValue::from_static("second"));
-    Hop { method, url: Url::parse(url).unwrap(), headers, body: Some(Bytes::from_static(b"canary")) }
+    RequestHop { method, url: Url::parse(url).unwrap(), headers, body: Some(Bytes::from_static(b"canary")) }
 }
 
-fn follow(method: Method, from: &str, status: u16, to: &str) -> Result<Hop, Error> {
+fn follow(method: Method, from: &str, status: u16, to: &str) -> Result<RequestHop, Error> {
     next(&hop(method, from), StatusCode::from_u16(status).unwrap(), to)
 }
 
@@ -61,7 +61,7 @@ fn a_method_is_repeated_only_when_it_is_get() {
 }
 
 #[test]
-fn headers_that_name_the_caller_stay_with_the_host() {
+fn credential_headers_stay_with_the_host() {
     let all = ["accept", "authorization", "content-type", "cookie", "host", "user-agent", "x-api-key"];
     for (from, to, kept) in [
         ("http://a.test/", "http://a.test/b", &all[..]),

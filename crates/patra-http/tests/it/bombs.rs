@@ -1,19 +1,19 @@
-//! Bodies that are small on the wire and huge once unpacked.
+//! Compression bombs: bodies that are small on the wire and huge once decompressed.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use async_compression::tokio::write::GzipEncoder;
-use patra_core::port::transport::{Error, Limits, Transport};
+use patra_core::port::transport::{Error, TransferLimits, Transport};
 use tokio::io::AsyncWriteExt;
 
 use crate::encoding::{encoded, pack};
-use crate::server::{Server, answer, chunked, client, fetch, get};
+use crate::server::{TestServer, chunked, client, fetch, get, reply};
 use crate::zstd;
 
 const CAP: usize = 16 << 20;
 
-/// One gzip stream of 2 MB that stands for 2 GB of zeros, made by repeating the block of one MiB of them.
+/// A gzip stream of 2 MB that expands to 2 GB of zeros, made by repeating a block of 1 MiB.
 async fn gzip_bomb() -> Vec<u8> {
     let zeros = vec![0; 1 << 20];
     let mut encoder = GzipEncoder::with_quality(Vec::new(), async_compression::Level::Best);
@@ -31,7 +31,7 @@ async fn gzip_bomb() -> Vec<u8> {
     bomb
 }
 
-/// 80 KB that stand for 2.6 GB, none of which leaves the decoder before a window of 8 MiB is full.
+/// 80 KB that expand to 2.6 GB; the decoder returns nothing before a window of 8 MiB is full.
 fn zstd_bomb() -> Vec<u8> {
     zstd::frame(23, &vec![zstd::repeat(128 << 10, 0); 20_000])
 }
@@ -41,21 +41,21 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// How far decoding went cannot be seen from outside; how long it took can.
+/// How much was decoded cannot be observed, so the time is measured.
 async fn goes_off(name: &str, coding: &str, body: &[u8]) -> Error {
-    for steps in [answer("200 OK", &encoded(coding), body), chunked(&encoded(coding), body.chunks(100_000))] {
-        let server = Server::fixed(steps).await;
+    for steps in [reply("200 OK", &encoded(coding), body), chunked(&encoded(coding), body.chunks(100_000))] {
+        let server = TestServer::fixed(steps).await;
         let started = now();
         let error = fetch(&server).await.expect_err(name);
         assert!(started.elapsed() < Duration::from_secs(2), "{name} took {:?}", started.elapsed());
         assert!(matches!(error, Error::Encoding { .. } | Error::TooLarge { .. }), "{name}: {error}");
     }
-    let server = Server::fixed(answer("200 OK", &encoded(coding), body)).await;
+    let server = TestServer::fixed(reply("200 OK", &encoded(coding), body)).await;
     fetch(&server).await.expect_err(name)
 }
 
 #[tokio::test]
-async fn a_bomb_stops_at_the_ratio() {
+async fn compression_bomb_stops_at_the_ratio() {
     let zeros = vec![0; 64 << 20];
     let gzip = gzip_bomb().await;
     let members = pack("gzip", &zeros[..8 << 20]).await.repeat(200);
@@ -63,7 +63,7 @@ async fn a_bomb_stops_at_the_ratio() {
     let raw = pack("raw", &zeros).await;
     let brotli = pack("br", &zeros).await;
     let nested = pack("br", &pack("gzip", &zeros).await).await;
-    // Blocks that say nothing: the inner layer would chew on gigabytes of them without a byte of output.
+    // Empty blocks: the inner layer would process gigabytes of them without a byte of output.
     let silent = pack("gzip", &[0, 0, 0, 0xff, 0xff].repeat(4 << 20)).await;
     let zstd = pack("zstd", &zeros).await;
     let window = zstd_bomb();
@@ -89,17 +89,17 @@ async fn a_bomb_stops_at_the_ratio() {
     }
 }
 
-/// Within the ratio, the cap holds.
+/// A body within the ratio still stops at the cap.
 #[tokio::test]
 async fn a_large_body_stops_at_the_cap() {
     let line: Vec<u8> = (0..2_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
     let body = line.repeat(6_000_000 / line.len());
     for (name, coding) in [("gzip", "gzip"), ("zlib", "deflate"), ("raw", "deflate"), ("br", "br"), ("zstd", "zstd")] {
-        let packed = pack(name, &body).await;
-        let server = Server::fixed(answer("200 OK", &encoded(coding), &packed)).await;
-        for (cap, fits) in [(body.len(), true), (body.len() - 1, false), (packed.len() - 1, false)] {
+        let compressed = pack(name, &body).await;
+        let server = TestServer::fixed(reply("200 OK", &encoded(coding), &compressed)).await;
+        for (cap, fits) in [(body.len(), true), (body.len() - 1, false), (compressed.len() - 1, false)] {
             let mut request = get(server.url("/"));
-            request.limits = Limits { max_body: cap, ..request.limits };
+            request.limits = TransferLimits { max_body: cap, ..request.limits };
             match client().send(request).await {
                 Ok(response) => assert!(fits && response.body == body, "{name} {cap}"),
                 Err(error) => assert!(!fits && error == Error::TooLarge { limit: cap }, "{name} {cap}: {error}"),
@@ -109,7 +109,7 @@ async fn a_large_body_stops_at_the_cap() {
 }
 
 #[test]
-fn a_bomb_does_not_fill_the_memory() {
+fn compression_bomb_does_not_fill_memory() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--ignored", "bombs::memory_in_a_process_of_its_own"])
         .output()
@@ -126,20 +126,20 @@ fn memory_in_a_process_of_its_own() {
         let line: Vec<u8> = (0..2_000u32).flat_map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
         let large = pack("gzip", &line.repeat(4_000)).await;
         let zstd = pack("zstd", &line.repeat(4_000)).await;
-        for (name, coding, bomb, held) in [
+        for (name, coding, bomb, buffered) in [
             ("bomb", "gzip", gzip_bomb().await, 0),
             ("large", "gzip", large, 0),
-            // zstd keeps a window of what it has decoded, and at times makes room for a larger one.
+            // zstd keeps a window of decoded data, and sometimes allocates a larger one.
             ("zstd bomb", "zstd", zstd_bomb(), 8 << 20),
             ("zstd", "zstd", zstd, 8 << 20),
         ] {
-            let server = Server::fixed(answer("200 OK", &encoded(coding), &bomb)).await;
+            let server = TestServer::fixed(reply("200 OK", &encoded(coding), &bomb)).await;
             drop(bomb);
             forget_peak();
             let before = peak_memory();
             fetch(&server).await.expect_err(name);
             let grown = peak_memory() - before;
-            assert!(grown <= CAP + (8 << 20) + held, "{name}: {grown} bytes");
+            assert!(grown <= CAP + (8 << 20) + buffered, "{name}: {grown} bytes");
         }
     });
 }
@@ -150,7 +150,7 @@ fn peak_memory() -> usize {
     line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
 }
 
-/// Makes the peak start again from what is in use now.
+/// Resets the peak to the memory in use now.
 fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
 }

@@ -1,13 +1,13 @@
-//! No way leads to an address that is not allowed: the canary on the loopback is never connected to.
+//! No request reaches a denied address: the canary on the loopback is never connected to.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use patra_core::port::transport::{Error, Response, Transport};
-use patra_http::{Client, Guard, Lookup};
+use patra_core::port::transport::{Error, HttpResponse, Transport};
+use patra_http::{AddressGuard, Client, Lookup};
 
-use crate::server::{Server, answer, client, get};
+use crate::server::{TestServer, client, get, reply};
 
 const LOOPBACKS: &[&str] = &[
     "127.0.0.1",
@@ -29,18 +29,18 @@ const LOOPBACKS: &[&str] = &[
     "[2002:7f00:1::]",
 ];
 
-async fn canary() -> Server {
-    Server::fixed(answer("200 OK", "", "canary")).await
+async fn canary() -> TestServer {
+    TestServer::fixed(reply("200 OK", "", "canary")).await
 }
 
-fn refused(result: &Result<Response, Error>, case: &str) {
+fn refused(result: &Result<HttpResponse, Error>, case: &str) {
     assert!(matches!(result, Err(Error::Refused { .. })), "{case}: {result:?}");
 }
 
 #[tokio::test]
 async fn no_spelling_of_the_loopback_is_connected_to() {
     let canary = canary().await;
-    let client = Client::new(Guard::default()).unwrap();
+    let client = Client::new(AddressGuard::default()).unwrap();
     for scheme in ["http", "https"] {
         for host in LOOPBACKS {
             let url = format!("{scheme}://{host}:{}/?key=secret", canary.address.port());
@@ -51,13 +51,13 @@ async fn no_spelling_of_the_loopback_is_connected_to() {
 }
 
 #[tokio::test]
-async fn no_redirect_leads_there() {
+async fn redirects_cannot_reach_denied_addresses() {
     let canary = canary().await;
-    // 127.0.0.1 itself is open to this client, for the sake of the server that redirects.
+    // This client may reach 127.0.0.1, because the redirecting server is there.
     for host in ["127.0.0.2", "127.2", "2130706434", "0", "10.1", "[::1]", "[::]", "[::127.0.0.1]", "[64:ff9b::7f00:1]"]
     {
         let location = format!("location: http://{host}:{}/\r\n", canary.address.port());
-        let server = Server::fixed(answer("302 Found", &location, "")).await;
+        let server = TestServer::fixed(reply("302 Found", &location, "")).await;
         let mut request = get(server.url("/"));
         request.limits.max_redirects = 3;
         refused(&client().send(request).await, host);
@@ -66,44 +66,44 @@ async fn no_redirect_leads_there() {
     assert_eq!(canary.connections(), 0);
 }
 
-/// A lookup whose answers change from call to call.
-fn answering(answers: &'static [&'static [&'static str]]) -> (Lookup, Arc<AtomicUsize>) {
+/// A lookup whose results change from call to call.
+fn lookup_returning(results: &'static [&'static [&'static str]]) -> (Lookup, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
     let lookup: Lookup = Arc::new(move |_| {
-        let answer = answers[counter.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)];
-        let answer = answer.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 9)).collect();
-        Box::pin(async move { Ok(answer) })
+        let reply = results[counter.fetch_add(1, Ordering::SeqCst).min(results.len() - 1)];
+        let reply = reply.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 9)).collect();
+        Box::pin(async move { Ok(reply) })
     });
     (lookup, calls)
 }
 
 #[tokio::test]
-async fn no_answer_of_dns_leads_there() {
+async fn dns_results_cannot_reach_denied_addresses() {
     let canary = canary().await;
     let url = format!("http://rebind.test:{}/", canary.address.port());
-    let answers: &[&[&str]] = &[&["127.0.0.1"], &["10.0.0.1", "127.0.0.1"], &["::1"], &["::ffff:127.0.0.1"]];
-    let (lookup, calls) = answering(answers);
-    let client = Client::with_lookup(Guard::default(), lookup).unwrap();
-    for answer in answers {
-        refused(&client.send(get(&*url)).await, answer[0]);
+    let results: &[&[&str]] = &[&["127.0.0.1"], &["10.0.0.1", "127.0.0.1"], &["::1"], &["::ffff:127.0.0.1"]];
+    let (lookup, calls) = lookup_returning(results);
+    let client = Client::with_lookup(AddressGuard::default(), lookup).unwrap();
+    for reply in results {
+        refused(&client.send(get(&*url)).await, reply[0]);
     }
-    assert_eq!(calls.load(Ordering::SeqCst), answers.len());
+    assert_eq!(calls.load(Ordering::SeqCst), results.len());
     assert_eq!(canary.connections(), 0);
 }
 
-/// The first answer is permitted, every later one is not: what was checked is what is connected to, once per connection.
+/// The first result is allowed, every later one is not: each connection uses the address that was checked.
 #[tokio::test]
-async fn a_changed_answer_is_checked_again() {
-    let open = Server::fixed({
-        let mut steps = answer("200 OK", "", "open");
-        steps.push(crate::server::Step::Close);
+async fn changed_dns_result_is_checked_again() {
+    let open = TestServer::fixed({
+        let mut steps = reply("200 OK", "", "open");
+        steps.push(crate::server::ServerStep::Close);
         steps
     })
     .await;
     let url = format!("http://rebind.test:{}/", open.address.port());
-    let (lookup, calls) = answering(&[&["127.0.0.2", "127.0.0.1"], &["127.0.0.2"]]);
-    let client = Client::with_lookup(Guard::new(vec!["127.0.0.1/32".parse().unwrap()]), lookup).unwrap();
+    let (lookup, calls) = lookup_returning(&[&["127.0.0.2", "127.0.0.1"], &["127.0.0.2"]]);
+    let client = Client::with_lookup(AddressGuard::new(vec!["127.0.0.1/32".parse().unwrap()]), lookup).unwrap();
     assert_eq!(client.send(get(&*url)).await.unwrap().body, "open");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
@@ -113,7 +113,7 @@ async fn a_changed_answer_is_checked_again() {
 
 #[tokio::test]
 async fn a_name_without_address_is_a_connect_error() {
-    let (lookup, _) = answering(&[&[]]);
-    let client = Client::with_lookup(Guard::default(), lookup).unwrap();
+    let (lookup, _) = lookup_returning(&[&[]]);
+    let client = Client::with_lookup(AddressGuard::default(), lookup).unwrap();
     assert!(matches!(client.send(get("http://none.test/")).await, Err(Error::Connect { .. })));
 }

@@ -1,4 +1,4 @@
-//! The client against a scripted server that speaks HTTP as badly as we ask it to.
+//! The client against a scripted server that can violate HTTP.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
 

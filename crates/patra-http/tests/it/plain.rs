@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use patra_core::port::transport::{Method, Transport};
+use patra_core::port::transport::{HttpMethod, Transport};
 
-use crate::server::{Server, Step, answer, chunked, client, get, send};
+use crate::server::{ServerStep, TestServer, chunked, client, get, reply, send};
 
 #[tokio::test]
-async fn an_answer_arrives_whole() {
-    let server = Server::fixed(answer("418 Teapot", "X-One: 1\r\nx-two: \u{e9}\r\nx-one: 2\r\n", "hello")).await;
+async fn response_arrives_complete() {
+    let server = TestServer::fixed(reply("418 Teapot", "X-One: 1\r\nx-two: \u{e9}\r\nx-one: 2\r\n", "hello")).await;
     let response = client().send(get(server.url("/a?b=c#d"))).await.unwrap();
     assert_eq!((response.status, &*response.body), (418, &b"hello"[..]));
     assert_eq!(response.header("x-one"), Some("1"));
@@ -26,18 +26,18 @@ async fn an_answer_arrives_whole() {
 #[tokio::test]
 async fn bodies_of_every_framing_are_collected() {
     let large: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
-    let framings: Vec<(Vec<Step>, &[u8])> = vec![
-        (answer("200 OK", "", ""), b""),
-        (answer("200 OK", "", &large), &large),
+    let framings: Vec<(Vec<ServerStep>, &[u8])> = vec![
+        (reply("200 OK", "", ""), b""),
+        (reply("200 OK", "", &large), &large),
         (chunked("", large.chunks(7_777)), &large),
         (chunked("", []), b""),
-        (vec![send("HTTP/1.1 200 OK\r\n\r\n"), send(&large), Step::Close], &large),
+        (vec![send("HTTP/1.1 200 OK\r\n\r\n"), send(&large), ServerStep::Close], &large),
         (vec![send("HTTP/1.1 204 No Content\r\n\r\n")], b""),
         (vec![send("HTTP/1.1 304 Not Modified\r\ncontent-length: 900\r\n\r\n")], b""),
         (vec![send("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx")], b"x"),
     ];
     for (number, (steps, expected)) in framings.into_iter().enumerate() {
-        let server = Server::fixed(steps).await;
+        let server = TestServer::fixed(steps).await;
         let response = client().send(get(server.url("/"))).await.unwrap();
         assert!(response.body == expected, "framing {number}");
     }
@@ -46,9 +46,9 @@ async fn bodies_of_every_framing_are_collected() {
 // covers: ING-13.8-03
 #[tokio::test]
 async fn a_connection_is_used_again() {
-    let bodies = [answer("200 OK", "", vec![b'x'; 900_000]), chunked("", [&b"ab"[..], b"cd"])];
+    let bodies = [reply("200 OK", "", vec![b'x'; 900_000]), chunked("", [&b"ab"[..], b"cd"])];
     for steps in bodies {
-        let server = Server::fixed(steps).await;
+        let server = TestServer::fixed(steps).await;
         let client = client();
         for _ in 0..5 {
             client.clone().send(get(server.url("/"))).await.unwrap();
@@ -60,9 +60,9 @@ async fn a_connection_is_used_again() {
 
 #[tokio::test]
 async fn a_connection_that_the_server_closed_is_replaced() {
-    let mut steps = answer("200 OK", "", "x");
-    steps.push(Step::Close);
-    let server = Server::fixed(steps).await;
+    let mut steps = reply("200 OK", "", "x");
+    steps.push(ServerStep::Close);
+    let server = TestServer::fixed(steps).await;
     let client = client();
     for _ in 0..3 {
         client.send(get(server.url("/"))).await.unwrap();
@@ -72,10 +72,10 @@ async fn a_connection_that_the_server_closed_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_the_request_sets_is_what_is_sent() {
-    let server = Server::fixed(answer("200 OK", "", "")).await;
+async fn request_headers_are_sent_unchanged() {
+    let server = TestServer::fixed(reply("200 OK", "", "")).await;
     let mut request = get(server.url("/"));
-    request.method = Method::Post;
+    request.method = HttpMethod::Post;
     request.body = Some(Bytes::from_static(b"{\"a\":1}"));
     let headers = [("User-Agent", "me/1"), ("Accept-Encoding", "identity"), ("X-Key", "k"), ("x-key", "l")];
     request.headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
@@ -89,8 +89,8 @@ async fn what_the_request_sets_is_what_is_sent() {
 }
 
 #[tokio::test]
-async fn credentials_of_the_url_travel_in_the_header() {
-    let server = Server::fixed(answer("200 OK", "", "")).await;
+async fn url_credentials_become_a_header() {
+    let server = TestServer::fixed(reply("200 OK", "", "")).await;
     let url = server.url("/").replace("http://", "http://user:p%40ss@");
     client().send(get(url)).await.unwrap();
     let request = &server.requests()[0];

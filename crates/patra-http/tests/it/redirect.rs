@@ -1,12 +1,12 @@
-use patra_core::port::transport::{Error, Method, Response, Transport};
+use patra_core::port::transport::{Error, HttpMethod, HttpResponse, Transport};
 
-use crate::server::{Server, answer, client, get};
+use crate::server::{TestServer, client, get, reply};
 
-fn to(status: &str, location: &str) -> Vec<crate::server::Step> {
-    answer(status, &format!("location: {location}\r\n"), "moved")
+fn to(status: &str, location: &str) -> Vec<crate::server::ServerStep> {
+    reply(status, &format!("location: {location}\r\n"), "moved")
 }
 
-async fn follow(url: String, max_redirects: u8) -> Result<Response, Error> {
+async fn follow(url: String, max_redirects: u8) -> Result<HttpResponse, Error> {
     let mut request = get(url);
     request.limits.max_redirects = max_redirects;
     request.headers = [("authorization", "canary"), ("cookie", "canary"), ("x-key", "canary"), ("accept", "a/b")]
@@ -15,7 +15,7 @@ async fn follow(url: String, max_redirects: u8) -> Result<Response, Error> {
     client().send(request).await
 }
 
-fn refusal(result: Result<Response, Error>) -> String {
+fn refusal(result: Result<HttpResponse, Error>) -> String {
     match result {
         Err(Error::Redirect { reason }) => reason,
         other => panic!("{other:?}"),
@@ -23,9 +23,9 @@ fn refusal(result: Result<Response, Error>) -> String {
 }
 
 /// Counts down: /3 leads to /2, and so on to /0.
-async fn stairs() -> Server {
-    Server::start(|request, _| match request.as_bytes()[5] {
-        b'0' => answer("200 OK", "", "arrived"),
+async fn stairs() -> TestServer {
+    TestServer::start(|request, _| match request.as_bytes()[5] {
+        b'0' => reply("200 OK", "", "arrived"),
         step => to("302 Found", &format!("/{}", char::from(step - 1))),
     })
     .await
@@ -44,8 +44,8 @@ async fn redirects_are_off_by_default_and_counted_when_on() {
 }
 
 #[tokio::test]
-async fn a_loop_ends() {
-    let server = Server::fixed(to("301 Moved", "/?canary")).await;
+async fn redirect_loop_ends() {
+    let server = TestServer::fixed(to("301 Moved", "/?canary")).await;
     assert_eq!(refusal(follow(server.url("/"), 5).await), "more than 5 redirects");
     assert_eq!(server.requests().len(), 6);
     assert_eq!(refusal(follow(server.url("/"), 255).await), "more than 255 redirects");
@@ -53,9 +53,9 @@ async fn a_loop_ends() {
 
 #[tokio::test]
 async fn secrets_stay_with_the_host() {
-    let other = Server::fixed(answer("200 OK", "", "arrived")).await;
+    let other = TestServer::fixed(reply("200 OK", "", "arrived")).await;
     let target = other.url("/there");
-    let server = Server::start(move |request, _| match request.starts_with("GET /here") {
+    let server = TestServer::start(move |request, _| match request.starts_with("GET /here") {
         true => to("302 Found", "/near"),
         false => to("302 Found", &target),
     })
@@ -76,13 +76,13 @@ async fn a_post_becomes_a_get_or_is_not_repeated() {
     for (status, followed) in
         [("301 X", true), ("302 X", true), ("303 X", true), ("307 X", false), ("308 X", false), ("304 X", true)]
     {
-        let server = Server::start(move |request, _| match request.starts_with("POST") {
+        let server = TestServer::start(move |request, _| match request.starts_with("POST") {
             true => to(status, "/done"),
-            false => answer("200 OK", "", "done"),
+            false => reply("200 OK", "", "done"),
         })
         .await;
         let mut request = get(server.url("/"));
-        request.method = Method::Post;
+        request.method = HttpMethod::Post;
         request.body = Some("payload".into());
         request.headers = vec![("content-type".to_owned(), "text/plain".to_owned())];
         request.limits.max_redirects = 3;
@@ -97,7 +97,7 @@ async fn a_post_becomes_a_get_or_is_not_repeated() {
 #[tokio::test]
 async fn only_http_is_followed() {
     for target in ["file:///etc/passwd", "ftp://a.test/", "gopher://127.0.0.1:70/", "data:,x", "http://", "//:0:0"] {
-        let server = Server::fixed(to("302 Found", target)).await;
+        let server = TestServer::fixed(to("302 Found", target)).await;
         refusal(follow(server.url("/"), 3).await);
     }
 }

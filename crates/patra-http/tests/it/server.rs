@@ -1,4 +1,4 @@
-//! A raw TCP server: each request is answered by a script of steps, byte for byte.
+//! A raw TCP server: each request gets a scripted sequence of steps, byte for byte.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,37 +6,39 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use patra_core::port::transport::{Error, Limits, Method, Request, Response, Transport};
-use patra_http::{Client, Guard};
+use patra_core::port::transport::{Error, HttpMethod, HttpRequest, HttpResponse, TransferLimits, Transport};
+use patra_http::{AddressGuard, Client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 #[derive(Clone)]
-pub(crate) enum Step {
+pub(crate) enum ServerStep {
     Send(Bytes),
     Wait(Duration),
-    /// Closes the connection in order.
+    /// Closes the connection gracefully.
     Close,
-    /// Closes it with RST.
+    /// Closes the connection with RST.
     Reset,
 }
 
-type Script = dyn Fn(&str, SocketAddr) -> Vec<Step> + Send + Sync;
+type ServerScript = dyn Fn(&str, SocketAddr) -> Vec<ServerStep> + Send + Sync;
 
-pub(crate) struct Server {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) connections: Arc<AtomicUsize>,
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl TestServer {
     /// `script` gets the request (head and body) and the address of the server.
-    pub(crate) async fn start(script: impl Fn(&str, SocketAddr) -> Vec<Step> + Send + Sync + 'static) -> Server {
+    pub(crate) async fn start(
+        script: impl Fn(&str, SocketAddr) -> Vec<ServerStep> + Send + Sync + 'static,
+    ) -> TestServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = Server { address, connections: Arc::default(), requests: Arc::default() };
+        let server = TestServer { address, connections: Arc::default(), requests: Arc::default() };
         let (connections, requests) = (Arc::clone(&server.connections), Arc::clone(&server.requests));
-        let script: Arc<Script> = Arc::new(script);
+        let script: Arc<ServerScript> = Arc::new(script);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 connections.fetch_add(1, Ordering::SeqCst);
@@ -46,9 +48,9 @@ impl Server {
         server
     }
 
-    /// Answers every request alike.
-    pub(crate) async fn fixed(steps: Vec<Step>) -> Server {
-        Server::start(move |_, _| steps.clone()).await
+    /// Sends the same response to every request.
+    pub(crate) async fn fixed(steps: Vec<ServerStep>) -> TestServer {
+        TestServer::start(move |_, _| steps.clone()).await
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -66,7 +68,7 @@ impl Server {
 
 async fn serve(
     mut stream: TcpStream,
-    script: Arc<Script>,
+    script: Arc<ServerScript>,
     requests: Arc<Mutex<Vec<String>>>,
     address: SocketAddr,
 ) -> Option<()> {
@@ -77,10 +79,10 @@ async fn serve(
         requests.lock().unwrap().push(request.clone());
         for step in script(&request, address) {
             match step {
-                Step::Send(bytes) => stream.write_all(&bytes).await.ok()?,
-                Step::Wait(time) => tokio::time::sleep(time).await,
-                Step::Close => return None,
-                Step::Reset => {
+                ServerStep::Send(bytes) => stream.write_all(&bytes).await.ok()?,
+                ServerStep::Wait(time) => tokio::time::sleep(time).await,
+                ServerStep::Close => return None,
+                ServerStep::Reset => {
                     stream.set_zero_linger().ok()?;
                     return None;
                 }
@@ -105,15 +107,15 @@ async fn next_request(stream: &mut TcpStream, pending: &mut Vec<u8>) -> Option<S
     }
 }
 
-/// A complete answer with a `Content-Length`.
-pub(crate) fn answer(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<Step> {
+/// A complete response with a `Content-Length`.
+pub(crate) fn reply(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<ServerStep> {
     let body = body.as_ref();
     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
     vec![send(head), send(body)]
 }
 
-/// A complete answer in chunks of the given pieces.
-pub(crate) fn chunked<'a>(headers: &str, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Step> {
+/// A complete response in chunks of the given pieces.
+pub(crate) fn chunked<'a>(headers: &str, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<ServerStep> {
     let mut steps = vec![send(format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n{headers}\r\n"))];
     for piece in pieces {
         steps.push(send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat()));
@@ -122,20 +124,20 @@ pub(crate) fn chunked<'a>(headers: &str, pieces: impl IntoIterator<Item = &'a [u
     steps
 }
 
-pub(crate) fn send(bytes: impl AsRef<[u8]>) -> Step {
-    Step::Send(Bytes::copy_from_slice(bytes.as_ref()))
+pub(crate) fn send(bytes: impl AsRef<[u8]>) -> ServerStep {
+    ServerStep::Send(Bytes::copy_from_slice(bytes.as_ref()))
 }
 
-pub(crate) fn get(url: impl Into<String>) -> Request {
-    let limits = Limits { read_timeout: Duration::from_secs(5), ..Limits::default() };
-    Request { limits, ..Request::new(Method::Get, url) }
+pub(crate) fn get(url: impl Into<String>) -> HttpRequest {
+    let limits = TransferLimits { read_timeout: Duration::from_secs(5), ..TransferLimits::default() };
+    HttpRequest { limits, ..HttpRequest::new(HttpMethod::Get, url) }
 }
 
 /// A client that may reach the test servers.
 pub(crate) fn client() -> Client {
-    Client::new(Guard::new(vec!["127.0.0.1/32".parse().unwrap()])).unwrap()
+    Client::new(AddressGuard::new(vec!["127.0.0.1/32".parse().unwrap()])).unwrap()
 }
 
-pub(crate) async fn fetch(server: &Server) -> Result<Response, Error> {
+pub(crate) async fn fetch(server: &TestServer) -> Result<HttpResponse, Error> {
     client().send(get(server.url("/"))).await
 }

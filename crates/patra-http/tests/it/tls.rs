@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::server::{Server, answer, client, get};
+use crate::server::{TestServer, client, get, reply};
 
-/// A certificate for 127.0.0.1 that signs itself, made for these tests and good for nothing else.
+/// A self-signed certificate for 127.0.0.1, for these tests only.
 const CERTIFICATE: &[u8] = include_bytes!("tls/cert.pem");
 const KEY: &[u8] = include_bytes!("tls/key.pem");
 
@@ -35,12 +35,13 @@ async fn a_server_without_tls_is_a_connect_error() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_refused() {
+async fn untrusted_certificate_is_rejected() {
     let error = client().send(get(secure_server("").await)).await.unwrap_err();
     assert!(matches!(&error, Error::Connect { reason, .. } if reason.contains("certificate")), "{error}");
 }
 
-/// Roots are chosen by the environment, which a test cannot change for itself: it runs again as a child.
+/// Root certificates are chosen by the environment, which a test cannot change for itself, so it runs as a child
+/// process.
 pub(crate) fn in_a_process_with_roots(file: &str, test: &str) {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--ignored", test])
@@ -63,7 +64,7 @@ async fn without_roots() {
     if std::env::var_os("SSL_CERT_FILE").is_none() {
         return;
     }
-    let server = Server::fixed(answer("200 OK", "", "plain")).await;
+    let server = TestServer::fixed(reply("200 OK", "", "plain")).await;
     let client = client();
     let url = server.url("/");
     for _ in 0..2 {
@@ -84,13 +85,13 @@ async fn with_roots() {
     if std::env::var_os("SSL_CERT_FILE").is_none() {
         return;
     }
-    let plain = Server::fixed(answer("200 OK", "", "plain")).await;
+    let plain = TestServer::fixed(reply("200 OK", "", "plain")).await;
     let client = client();
     assert_eq!(client.send(get(secure_server("").await)).await.unwrap().body, "secure");
 
-    // Up to https is followed, down to http is not.
+    // A redirect to https is followed, one to http is not.
     let up = format!("location: {}\r\n", secure_server("").await);
-    let server = Server::fixed(answer("302 Found", &up, "")).await;
+    let server = TestServer::fixed(reply("302 Found", &up, "")).await;
     let mut request = get(server.url("/"));
     request.limits.max_redirects = 1;
     assert_eq!(client.send(request.clone()).await.unwrap().body, "secure");
@@ -109,7 +110,7 @@ pub(crate) async fn secure_server(location: &str) -> String {
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
-    let answer = match location {
+    let reply = match location {
         "" => "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure".to_owned(),
         _ => format!("HTTP/1.1 302 Found\r\ncontent-length: 0\r\nlocation: {location}\r\n\r\n"),
     };
@@ -118,7 +119,7 @@ pub(crate) async fn secure_server(location: &str) -> String {
             let Ok(mut stream) = acceptor.accept(stream).await else { continue };
             // The request fits into one read.
             assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
-            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.write_all(reply.as_bytes()).await.unwrap();
             stream.shutdown().await.unwrap();
         }
     });

@@ -1,26 +1,26 @@
-//! zstd, byte by byte: frames made here by hand, and two that the reference encoder made.
+//! zstd, byte by byte: hand-made frames, and two from the reference encoder.
 
-use patra_core::port::transport::{Error, Response};
+use patra_core::port::transport::{Error, HttpResponse};
 
 use crate::encoding::encoded;
-use crate::server::{Server, answer, chunked, fetch};
+use crate::server::{TestServer, chunked, fetch, reply};
 
-/// Made with `zstd -19`: one segment, its size and a checksum.
+/// Made with `zstd -19`: single segment, content size and a checksum.
 const LINES: &[u8] = include_bytes!("zstd/lines.zst");
-/// Made with `zstd -3 --no-check` from a pipe: a window, no size, no checksum.
+/// Made with `zstd -3 --no-check` from a pipe: window, no content size, no checksum.
 const STREAM: &[u8] = include_bytes!("zstd/stream.zst");
 
-/// The head of a frame with a window of 2^`log` bytes and nothing else said.
+/// A frame header with a window of 2^`log` bytes and no other field.
 pub(crate) fn head(log: u8) -> Vec<u8> {
     vec![0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3]
 }
 
-/// A block that is its own content.
+/// A raw block.
 pub(crate) fn raw(content: &[u8]) -> Vec<u8> {
     [&block(content.len(), 0)[..], content].concat()
 }
 
-/// A block that stands for `count` times the same byte.
+/// An RLE block: `count` times the same byte.
 pub(crate) fn repeat(count: usize, byte: u8) -> Vec<u8> {
     [&block(count, 1)[..], &[byte]].concat()
 }
@@ -43,7 +43,7 @@ fn with_head(head: &[u8], blocks: &[Vec<u8>]) -> Vec<u8> {
     [head.to_vec(), before.concat(), last].concat()
 }
 
-/// The frame with a head of one segment, whose content is said to be `size` bytes long.
+/// A single-segment frame with an announced content size of `size` bytes.
 fn sized(size: u8, content: &[u8]) -> Vec<u8> {
     with_head(&[0x28, 0xb5, 0x2f, 0xfd, 0x20, size], &[raw(content)])
 }
@@ -57,12 +57,12 @@ fn lines() -> String {
     (0..400u32).map(|i| format!("{{\"id\":{i},\"v\":{}}}\n", i.wrapping_mul(2_654_435_761))).collect()
 }
 
-async fn unpack(body: &[u8]) -> Result<Response, Error> {
-    fetch(&Server::fixed(answer("200 OK", &encoded("zstd"), body)).await).await
+async fn unpack(body: &[u8]) -> Result<HttpResponse, Error> {
+    fetch(&TestServer::fixed(reply("200 OK", &encoded("zstd"), body)).await).await
 }
 
 #[tokio::test]
-async fn frames_of_every_kind_are_unpacked() {
+async fn frames_of_every_kind_are_decompressed() {
     let lines = lines();
     for (name, body, expected) in [
         ("lines", LINES.to_vec(), lines.clone()),
@@ -77,14 +77,14 @@ async fn frames_of_every_kind_are_unpacked() {
     ] {
         assert_eq!(unpack(&body).await.expect(name).body, expected, "{name}");
         for size in [1, 7, 1000] {
-            let server = Server::fixed(chunked(&encoded("zstd"), body.chunks(size.max(body.len() / 500)))).await;
+            let server = TestServer::fixed(chunked(&encoded("zstd"), body.chunks(size.max(body.len() / 500)))).await;
             assert_eq!(fetch(&server).await.expect(name).body, expected, "{name} in pieces");
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_refused_says_why() {
+async fn rejected_zstd_has_a_reason() {
     let mut checksum = LINES.to_vec();
     *checksum.last_mut().unwrap() ^= 1;
     let garbage = frame(17, &[[&block(20, 2)[..], &[0xff; 20]].concat()]);
@@ -99,8 +99,8 @@ async fn what_is_refused_says_why() {
         (&frame(40, &[raw(b"x")]), "its zstd window is larger than 8 MiB"),
         (&one_segment, "its zstd window is larger than 8 MiB"),
         (&dictionary, "it needs a zstd dictionary"),
-        (&sized(2, b"x"), "it is not as long as its zstd head says"),
-        (&sized(9, b""), "it is not as long as its zstd head says"),
+        (&sized(2, b"x"), "its length differs from the zstd header"),
+        (&sized(9, b""), "its length differs from the zstd header"),
         (&frame(20, &[raw(&[0; (128 << 10) + 1])]), "a zstd block is larger than the format allows"),
         (&frame(20, &[repeat((128 << 10) + 1, 0)]), "a zstd block is larger than the format allows"),
         (&frame(10, &[raw(&[0; 2000])]), "the zstd data is damaged"),
@@ -111,12 +111,12 @@ async fn what_is_refused_says_why() {
     }
 }
 
-/// Wherever it is cut, it is known to be: half a body must never pass for the whole.
+/// A truncation at any byte is detected: half a body must never pass for the whole.
 #[tokio::test]
 async fn a_frame_that_ends_early_is_broken() {
     let whole = [skippable(b"note"), LINES.to_vec()].concat();
     let places = (1..40).chain((40..whole.len()).step_by(61)).chain(whole.len() - 9..whole.len());
-    // Behind the first frame nothing is missing.
+    // After the first frame the data is complete.
     for place in places.filter(|place| *place != 12) {
         let error = unpack(&whole[..place]).await.expect_err("cut");
         assert!(matches!(error, Error::Broken { .. }), "cut at {place}: {error}");

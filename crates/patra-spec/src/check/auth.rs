@@ -1,36 +1,36 @@
-//! How we prove who we are: every type has what it needs, nothing travels unencrypted or in the wrong place (ING-4.2-01 to
-//! -04, ING-4.17-01, ING-4.17-09).
+//! Checks `auth`: every type has what it needs, and no credential travels unencrypted or in the wrong place (ING-4.2-01
+//! to -04, ING-4.17-01, ING-4.17-09).
 
 mod session;
 
-use super::Check;
+use super::ManifestChecker;
 use super::request::is_header_name;
-use crate::manifest::{Auth, Endpoint, OAuth2};
-use crate::words::AuthLocation::{Body, Header, Query};
-use crate::words::AuthType::{self, ApiKey, Bearer, Cookie, Custom, OAuth2 as OAuth2Type, Session};
-use crate::words::Method;
+use crate::keywords::AuthLocation::{Body, Header, Query};
+use crate::keywords::AuthType::{self, ApiKey, Bearer, Cookie, Custom, OAuth2 as OAuth2Type, Session};
+use crate::keywords::RequestMethod;
+use crate::manifest::{AuthConfig, EndpointConfig, OAuth2Config};
 
 /// Longest name of a hook, a header or a parameter.
 const MAX_NAME: usize = 64;
 
-impl Check<'_> {
-    pub(super) fn auth(&mut self, endpoint_path: &str, endpoint: &Endpoint) {
+impl ManifestChecker<'_> {
+    pub(super) fn auth(&mut self, endpoint_path: &str, endpoint: &EndpointConfig) {
         let Some(auth) = &endpoint.auth else { return };
         let path = &format!("{endpoint_path}.auth");
         let Some(kind) = auth.r#type else {
             let hint = "one of none, api_key, bearer, basic, oauth2, cookie, session, custom";
             return self.report_with(&format!("{path}.type"), "`type` is missing", hint);
         };
-        self.fitting(path, kind, auth);
+        self.keys_fit_auth_type(path, kind, auth);
         self.location(endpoint_path, kind, auth, endpoint);
         self.auth_name(endpoint_path, kind, auth, endpoint);
-        self.hook(path, kind, auth);
-        self.rejections(endpoint_path, auth, endpoint);
+        self.signing_hook(path, kind, auth);
+        self.credential_status(endpoint_path, auth, endpoint);
         if let Some(alias) = &auth.credential {
             self.code(&format!("{path}.credential"), alias);
         }
         if auth.prefix.as_deref().is_some_and(|prefix| prefix.chars().any(char::is_control)) {
-            self.report(&format!("{path}.prefix"), "a prefix holds no line break or other control character");
+            self.report(&format!("{path}.prefix"), "a prefix must not contain line breaks or other control characters");
         }
         match kind {
             OAuth2Type => self.oauth2(&format!("{path}.oauth2"), &auth.oauth2.clone().unwrap_or_default()),
@@ -39,8 +39,8 @@ impl Check<'_> {
         }
     }
 
-    /// What belongs to another type would be left out in silence.
-    fn fitting(&mut self, path: &str, kind: AuthType, auth: &Auth) {
+    /// Keys of another auth type would be ignored silently, so they are reported.
+    fn keys_fit_auth_type(&mut self, path: &str, kind: AuthType, auth: &AuthConfig) {
         let none = kind == AuthType::None;
         for (key, there, fits) in [
             ("location", auth.location.is_some(), !none),
@@ -60,7 +60,7 @@ impl Check<'_> {
         }
     }
 
-    fn location(&mut self, endpoint_path: &str, kind: AuthType, auth: &Auth, endpoint: &Endpoint) {
+    fn location(&mut self, endpoint_path: &str, kind: AuthType, auth: &AuthConfig, endpoint: &EndpointConfig) {
         let path = format!("{endpoint_path}.auth.location");
         let location = auth.location.unwrap_or_default();
         if location != Header && !matches!(kind, AuthType::None | ApiKey | Custom) {
@@ -71,7 +71,7 @@ impl Check<'_> {
             return;
         }
         let method = endpoint.http.method.unwrap_or_default();
-        if method == Method::Get {
+        if method == RequestMethod::Get {
             let hint = "use location: header or query, or http.method: post";
             self.report_with(&path, "a GET request has no body that could carry a credential", hint);
         } else if endpoint.body.as_ref().is_some_and(|body| body.raw.is_some()) {
@@ -82,7 +82,7 @@ impl Check<'_> {
         }
     }
 
-    fn auth_name(&mut self, endpoint_path: &str, kind: AuthType, auth: &Auth, endpoint: &Endpoint) {
+    fn auth_name(&mut self, endpoint_path: &str, kind: AuthType, auth: &AuthConfig, endpoint: &EndpointConfig) {
         let path = &format!("{endpoint_path}.auth.name");
         let location = auth.location.unwrap_or_default();
         let Some(name) = &auth.name else {
@@ -97,7 +97,7 @@ impl Check<'_> {
             Query | Body => !name.is_empty() && !name.chars().any(char::is_control),
         };
         if !fits || name.len() > MAX_NAME {
-            self.report(path, format!("{} is no name of a header or parameter", crate::problem::quote(name)));
+            self.report(path, format!("{} is not a valid header or parameter name", crate::problem::quote(name)));
         }
         let form = endpoint.body.as_ref().and_then(|body| body.form.as_ref());
         let (other, taken) = match location {
@@ -106,12 +106,12 @@ impl Check<'_> {
             Body => ("body.form", form.is_some_and(|form| form.contains_key(name))),
         };
         if taken {
-            self.report_with(path, format!("`{name}` is under `{other}` as well"), "keep one of them");
+            self.report_with(path, format!("`{name}` is also in `{other}`"), "keep one of them");
         }
     }
 
-    /// Needed by `custom` and by nothing else (C-46).
-    fn hook(&mut self, path: &str, kind: AuthType, auth: &Auth) {
+    /// `signing_hook` is required for `custom` (C-46).
+    fn signing_hook(&mut self, path: &str, kind: AuthType, auth: &AuthConfig) {
         let path = &format!("{path}.signing_hook");
         match &auth.signing_hook {
             None if kind == Custom => {
@@ -122,34 +122,34 @@ impl Check<'_> {
                 let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
                 if hook.is_empty() || hook.len() > MAX_NAME || !hook.chars().all(fits) {
                     let hint = format!("letters, digits, `_`, `-` and `.`, at most {MAX_NAME}");
-                    self.report_with(path, format!("{} is no name of a hook", crate::problem::quote(hook)), hint);
+                    self.report_with(path, format!("{} is not a valid hook name", crate::problem::quote(hook)), hint);
                 }
             }
             None => {}
         }
     }
 
-    fn rejections(&mut self, endpoint_path: &str, auth: &Auth, endpoint: &Endpoint) {
+    fn credential_status(&mut self, endpoint_path: &str, auth: &AuthConfig, endpoint: &EndpointConfig) {
         for (at, status) in auth.credential_status.iter().enumerate() {
             let path = format!("{endpoint_path}.auth.credential_status[{at}]");
             if !(400..=499).contains(status) {
-                self.report(&path, format!("{status} says nothing about a credential: expected 400 to 499"));
+                self.report(&path, format!("{status} cannot mean a rejected credential: expected 400 to 499"));
             } else if endpoint.retry.retryable_status.as_ref().is_some_and(|retried| retried.contains(status)) {
-                let message = format!("{status} is in retry.retryable_status as well");
-                self.report_with(&path, message, "a rejected credential is not tried again: keep one of them");
+                let message = format!("{status} is also in retry.retryable_status");
+                self.report_with(&path, message, "a rejected credential is not retried: keep one of them");
             }
         }
     }
 
-    /// Without knowing where a token comes from, nothing can be done when it expires (G-12).
-    fn oauth2(&mut self, path: &str, oauth2: &OAuth2) {
+    /// `token_url` is required: without it an expired token could not be renewed (G-12).
+    fn oauth2(&mut self, path: &str, oauth2: &OAuth2Config) {
         match &oauth2.token_url {
             None => {
                 let hint = "for example token_url: https://auth.example.org/token";
                 let message = "oauth2 auth needs `oauth2.token_url`: tokens expire and must be renewed";
                 self.report_with(&format!("{path}.token_url"), message, hint);
             }
-            Some(url) => self.address(&format!("{path}.token_url"), url),
+            Some(url) => self.request_url(&format!("{path}.token_url"), url),
         }
         for (key, value) in [
             ("token_path", &oauth2.token_path),
@@ -167,7 +167,7 @@ impl Check<'_> {
         if let Some(life) = oauth2.expires_in
             && life <= ahead
         {
-            let message = format!("a token of {life} would always be renewed: that is not more than {ahead}");
+            let message = format!("a token lifetime of {life} must be more than refresh_ahead {ahead}");
             self.report_with(&format!("{path}.expires_in"), message, "lower refresh_ahead, or correct expires_in");
         }
     }

@@ -1,61 +1,63 @@
-//! What one operation needs beyond a sound endpoint (C-23, ING-4.4-16), and what works less well than it could.
+//! Checks what one operation needs beyond a valid endpoint (C-23, ING-4.4-16), and collects warnings.
 
 use std::time::Duration;
 
 use patra_core::cron::Cron;
 use patra_core::state::Operation;
 
-use super::Check;
+use super::ManifestChecker;
 use super::limits::{MAX_ATTEMPTS, MAX_CONCURRENCY, MAX_RATE};
 use super::request::{MAX_BODY, MAX_TIMEOUT};
-use super::window::filters;
-use crate::iso::Iso;
-use crate::manifest::Endpoint;
+use super::window::filters_by_time;
+use crate::iso_duration::IsoDuration;
+use crate::keywords::{EndpointRole, ResponseFormat};
+use crate::manifest::EndpointConfig;
 use crate::snapshot::Snapshot;
-use crate::words::{Format, Role};
 
-/// When a cursor that does not move is reported (C-28).
+/// A cursor that does not move for this long is reported as stalled (C-28).
 const STALL: Duration = Duration::from_secs(1_800);
-/// From this part of a ceiling on, in percent, a setting is near it.
+/// A setting at or above this percentage of its ceiling causes a warning.
 const NEAR: u64 = 80;
 
-impl Check<'_> {
-    pub(crate) fn operation(&mut self, name: &str, endpoint: &Endpoint, operation: Operation) {
+impl ManifestChecker<'_> {
+    pub(crate) fn operation(&mut self, name: &str, endpoint: &EndpointConfig, operation: Operation) {
         let detail = self.linked_detail(endpoint, operation);
         let path = format!("endpoints.{name}");
-        if endpoint.role == Some(Role::Detail) {
+        if endpoint.role == Some(EndpointRole::Detail) {
             let (does, hint) = match operation {
                 Operation::Update => {
                     let hint = "update the search endpoint that names it in `update.detail` or `two_phase.detail`";
-                    ("looks after the records of a search", hint)
+                    ("updates the records of a search", hint)
                 }
                 Operation::Harvest | Operation::Backfill => {
                     ("reads windows", "read the search endpoint that names it in `two_phase.detail`")
                 }
             };
-            let message = format!("{operation} {does}, and a detail endpoint is asked for ids");
+            let message = format!("{operation} {does}; a detail endpoint only fetches records by id");
             return self.report_with(&format!("{path}.role"), message, hint);
         }
         if operation == Operation::Update {
-            // Neither window nor watermark: the ids come from what is stored (C-51).
+            // UPDATE needs neither window nor watermark: its ids come from stored records (C-51).
             if endpoint.detail_for(operation).is_none() {
                 self.needs_detail(&format!("{path}.update.detail"));
             }
             return;
         }
-        // Whatever is there is taken, as it is now.
+        // A polled endpoint has no window.
         if endpoint.polled == Some(true) {
             return;
         }
-        // Records come from the detail endpoint where there is one, and their times with them.
+        // If there is a detail endpoint, records and their update times come from it.
         let (source, records) = detail.unwrap_or((name, endpoint));
         let monotonic = endpoint.window.as_ref().is_some_and(|window| window.monotonic == Some(true));
-        let replaced = monotonic && filters(endpoint);
-        let dated = records.response.updated_at_path.is_some() || records.response.format == Some(Format::Tweets);
+        let replaced = monotonic && filters_by_time(endpoint);
+        let dated =
+            records.response.updated_at_path.is_some() || records.response.format == Some(ResponseFormat::Tweets);
         if !dated && !replaced {
-            let message = format!("{operation} needs `updated_at_path`: without an update time nothing can be ordered");
+            let message =
+                format!("{operation} needs `updated_at_path`: without an update time records cannot be ordered");
             let hint = match monotonic {
-                true => "`monotonic` can replace it only where the far side filters: supports_updated_since: true",
+                true => "`monotonic` can replace it only if the upstream filters by time: supports_updated_since: true",
                 false => "a source without update times can only be read by UPDATE",
             };
             self.report_with(&format!("endpoints.{source}.response.updated_at_path"), message, hint);
@@ -69,12 +71,16 @@ impl Check<'_> {
             self.report_with(&format!("{path}.window.watermark_key"), message, "for example watermark_key: updated_at");
         }
         if operation == Operation::Harvest && window.initial.is_none() {
-            let message = "HARVEST needs `initial`: the time where the first run begins";
+            let message = "HARVEST needs `initial`: the start time of the first run";
             self.report_with(&format!("{path}.window.initial"), message, "for example initial: 2024-01-01");
         }
     }
 
-    fn linked_detail<'a>(&self, endpoint: &Endpoint, operation: Operation) -> Option<(&'a str, &'a Endpoint)>
+    fn linked_detail<'a>(
+        &self,
+        endpoint: &EndpointConfig,
+        operation: Operation,
+    ) -> Option<(&'a str, &'a EndpointConfig)>
     where
         Self: 'a,
     {
@@ -84,44 +90,47 @@ impl Check<'_> {
     }
 }
 
-/// What is recorded with the plan and stops nothing (ING-3.3-22).
-pub(crate) fn warnings(spec: &Snapshot, endpoint: &Endpoint) -> Vec<String> {
+/// Warnings that are recorded with the plan and do not stop it (ING-3.3-22).
+pub(crate) fn warnings(spec: &Snapshot, endpoint: &EndpointConfig) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut warn = |when: bool, text: String| warnings.extend(when.then_some(text));
     let (response, window, update) = (&spec.response, &spec.window, spec.operation == Operation::Update);
     let records = spec.two_phase.as_ref().map_or(response, |two_phase| &two_phase.detail.response);
     warn(
-        records.updated_at_path.is_none() && records.format != Format::Tweets,
+        records.updated_at_path.is_none() && records.format != ResponseFormat::Tweets,
         "no response.updated_at_path: records are replaced when their content differs".into(),
     );
     let counted = response.total_path.is_some() || response.total_header.is_some();
-    warn(!update && !counted, "no response.total_path: the number of records is not known beforehand".into());
-    let all = "the far side does not filter by time: every slice reads all and is filtered here";
+    warn(!update && !counted, "no response.total_path: the number of records is not known in advance".into());
+    let all = "the upstream does not filter by time: every slice reads all records and filters them locally";
     warn(!update && !window.supports_updated_since, all.into());
     let rated = endpoint.rate_limit.refill_rate_per_sec.is_some();
     warn(!rated, "no rate_limit: at most one request per second is sent".into());
     let twice = "window.safety_lag is PT0S and as_of is not true: the last page is read twice";
     warn(!update && window.safety_lag.0.is_zero() && !window.as_of, twice.into());
     let capped = spec.pagination.as_ref().is_some_and(|paging| paging.result_ceiling.is_some());
-    let back = "window.lookback counts towards result_ceiling: what it reaches back to is in every narrower window too";
+    let back = "window.lookback counts towards result_ceiling: its records are in every narrower window too";
     warn(capped && window.lookback.is_some_and(|lookback| !lookback.0.is_zero()), back.into());
     if let Some((key, pause)) = longest_pause(endpoint).filter(|_| !update) {
         let lag = window.safety_lag.0.saturating_add(pause);
-        let text = format!("safety_lag and schedule.{key} make a cursor lag of {}, which looks like a stall", Iso(lag));
+        let text = format!(
+            "safety_lag and schedule.{key} make a cursor lag of {}, which looks like a stall",
+            IsoDuration(lag)
+        );
         warn(lag >= STALL, text);
     }
     warnings.extend(near_ceilings(spec));
     warnings
 }
 
-/// Between two harvests, and what says so.
-fn longest_pause(endpoint: &Endpoint) -> Option<(&'static str, Duration)> {
+/// Longest time between two harvests, with the schedule key that sets it.
+fn longest_pause(endpoint: &EndpointConfig) -> Option<(&'static str, Duration)> {
     let schedule = endpoint.schedule.as_ref()?;
     let every = schedule.every.map(|every| ("every", every.0));
     every.or_else(|| Some(("cron", Cron::parse(schedule.cron.as_ref()?).ok()?.longest_pause())))
 }
 
-/// A setting close to what is allowed at all was probably meant otherwise (ING-4.17-06).
+/// Warns about settings close to their ceiling: they are often mistakes (ING-4.17-06).
 fn near_ceilings(spec: &Snapshot) -> impl Iterator<Item = String> {
     let millis = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let attempts = u64::from(spec.retry.max_attempts);

@@ -1,17 +1,17 @@
-//! Paging: each type has what it needs and nothing of another type (ING-4.3-07 to -15).
+//! Checks `pagination`: each type has the keys it needs and none of another type (ING-4.3-07 to -15).
 
-use super::Check;
-use super::window::filters;
+use super::ManifestChecker;
+use super::window::filters_by_time;
 use crate::expr::Template;
-use crate::manifest::{Endpoint, Pagination};
-use crate::words::OnMaxPage;
-use crate::words::PagingType::{self, Offset, Page, Time, Token, Url};
+use crate::keywords::OnMaxPage;
+use crate::keywords::PagingType::{self, Offset, Page, Time, Token, Url};
+use crate::manifest::{EndpointConfig, PaginationConfig};
 
 pub(super) const MAX_PAGE_SIZE: u32 = 10_000;
 const MAX_ORDER: usize = 64;
 
-impl Check<'_> {
-    pub(super) fn paging(&mut self, endpoint_path: &str, endpoint: &Endpoint) {
+impl ManifestChecker<'_> {
+    pub(super) fn paging(&mut self, endpoint_path: &str, endpoint: &EndpointConfig) {
         let Some(paging) = &endpoint.pagination else { return };
         let path = &format!("{endpoint_path}.pagination");
         self.selector(&format!("{path}.next_token_path"), paging.next_token_path.as_deref());
@@ -19,28 +19,34 @@ impl Check<'_> {
         self.selector(&format!("{path}.has_more_path"), paging.has_more_path.as_deref());
         self.header_name(&format!("{path}.next_token_header"), paging.next_token_header.as_deref());
         self.header_name(&format!("{path}.next_url_header"), paging.next_url_header.as_deref());
-        self.once(path, "next_token_path", &paging.next_token_path, "next_token_header", &paging.next_token_header);
-        self.once(path, "next_url_path", &paging.next_url_path, "next_url_header", &paging.next_url_header);
+        self.check_exclusive(
+            path,
+            "next_token_path",
+            &paging.next_token_path,
+            "next_token_header",
+            &paging.next_token_header,
+        );
+        self.check_exclusive(path, "next_url_path", &paging.next_url_path, "next_url_header", &paging.next_url_header);
         if let (Some(here), Some(there)) = (&paging.has_more_path, &endpoint.response.has_more_path)
             && here != there
         {
-            let message = format!("{here:?} here, but {there:?} in response.has_more_path: say it once");
+            let message = format!("{here:?} here, but {there:?} in response.has_more_path: set it once");
             self.report(&format!("{path}.has_more_path"), message);
         }
         self.sizes(path, endpoint, paging);
         self.ceiling(path, endpoint, paging);
         self.page_range(path, endpoint, paging);
-        self.reach(path, endpoint, paging);
+        self.run_limit_params(path, endpoint, paging);
         self.hosts(path, paging);
         let Some(kind) = paging.r#type else {
             let hint = "one of token, offset, page, url, time";
             return self.report_with(&format!("{path}.type"), "`type` is missing", hint);
         };
-        self.needs(path, kind, paging);
-        self.excludes(path, kind, paging);
+        self.required_keys(path, kind, paging);
+        self.keys_fit_paging_type(path, kind, paging);
     }
 
-    fn sizes(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
+    fn sizes(&mut self, path: &str, endpoint: &EndpointConfig, paging: &PaginationConfig) {
         for (key, size) in [("page_size", paging.page_size), ("max_page_size", paging.max_page_size)] {
             if size.is_some_and(|size| size == 0 || size > MAX_PAGE_SIZE) {
                 self.report(&format!("{path}.{key}"), format!("expected 1 to {MAX_PAGE_SIZE} items"));
@@ -49,12 +55,8 @@ impl Check<'_> {
         if let (Some(size), Some(most)) = (paging.page_size, paging.max_page_size)
             && size > most
         {
-            let message = format!("page_size {size} is more than the {most} that the far side gives");
-            self.report_with(
-                &format!("{path}.page_size"),
-                message,
-                "lower it: what is missing would look like the end",
-            );
+            let message = format!("page_size {size} is more than the {most} that the upstream returns");
+            self.report_with(&format!("{path}.page_size"), message, "lower it: a short page would look like the end");
         }
         if paging.max_page == Some(0) {
             self.report_with(&format!("{path}.max_page"), "expected at least 1", "remove it for no limit");
@@ -62,21 +64,21 @@ impl Check<'_> {
         if paging.on_max_page.is_some() && paging.max_page.is_none() {
             self.report(&format!("{path}.on_max_page"), "`on_max_page` has no meaning without `max_page`");
         }
-        if paging.on_max_page == Some(OnMaxPage::Split) && !filters(endpoint) {
-            let message = "a window can only be cut narrower where `supports_updated_since` is true";
+        if paging.on_max_page == Some(OnMaxPage::Split) && !filters_by_time(endpoint) {
+            let message = "a window can only be split if `supports_updated_since` is true";
             self.report_with(&format!("{path}.on_max_page"), message, "use on_max_page: partial");
         }
         let order = paging.order_by.as_deref();
         if order
             .is_some_and(|text| text.trim().is_empty() || text.len() > MAX_ORDER || text.chars().any(char::is_control))
         {
-            let hint = "updated desc, updated asc, or how else the far side orders";
+            let hint = "updated desc, updated asc, or another order of the upstream";
             self.report_with(&format!("{path}.order_by"), format!("expected a text of up to {MAX_ORDER} bytes"), hint);
         }
     }
 
-    /// A ceiling that nothing can be held against would clamp in silence (ING-15-02).
-    fn ceiling(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
+    /// `result_ceiling` needs a total to compare with, otherwise results would be cut silently (ING-15-02).
+    fn ceiling(&mut self, path: &str, endpoint: &EndpointConfig, paging: &PaginationConfig) {
         let Some(ceiling) = paging.result_ceiling else { return };
         let path = format!("{path}.result_ceiling");
         if ceiling == 0 {
@@ -85,18 +87,18 @@ impl Check<'_> {
         self.needs_total(&path, endpoint, "`result_ceiling` needs a total to compare with");
     }
 
-    /// Pages can be shared out only where each has a number and the first tells how many there are (ING-8.2-02).
-    fn page_range(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
+    /// Pages can be split into ranges only if they are numbered and the first one reports a total (ING-8.2-02).
+    fn page_range(&mut self, path: &str, endpoint: &EndpointConfig, paging: &PaginationConfig) {
         let Some(pages) = paging.page_range else { return };
         let path = format!("{path}.page_range");
         if pages < 2 {
-            self.report_with(&path, "expected at least 2 pages", "remove it to read a window as one");
+            self.report_with(&path, "expected at least 2 pages", "remove it to read a window as one slice");
         }
-        self.needs_total(&path, endpoint, "`page_range` needs a total that tells how many pages there are");
+        self.needs_total(&path, endpoint, "`page_range` needs a total to compute the number of pages");
     }
 
-    /// A slice that ends before its window does would leave a gap: only what is polled has an end of one's own choosing.
-    fn reach(&mut self, path: &str, endpoint: &Endpoint, paging: &Pagination) {
+    /// Run limits are for polled endpoints only: a slice that ends before its window does would leave a gap.
+    fn run_limit_params(&mut self, path: &str, endpoint: &EndpointConfig, paging: &PaginationConfig) {
         for (key, param) in [
             ("limit_param", &paging.limit_param),
             ("limit_max_param", &paging.limit_max_param),
@@ -109,7 +111,7 @@ impl Check<'_> {
                 self.report_with(&path, message, format!("declare it: params: {{ {param}: {{}} }}"));
             }
             if endpoint.polled != Some(true) || endpoint.two_phase.is_some() {
-                let message = format!("`{key}` is for endpoints that sources poll, and that give whole records");
+                let message = format!("`{key}` is for polled endpoints that return whole records");
                 self.report_with(&path, message, "set `polled: true`, or remove it");
             }
         }
@@ -118,13 +120,13 @@ impl Check<'_> {
         }
     }
 
-    fn needs_total(&mut self, path: &str, endpoint: &Endpoint, message: &str) {
+    fn needs_total(&mut self, path: &str, endpoint: &EndpointConfig, message: &str) {
         if endpoint.response.total_path.is_none() && endpoint.response.total_header.is_none() {
             self.report_with(path, message, "add response.total_path or response.total_header");
         }
     }
 
-    fn hosts(&mut self, path: &str, paging: &Pagination) {
+    fn hosts(&mut self, path: &str, paging: &PaginationConfig) {
         for (at, host) in paging.allow_hosts.iter().enumerate() {
             if host == "*" {
                 continue;
@@ -132,13 +134,13 @@ impl Check<'_> {
             let read = url::Url::parse(&format!("https://{host}/"));
             let bare = read.is_ok_and(|url| url.path() == "/" && url.username().is_empty() && url.query().is_none());
             if host.is_empty() || !bare || host.contains(['/', '@', '?', '#', '\\']) {
-                let message = format!("{} is no host", crate::problem::quote(host));
+                let message = format!("{} is not a valid host", crate::problem::quote(host));
                 self.report_with(&format!("{path}.allow_hosts[{at}]"), message, "for example cdn.example.org");
             }
         }
     }
 
-    fn needs(&mut self, path: &str, kind: PagingType, paging: &Pagination) {
+    fn required_keys(&mut self, path: &str, kind: PagingType, paging: &PaginationConfig) {
         let needed = match kind {
             Token => {
                 let there = paging.next_token_path.is_some() || paging.next_token_header.is_some();
@@ -166,8 +168,8 @@ impl Check<'_> {
         }
     }
 
-    /// Declaring two ways at once is a contradiction, not a choice (ING-4.3-15).
-    fn excludes(&mut self, path: &str, kind: PagingType, paging: &Pagination) {
+    /// Keys of another paging type are a contradiction (ING-4.3-15).
+    fn keys_fit_paging_type(&mut self, path: &str, kind: PagingType, paging: &PaginationConfig) {
         for (key, there, fits) in [
             ("next_token_path", paging.next_token_path.is_some(), kind == Token),
             ("next_token_header", paging.next_token_header.is_some(), kind == Token),
@@ -189,8 +191,8 @@ impl Check<'_> {
         }
     }
 
-    /// Without its position in the request, every page would be the first.
-    pub(super) fn sends_position(&mut self, path: &str, endpoint: &Endpoint, templates: &[Template]) {
+    /// A request must send its position, otherwise every page would be the first.
+    pub(super) fn sends_position(&mut self, path: &str, endpoint: &EndpointConfig, templates: &[Template]) {
         let (variable, example) = match endpoint.pagination.as_ref().and_then(|paging| paging.r#type) {
             Some(Token) => ("page.token", "cursor: \"${ page.token }\""),
             Some(Offset) => ("page.offset", "offset: \"${ page.offset }\""),

@@ -1,24 +1,24 @@
-//! Partitions: what they bind is declared and sent, and what they are read from is there.
+//! Checks `partitions`: bound parameters are declared and sent, and parent endpoints exist.
 
 use std::collections::BTreeSet;
 
-use super::Check;
+use super::ManifestChecker;
 use super::detail::sends_any;
-use crate::manifest::{Endpoint, Partition};
+use crate::keywords::EndpointRole;
+use crate::manifest::{EndpointConfig, PartitionConfig};
 use crate::pattern::Pattern;
 use crate::suggest::suggest;
-use crate::words::Role;
 
 const MAX_DIMENSIONS: usize = 4;
 const MAX_VALUES: usize = 10_000;
-/// Of the product of all lists.
+/// Most combinations of all dimensions.
 const MAX_COMBINATIONS: usize = 1_000_000;
 
-impl Check<'_> {
-    pub(super) fn partitions(&mut self, name: &str, endpoint: &Endpoint) {
+impl ManifestChecker<'_> {
+    pub(super) fn partitions(&mut self, name: &str, endpoint: &EndpointConfig) {
         let path = &format!("endpoints.{name}.partitions");
         if endpoint.partitions.len() > MAX_DIMENSIONS {
-            self.report(path, format!("at most {MAX_DIMENSIONS} dimensions are read"));
+            self.report(path, format!("at most {MAX_DIMENSIONS} dimensions are allowed"));
         }
         let product = endpoint.partitions.iter().map(|partition| partition.values.len().max(1));
         if product.fold(1usize, usize::saturating_mul) > MAX_COMBINATIONS {
@@ -37,16 +37,16 @@ impl Check<'_> {
         }
     }
 
-    /// A schedule gives no params: what a run must be given has to come from a partition. A parent may bring more than
-    /// the value that is asked of it, so with one nothing can be said here.
-    pub(super) fn schedule_can_run(&mut self, name: &str, endpoint: &Endpoint) {
+    /// A scheduled run has no params, so every required parameter must be bound by a partition. A parent record may
+    /// supply more parameters than the bound one, so endpoints with a parent are not checked here.
+    pub(super) fn schedule_can_run(&mut self, name: &str, endpoint: &EndpointConfig) {
         if endpoint.schedule.is_none() || endpoint.partitions.iter().any(|partition| partition.parent.is_some()) {
             return;
         }
         for (param, declared) in &endpoint.params {
             let bound = endpoint.partitions.iter().any(|partition| partition.param.as_ref() == Some(param));
             if declared.required == Some(true) && declared.default.is_none() && !bound {
-                let message = format!("a schedule gives no params, and `{param}` is required");
+                let message = format!("a scheduled run has no params, but `{param}` is required");
                 let hint =
                     format!("give it a default, or a partition that binds it: [{{ param: {param}, values: [..] }}]");
                 self.report_with(&format!("endpoints.{name}.schedule"), message, hint);
@@ -54,14 +54,14 @@ impl Check<'_> {
         }
     }
 
-    fn partition(&mut self, path: &str, endpoint: &Endpoint, partition: &Partition) {
-        let Partition { param, values, parent } = partition;
+    fn partition(&mut self, path: &str, endpoint: &EndpointConfig, partition: &PartitionConfig) {
+        let PartitionConfig { param, values, parent } = partition;
         if values.is_empty() == parent.is_none() {
-            let message = "one of `values` and `parent` says which values there are";
+            let message = "exactly one of `values` and `parent` is required";
             self.report_with(path, message, "for example values: [a, b], or parent: { endpoint: authors }");
         }
         if values.len() > MAX_VALUES {
-            self.report(&format!("{path}.values"), format!("at most {MAX_VALUES} values are read"));
+            self.report(&format!("{path}.values"), format!("at most {MAX_VALUES} values are allowed"));
         }
         let Some(name) = param else {
             let hint = "the parameter that takes the values, for example param: year";
@@ -74,24 +74,27 @@ impl Check<'_> {
             let problem = self.manifest.origin.problem(&format!("{path}.param"), message, hint);
             return self.problems.push(problem);
         };
-        // Alone it is `params['name']`, whose name is not looked into.
+        // A bare `params` stands for `params['name']`, whose name is not analysed.
         let dotted = format!("params.{name}");
         if !sends_any(endpoint, |read| read == dotted || read == "params") {
-            let message = format!("no template sends `params.{name}`, so every partition would read the same");
+            let message = format!("no template sends `params.{name}`, so every partition would read the same records");
             self.report(&format!("{path}.param"), message);
         }
         let pattern = declared.pattern.as_deref().and_then(|pattern| Pattern::whole(pattern).ok());
         let mut seen = BTreeSet::new();
         for (at, value) in values.iter().enumerate() {
             if !seen.insert(value) {
-                self.report(&format!("{path}.values[{at}]"), "this value is there twice");
+                self.report(&format!("{path}.values[{at}]"), "this value is a duplicate");
             } else if pattern.as_ref().is_some_and(|pattern| !pattern.matches(value)) {
-                self.report(&format!("{path}.values[{at}]"), format!("it does not match the pattern of `{name}`"));
+                self.report(
+                    &format!("{path}.values[{at}]"),
+                    format!("the value does not match the pattern of `{name}`"),
+                );
             }
         }
     }
 
-    fn parent(&mut self, path: &str, child: &str, partition: &Partition) {
+    fn parent(&mut self, path: &str, child: &str, partition: &PartitionConfig) {
         let Some(parent) = &partition.parent else { return };
         self.selector(&format!("{path}.parent.path"), parent.path.as_deref());
         let path = &format!("{path}.parent.endpoint");
@@ -104,18 +107,18 @@ impl Check<'_> {
             let problem = self.manifest.origin.problem(path, message, suggest(name, &names));
             return self.problems.push(problem);
         };
-        if declared.role == Some(Role::Detail) {
+        if declared.role == Some(EndpointRole::Detail) {
             let message = format!("`{name}` is a detail endpoint: it cannot be read by itself");
             self.report_with(path, message, "name the search endpoint that uses it");
         }
-        if let Some(way) = self.way_back(name, child) {
-            let message = format!("the parents go in a circle: {child} -> {}", way.join(" -> "));
+        if let Some(way) = self.parent_cycle(name, child) {
+            let message = format!("the parents form a cycle: {child} -> {}", way.join(" -> "));
             self.report_with(path, message, "a parent must be read before its children");
         }
     }
 
-    /// The way from an endpoint over its parents to `child`, when there is one.
-    fn way_back(&self, from: &str, child: &str) -> Option<Vec<String>> {
+    /// The path from an endpoint over its parents back to `child`, if there is one.
+    fn parent_cycle(&self, from: &str, child: &str) -> Option<Vec<String>> {
         let mut ways = vec![vec![from.to_owned()]];
         let mut seen = BTreeSet::new();
         while let Some(way) = ways.pop() {

@@ -1,25 +1,25 @@
-//! Requests: address, templates, headers, time limits.
+//! Checks requests: URL, templates, headers, timeouts.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use url::Url;
 
-use super::Check;
+use super::ManifestChecker;
 use crate::expr::Template;
-use crate::manifest::{Body, Endpoint, Http, RequestParam};
-use crate::words::{AuthType, Method};
+use crate::keywords::{AuthType, RequestMethod};
+use crate::manifest::{BodyConfig, EndpointConfig, HttpConfig, RequestParamConfig};
 
-/// No wait for the far side is longer (ING-4.2-08, C-44).
+/// Longest allowed timeout (ING-4.2-08, C-44).
 pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(120);
 const MAX_REDIRECTS: u8 = 3;
 pub(super) const MAX_BODY: u64 = 256 * 1024 * 1024;
-/// A manifest is stored and shown: what proves who we are must not be written in it.
+/// Headers that carry credentials. A manifest is stored and shown, so their values must not be in it.
 const SECRET_HEADERS: &[&str] = &["authorization", "proxy-authorization", "cookie"];
 
-impl Check<'_> {
-    /// A `http` section, an endpoint's or the defaults'.
-    pub(super) fn http(&mut self, path: &str, http: &Http) {
+impl ManifestChecker<'_> {
+    /// Checks an `http` section, of an endpoint or of the defaults.
+    pub(super) fn http(&mut self, path: &str, http: &HttpConfig) {
         if let Some(base_url) = &http.base_url {
             self.base_url(&format!("{path}.base_url"), base_url);
         }
@@ -29,9 +29,9 @@ impl Check<'_> {
                 self.report_with(&path, "a path begins with `/`", format!("write /{template}"));
             }
             if template.contains(['?', '#']) {
-                self.report_with(&path, "a path holds no query", "put parameters under `query`");
+                self.report_with(&path, "a path must not contain a query", "put parameters under `query`");
             }
-            self.bare_template(&path, template);
+            self.template_without_credential(&path, template);
         }
         for (name, param) in &http.headers {
             self.header(&format!("{path}.headers.{name}"), name, param);
@@ -42,7 +42,10 @@ impl Check<'_> {
             if let Some(limit) = limit
                 && (limit.0.is_zero() || limit.0 > MAX_TIMEOUT)
             {
-                self.report(&format!("{path}.{key}"), format!("{limit} is not more than PT0S and at most PT2M"));
+                self.report(
+                    &format!("{path}.{key}"),
+                    format!("{limit} is out of range: expected more than PT0S and at most PT2M"),
+                );
             }
         }
         if http.max_body_bytes.is_some_and(|bytes| bytes == 0 || bytes > MAX_BODY) {
@@ -54,26 +57,26 @@ impl Check<'_> {
         }
     }
 
-    /// Off unless asked for, and never a long chase (ING-4.2-09).
-    fn redirects(&mut self, path: &str, http: &Http) {
+    /// Redirects are off by default and limited (ING-4.2-09).
+    fn redirects(&mut self, path: &str, http: &HttpConfig) {
         if http.max_redirects.is_some_and(|hops| hops > MAX_REDIRECTS) {
             self.report(&format!("{path}.max_redirects"), format!("expected 0 to {MAX_REDIRECTS}"));
         }
     }
 
     fn base_url(&mut self, path: &str, text: &str) {
-        self.address(path, text);
+        self.request_url(path, text);
         if Url::parse(text).is_ok_and(|url| url.query().is_some() || url.fragment().is_some()) {
-            self.report_with(path, "a base URL holds no query", "put parameters under `query`");
+            self.report_with(path, "a base URL must not contain a query", "put parameters under `query`");
         }
     }
 
-    /// A URL that requests go to: encrypted unless allowed, with a host and without credentials (C-46).
-    pub(super) fn address(&mut self, path: &str, text: &str) {
+    /// Checks a URL that requests go to: https unless `allow_http` is set, with a host and without credentials (C-46).
+    pub(super) fn request_url(&mut self, path: &str, text: &str) {
         let url = match Url::parse(text) {
             Ok(url) => url,
             Err(error) => {
-                let message = format!("{} is no URL: {error}", crate::problem::quote(text));
+                let message = format!("{} is not a valid URL: {error}", crate::problem::quote(text));
                 return self.report_with(path, message, "for example https://api.example.org");
             }
         };
@@ -84,7 +87,7 @@ impl Check<'_> {
             other => self.report(path, format!("`{other}` is not supported, expected https")),
         }
         if !url.has_host() {
-            self.report(path, "the URL names no host");
+            self.report(path, "the URL has no host");
         }
         if !url.username().is_empty() || url.password().is_some() {
             self.report(path, "credentials do not belong in a manifest");
@@ -94,38 +97,38 @@ impl Check<'_> {
     fn proxy(&mut self, path: &str, text: &str) {
         let proxy = Url::parse(text).ok().filter(|url| url.scheme() == "http" && url.has_host());
         let Some(url) = proxy else {
-            let message = format!("{} is no address of a proxy", crate::problem::quote(text));
+            let message = format!("{} is not a valid proxy URL", crate::problem::quote(text));
             return self.report_with(path, message, "for example http://proxy.example.org:3128");
         };
         if !url.username().is_empty() || url.password().is_some() {
             self.report(path, "credentials do not belong in a manifest");
         }
         if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-            self.report(path, "a proxy is a scheme, a host and a port, and nothing behind");
+            self.report(path, "a proxy URL has a scheme, a host and a port only");
         }
     }
 
-    fn header(&mut self, path: &str, name: &str, param: &RequestParam) {
+    fn header(&mut self, path: &str, name: &str, param: &RequestParamConfig) {
         if !is_header_name(name) {
-            self.report(path, format!("{} is no header name", crate::problem::quote(name)));
+            self.report(path, format!("{} is not a valid header name", crate::problem::quote(name)));
         }
         self.secret_header(path, name, &param.expr);
         if param.expr.chars().chain(param.default.iter().flat_map(|text| text.chars())).any(char::is_control) {
-            self.report(path, "a header holds no line break or other control character");
+            self.report(path, "a header must not contain line breaks or other control characters");
         }
         self.request_param(path, param);
     }
 
-    /// A header that proves who we are holds a credential by its name, and no text in its place.
+    /// A credential header must reference `credential.<name>` and must not contain literal text.
     pub(super) fn secret_header(&mut self, path: &str, name: &str, template: &str) {
         let secret = SECRET_HEADERS.contains(&name.to_ascii_lowercase().as_str());
         if secret && !crate::expr::reads(template, "credential") {
-            let hint = "say with `auth` which credential goes where; its value is in the vault";
+            let hint = "use `auth` to reference the credential; its value is in the vault";
             self.report_with(path, "credentials do not belong in a manifest", hint);
         }
     }
 
-    pub(super) fn request(&mut self, path: &str, endpoint: &Endpoint) {
+    pub(super) fn request(&mut self, path: &str, endpoint: &EndpointConfig) {
         if let Some(param) = &endpoint.http.url_param {
             self.url_param(path, endpoint, param);
         } else if endpoint.http.base_url.is_none() {
@@ -133,11 +136,11 @@ impl Check<'_> {
             self.report_with(&format!("{path}.http.base_url"), "`base_url` is missing", hint);
         }
         let method = endpoint.http.method.unwrap_or_default();
-        if endpoint.body.is_some() && method != Method::Post {
+        if endpoint.body.is_some() && method != RequestMethod::Post {
             let message = format!("a {} request has no body", method.as_str());
             self.report_with(&format!("{path}.body"), message, "set http.method to post, or remove `body`");
         }
-        if let Some(Body { json, form, raw }) = &endpoint.body {
+        if let Some(BodyConfig { json, form, raw }) = &endpoint.body {
             let given = usize::from(json.is_some()) + usize::from(form.is_some()) + usize::from(raw.is_some());
             if given != 1 {
                 self.report(&format!("{path}.body"), "a body is one of `json`, `form` and `raw`");
@@ -148,26 +151,29 @@ impl Check<'_> {
         }
     }
 
-    /// The whole URL comes from a source: no credential goes where anybody points.
-    fn url_param(&mut self, path: &str, endpoint: &Endpoint, param: &str) {
+    /// `url_param` takes the whole URL from a source, so such requests must not carry a credential.
+    fn url_param(&mut self, path: &str, endpoint: &EndpointConfig, param: &str) {
         let at = format!("{path}.http.url_param");
         if !endpoint.params.contains_key(param) {
             let message = format!("there is no param {}", crate::problem::quote(param));
             self.report_with(&at, message, format!("declare it: params: {{ {param}: {{}} }}"));
         }
         if endpoint.polled != Some(true) {
-            self.report_with(&at, "`url_param` is for endpoints that sources poll", "set `polled: true`");
+            self.report_with(&at, "`url_param` is for polled endpoints", "set `polled: true`");
         }
         let credentials =
             endpoint.auth.as_ref().is_some_and(|auth| auth.r#type.is_some_and(|kind| kind != AuthType::None));
         if credentials {
-            self.report(&at, "a URL that a source names is given no credential: remove `auth` or `url_param`");
+            self.report(
+                &at,
+                "a request to a URL from a source cannot carry a credential: remove `auth` or `url_param`",
+            );
         }
     }
 
-    /// Checks query and body, and gives every template that takes part in a request; nothing when one of them is
-    /// unsound, as nobody knows then what it would have sent.
-    pub(super) fn templates(&mut self, path: &str, endpoint: &Endpoint) -> Option<Vec<Template>> {
+    /// Checks query and body and returns every template of the request. Returns `None` if one of them is invalid,
+    /// because its variables are then unknown.
+    pub(super) fn templates(&mut self, path: &str, endpoint: &EndpointConfig) -> Option<Vec<Template>> {
         let mut found: Vec<Option<Template>> = Vec::new();
         for (name, param) in &endpoint.query {
             found.push(self.request_param(&format!("{path}.query.{name}"), param));
@@ -176,16 +182,16 @@ impl Check<'_> {
             self.body(&format!("{path}.body"), body, &mut found);
         }
         let others = endpoint.http.headers.values().map(|param| &param.expr).chain(&endpoint.http.path);
-        // Reported where they stand already.
+        // Problems in these were reported by `http`.
         found.extend(others.map(|text| Template::compile_with(text, &self.rules).ok()));
         found.into_iter().collect()
     }
 
-    pub(super) fn body(&mut self, path: &str, body: &Body, found: &mut Vec<Option<Template>>) {
+    pub(super) fn body(&mut self, path: &str, body: &BodyConfig, found: &mut Vec<Option<Template>>) {
         if let Some(text) = &body.raw {
-            // Written as a text alone, it stands at the key itself.
+            // In short form the body text is at the `body` key itself.
             let long = format!("{path}.raw");
-            let at = if self.manifest.origin.places.contains_key(&long) { long.as_str() } else { path };
+            let at = if self.manifest.origin.spans.contains_key(&long) { long.as_str() } else { path };
             found.push(self.template(at, text));
         }
         for (name, param) in body.form.iter().flatten() {

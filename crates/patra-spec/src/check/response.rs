@@ -1,22 +1,22 @@
-//! Answers: how they are read, where things stand in them, which of them are errors.
+//! Checks `response`: format, paths, and error rules.
 
 use patra_core::tweet::COLUMNS;
 
-use super::Check;
-use crate::manifest::{Condition, Csv, Endpoint, ErrorRule, Response};
+use super::ManifestChecker;
+use crate::keywords::ResponseFormat;
+use crate::manifest::{ConditionConfig, CsvConfig, EndpointConfig, ErrorRuleConfig, ResponseConfig};
 use crate::pattern::Pattern;
-use crate::selector::{Segment, Selector};
-use crate::words::Format;
+use crate::selector::{PathSegment, Selector};
 
 const MAX_RULES: usize = 32;
 const MAX_ID_PARTS: usize = 8;
 const MAX_COLUMNS: usize = 1_024;
 
-impl Check<'_> {
-    pub(super) fn response(&mut self, path: &str, endpoint: &Endpoint) {
+impl ManifestChecker<'_> {
+    pub(super) fn response(&mut self, path: &str, endpoint: &EndpointConfig) {
         let response = &endpoint.response;
         let path = &format!("{path}.response");
-        self.trio(path, response);
+        self.required_paths(path, response);
         for (key, value) in [
             ("items_path", &response.items_path),
             ("updated_at_path", &response.updated_at_path),
@@ -29,24 +29,30 @@ impl Check<'_> {
         for (key, value) in [("total_header", &response.total_header), ("has_more_header", &response.has_more_header)] {
             self.header_name(&format!("{path}.{key}"), value.as_deref());
         }
-        self.once(path, "total_path", &response.total_path, "total_header", &response.total_header);
-        self.once(path, "has_more_path", &response.has_more_path, "has_more_header", &response.has_more_header);
+        self.check_exclusive(path, "total_path", &response.total_path, "total_header", &response.total_header);
+        self.check_exclusive(
+            path,
+            "has_more_path",
+            &response.has_more_path,
+            "has_more_header",
+            &response.has_more_header,
+        );
         self.time_format(&format!("{path}.updated_at_format"), response.updated_at_format.as_deref());
         self.id(path, response);
         self.format(path, endpoint);
         if response.errors.len() > MAX_RULES {
-            self.report(&format!("{path}.errors"), format!("at most {MAX_RULES} are looked for"));
+            self.report(&format!("{path}.errors"), format!("at most {MAX_RULES} error rules are allowed"));
         }
         for (at, rule) in response.errors.iter().enumerate() {
             self.error_rule(&format!("{path}.errors[{at}]"), rule);
         }
     }
 
-    /// Two of the required trio; whether an update time is needed depends on the operation (C-23).
-    fn trio(&mut self, path: &str, response: &Response) {
-        // Tweets are found and known without being told how.
-        let tweets = response.format == Some(Format::Tweets);
-        let items = response.items_path.is_some() || response.format == Some(Format::Csv) || tweets;
+    /// `items_path` and `id_path` are always required; `updated_at_path` depends on the operation (C-23).
+    fn required_paths(&mut self, path: &str, response: &ResponseConfig) {
+        // The tweets format has built-in paths.
+        let tweets = response.format == Some(ResponseFormat::Tweets);
+        let items = response.items_path.is_some() || response.format == Some(ResponseFormat::Csv) || tweets;
         let id = response.id_path.is_some() || tweets;
         for (key, there, example) in [("items_path", items, "$.items"), ("id_path", id, "$.id")] {
             if !there {
@@ -56,7 +62,7 @@ impl Check<'_> {
         }
     }
 
-    fn id(&mut self, path: &str, response: &Response) {
+    fn id(&mut self, path: &str, response: &ResponseConfig) {
         let paths = response.id_path.as_ref().map_or(&[][..], |paths| &paths.0);
         match paths {
             [] if response.id_path.is_some() => self.report(&format!("{path}.id_path"), "the list is empty"),
@@ -82,31 +88,31 @@ impl Check<'_> {
         }
     }
 
-    fn format(&mut self, path: &str, endpoint: &Endpoint) {
+    fn format(&mut self, path: &str, endpoint: &EndpointConfig) {
         let response = &endpoint.response;
         let format = response.format.unwrap_or_default();
         for (key, there, fits) in [
-            ("csv", response.csv.is_some(), format == Format::Csv),
-            ("xml", response.xml.is_some(), format == Format::Xml),
-            ("html", response.html.is_some(), format == Format::Html),
+            ("csv", response.csv.is_some(), format == ResponseFormat::Csv),
+            ("xml", response.xml.is_some(), format == ResponseFormat::Xml),
+            ("html", response.html.is_some(), format == ResponseFormat::Html),
         ] {
             if there && !fits {
-                let message = format!("`{key}` has no meaning with {} answers", format.as_str());
+                let message = format!("`{key}` has no meaning with {} responses", format.as_str());
                 self.report_with(&format!("{path}.{key}"), message, format!("remove it, or set `format: {key}`"));
             }
         }
         match format {
-            Format::Json => {}
-            Format::Feed | Format::Page => {}
-            Format::Html => self.html(path, response),
-            Format::Xml => self.elements(path, response),
-            Format::Csv => self.rows(path, endpoint),
-            Format::Tweets => self.tweets(path, endpoint),
+            ResponseFormat::Json => {}
+            ResponseFormat::Feed | ResponseFormat::Page => {}
+            ResponseFormat::Html => self.html(path, response),
+            ResponseFormat::Xml => self.xml_items_path(path, response),
+            ResponseFormat::Csv => self.csv_rows(path, endpoint),
+            ResponseFormat::Tweets => self.tweets(path, endpoint),
         }
     }
 
-    /// Where things stand in a page of tweets is known, and so are the names of their columns.
-    fn tweets(&mut self, path: &str, endpoint: &Endpoint) {
+    /// The tweets format has built-in paths and column names.
+    fn tweets(&mut self, path: &str, endpoint: &EndpointConfig) {
         let response = &endpoint.response;
         for (key, there) in [
             ("items_path", response.items_path.is_some()),
@@ -116,7 +122,7 @@ impl Check<'_> {
             ("version_path", response.version_path.is_some()),
         ] {
             if there {
-                let message = format!("`{key}` has no meaning with tweets: where things stand is known");
+                let message = format!("`{key}` has no meaning with tweets: the format has built-in paths");
                 self.report_with(&format!("{path}.{key}"), message, "remove it");
             }
         }
@@ -124,45 +130,49 @@ impl Check<'_> {
         for name in endpoint.fields.keys().chain(endpoint.record.add.keys()) {
             if COLUMNS.contains(&name.as_str()) {
                 let section = if endpoint.fields.contains_key(name) { "fields" } else { "record.add" };
-                let message = format!("every tweet has `{name}` already");
+                let message = format!("`{name}` is a built-in field of tweets");
                 self.report_with(&format!("{endpoint_path}.{section}.{name}"), message, "use another name");
             }
         }
         if endpoint.two_phase.is_some() {
-            let message = "tweets come whole: there is nothing to fetch apart";
+            let message = "tweets are complete: there are no details to fetch";
             self.report(&format!("{endpoint_path}.two_phase"), message);
         }
     }
 
-    /// Elements are found by their names: which of them repeat is not known before.
-    fn elements(&mut self, path: &str, response: &Response) {
+    /// XML elements are found by name, because it is not known in advance which of them repeat.
+    fn xml_items_path(&mut self, path: &str, response: &ResponseConfig) {
         let Some(Ok(items)) = response.items_path.as_deref().map(Selector::parse) else { return };
-        let named = items.segments().iter().all(|segment| matches!(segment, Segment::Key(_)));
+        let named = items.segments().iter().all(|segment| matches!(segment, PathSegment::Key(_)));
         if items.segments().is_empty() || !named {
             let hint = "for example items_path: $.feed.entry";
             self.report_with(
                 &format!("{path}.items_path"),
-                "for XML, `items_path` names elements from the root on",
+                "for XML, `items_path` must be element names from the root",
                 hint,
             );
         }
     }
 
-    fn html(&mut self, path: &str, response: &Response) {
+    fn html(&mut self, path: &str, response: &ResponseConfig) {
         let html = response.html.clone().unwrap_or_default();
         if html.rows.as_deref().unwrap_or_default().trim().is_empty() {
             let hint = "for example html: { rows: \"article.row\", fields: { url: \"a @href\" } }";
             self.report_with(&format!("{path}.html.rows"), "`rows` is missing: the selector of a row", hint);
         }
         if html.fields.is_empty() {
-            self.report(&format!("{path}.html.fields"), "nothing is taken from the rows");
+            self.report(&format!("{path}.html.fields"), "`fields` is empty: nothing is taken from the rows");
         }
     }
 
-    fn rows(&mut self, path: &str, endpoint: &Endpoint) {
+    fn csv_rows(&mut self, path: &str, endpoint: &EndpointConfig) {
         let (response, paging) = (&endpoint.response, endpoint.pagination.clone().unwrap_or_default());
         if response.items_path.as_deref().is_some_and(|items| items != "$") {
-            self.report_with(&format!("{path}.items_path"), "the rows of a CSV answer are `$`", "remove `items_path`");
+            self.report_with(
+                &format!("{path}.items_path"),
+                "the rows of a CSV response are `$`",
+                "remove `items_path`",
+            );
         }
         let pagination = path.replace(".response", ".pagination");
         for (path, there) in [
@@ -174,7 +184,7 @@ impl Check<'_> {
             (format!("{pagination}.next_url_path"), paging.next_url_path.is_some()),
         ] {
             if there {
-                self.report_with(&path, "a CSV answer holds rows and nothing beside them", "use a header instead");
+                self.report_with(&path, "a CSV response contains only rows", "use a header instead");
             }
         }
         if let Some(csv) = &response.csv {
@@ -182,7 +192,7 @@ impl Check<'_> {
         }
     }
 
-    fn csv(&mut self, path: &str, csv: &Csv) {
+    fn csv(&mut self, path: &str, csv: &CsvConfig) {
         let one = |text: &str| text.len() == 1 && text.is_ascii() && !text.contains(['\n', '\r']);
         if csv.delimiter.as_deref().is_some_and(|text| text != "tab" && !one(text)) {
             self.report_with(
@@ -199,51 +209,51 @@ impl Check<'_> {
             self.report_with(&format!("{path}.columns"), "without a header, `columns` must name the fields", hint);
         }
         if csv.columns.len() > MAX_COLUMNS {
-            self.report(&format!("{path}.columns"), format!("at most {MAX_COLUMNS} columns are read"));
+            self.report(&format!("{path}.columns"), format!("at most {MAX_COLUMNS} columns are allowed"));
         }
         for (at, column) in csv.columns.iter().enumerate() {
             if column.is_empty() || csv.columns[..at].contains(column) {
-                let message = if column.is_empty() { "a column has no name" } else { "this column is there twice" };
+                let message = if column.is_empty() { "a column has no name" } else { "this column is a duplicate" };
                 self.report(&format!("{path}.columns[{at}]"), message);
             }
         }
     }
 
-    fn error_rule(&mut self, path: &str, rule: &ErrorRule) {
+    fn error_rule(&mut self, path: &str, rule: &ErrorRuleConfig) {
         match rule.status.is_empty() || rule.when.path.is_some() {
             true => self.condition(path, &rule.when),
-            false if rule.when != Condition::default() => {
+            false if rule.when != ConditionConfig::default() => {
                 self.report_with(&format!("{path}.path"), "`path` is missing", "for example path: $.error");
             }
             false => {}
         }
         for (at, status) in rule.status.iter().enumerate() {
             let message = match status {
-                401 | 429 => "means the same always: a rejected credential, or a wish for a pause",
+                401 | 429 => "has a fixed meaning: a rejected credential, or throttling",
                 400..=599 => continue,
-                _ => "is no status of an error: expected 400 to 599",
+                _ => "is not an error status: expected 400 to 599",
             };
             self.report(&format!("{path}.status[{at}]"), format!("{status} {message}"));
         }
         self.selector(&format!("{path}.message_path"), rule.message_path.as_deref());
         if rule.throttle == Some(true) && rule.level.is_some_and(|level| level != patra_core::Level::L1) {
-            self.report_with(&format!("{path}.level"), "what is to be waited out is of level L1", "remove `level`");
+            self.report_with(&format!("{path}.level"), "a throttling error has level L1 transient", "remove `level`");
         }
     }
 
-    pub(super) fn condition(&mut self, path: &str, condition: &Condition) {
+    pub(super) fn condition(&mut self, path: &str, condition: &ConditionConfig) {
         match &condition.path {
             None => self.report_with(&format!("{path}.path"), "`path` is missing", "for example path: $.error"),
             Some(text) => self.selector(&format!("{path}.path"), Some(text)),
         }
         if let Some(text) = &condition.matches
-            && let Err(flaw) = Pattern::parse(text)
+            && let Err(syntax_error) = Pattern::parse(text)
         {
-            self.problems.push(self.manifest.origin.flaw(&format!("{path}.matches"), text, flaw));
+            self.problems.push(self.manifest.origin.syntax_problem(&format!("{path}.matches"), text, syntax_error));
         }
         let looks = condition.equals.is_some() || condition.matches.is_some() || !condition.r#in.is_empty();
         if condition.exists == Some(false) && looks {
-            self.report(&format!("{path}.exists"), "what is absent has no value to compare");
+            self.report(&format!("{path}.exists"), "an absent value cannot be compared");
         }
     }
 }

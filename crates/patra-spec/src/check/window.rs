@@ -1,18 +1,18 @@
-//! Windows: widths, alignment, and whether the far side really filters (ING-4.3-10, ING-4.4-14, ING-4.4-15).
+//! Checks `window`: widths, alignment, and whether the upstream filters by time (ING-4.3-10, ING-4.4-14, ING-4.4-15).
 
-use super::Check;
+use super::ManifestChecker;
 use crate::expr::Template;
-use crate::manifest::Endpoint;
+use crate::keywords::{OutOfRange, PagingType};
+use crate::manifest::EndpointConfig;
 use crate::snapshot::DEFAULT_MAX_WINDOW;
-use crate::words::{OutOfRange, PagingType};
 
-impl Check<'_> {
-    pub(super) fn window(&mut self, endpoint_path: &str, endpoint: &Endpoint) {
+impl ManifestChecker<'_> {
+    pub(super) fn window(&mut self, endpoint_path: &str, endpoint: &EndpointConfig) {
         let window = endpoint.window.clone().unwrap_or_default();
         let path = &format!("{endpoint_path}.window");
         let pages_by_time = endpoint.pagination.as_ref().and_then(|paging| paging.r#type) == Some(PagingType::Time);
-        if pages_by_time && !filters(endpoint) {
-            let message = "time paging needs `supports_updated_since: true`: the window is all that selects records";
+        if pages_by_time && !filters_by_time(endpoint) {
+            let message = "time paging needs `supports_updated_since: true`: only the window selects records";
             self.report(&format!("{path}.supports_updated_since"), message);
         }
         if window.watermark_key.as_deref().is_some_and(|key| key.trim().is_empty()) {
@@ -35,20 +35,20 @@ impl Check<'_> {
         } else if let Some(align) = window.align
             && !max.0.as_micros().is_multiple_of(align.unit().as_micros())
         {
-            let message = format!("windows of {max} do not end where the unit does");
+            let message = format!("windows of {max} are not a multiple of the unit");
             self.report_with(&format!("{path}.align"), message, "choose a max_window of whole units");
         }
-        if window.out_of_range == Some(OutOfRange::Keep) && !filters(endpoint) {
-            let message = "the far side does not filter by time: every slice would keep every record";
+        if window.out_of_range == Some(OutOfRange::Keep) && !filters_by_time(endpoint) {
+            let message = "the upstream does not filter by time: every slice would keep every record";
             self.report_with(&format!("{path}.out_of_range"), message, "remove it, or send the window");
         }
     }
 
-    /// What the endpoint claims and what its requests say must agree: a claim without a parameter would read
-    /// everything in every slice.
-    pub(super) fn sends_window(&mut self, path: &str, endpoint: &Endpoint, templates: &[Template]) {
+    /// `supports_updated_since` and the request templates must agree: without a window parameter every slice would read
+    /// everything.
+    pub(super) fn sends_window(&mut self, path: &str, endpoint: &EndpointConfig, templates: &[Template]) {
         let path = &format!("{path}.window.supports_updated_since");
-        match (filters(endpoint), templates.iter().any(|template| template.uses("window"))) {
+        match (filters_by_time(endpoint), templates.iter().any(|template| template.uses("window"))) {
             (true, false) => {
                 let hint = "add a parameter such as from: \"${ window.from | iso }\"";
                 let message = "`supports_updated_since` is true, but no template sends `window.from` or `window.to`";
@@ -62,6 +62,6 @@ impl Check<'_> {
     }
 }
 
-pub(super) fn filters(endpoint: &Endpoint) -> bool {
+pub(super) fn filters_by_time(endpoint: &EndpointConfig) -> bool {
     endpoint.window.as_ref().and_then(|window| window.supports_updated_since).unwrap_or(false)
 }

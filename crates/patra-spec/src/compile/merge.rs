@@ -1,5 +1,5 @@
-//! One merged endpoint as a snapshot, with the platform's values for what nobody said; `layers::platform` lists the same
-//! values for those who ask, and a test holds the two together. Everything has been checked: what is required is there.
+//! Converts a merged endpoint into a snapshot and fills in the platform defaults. `layers::platform` lists the same
+//! defaults for `explain`; a test keeps the two in step. The endpoint has been checked: required values are present.
 
 mod auth;
 mod detail;
@@ -9,20 +9,20 @@ mod response;
 
 use patra_core::state::Operation;
 
-use crate::iso::Iso;
-use crate::manifest::{Endpoint, Manifest};
+use crate::iso_duration::IsoDuration;
+use crate::keywords::{OnMaxPage, OutOfRange};
+use crate::manifest::{EndpointConfig, Manifest};
 use crate::snapshot::{
-    ASCENDING, DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_ORDER_BY, DEFAULT_READ_TIMEOUT_MS, Http,
-    Pagination, Snapshot, Window,
+    ASCENDING, DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_ORDER_BY, DEFAULT_READ_TIMEOUT_MS, HttpSpec,
+    PaginationSpec, Snapshot, WindowSpec,
 };
-use crate::words::{OnMaxPage, OutOfRange};
 use auth::auth;
 use detail::{batching, two_phase, update};
 use inputs::{expr, params, partitions, templates};
 use limits::{health, limits, rate_limit, retry};
 use response::{lower, mapping, response};
 
-pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, operation: Operation) -> Snapshot {
+pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &EndpointConfig, operation: Operation) -> Snapshot {
     Snapshot {
         provenance_code: manifest.provenance.clone(),
         endpoint_code: name.to_owned(),
@@ -53,10 +53,10 @@ pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &Endpoint, ope
     }
 }
 
-fn http(endpoint: &Endpoint) -> Http {
+fn http(endpoint: &EndpointConfig) -> HttpSpec {
     let http = endpoint.http.clone();
     let body = endpoint.body.clone().unwrap_or_default();
-    Http {
+    HttpSpec {
         method: http.method.unwrap_or_default(),
         base_url: http.base_url.unwrap_or_default(),
         url_param: http.url_param,
@@ -66,9 +66,9 @@ fn http(endpoint: &Endpoint) -> Http {
         body_template: body.raw,
         body_json: body.json,
         body_form: body.form.map(templates),
-        connect_timeout_ms: http.connect_timeout.map_or(DEFAULT_CONNECT_TIMEOUT_MS, Iso::millis),
-        read_timeout_ms: http.read_timeout.map_or(DEFAULT_READ_TIMEOUT_MS, Iso::millis),
-        timeout_ms: http.timeout.map(Iso::millis),
+        connect_timeout_ms: http.connect_timeout.map_or(DEFAULT_CONNECT_TIMEOUT_MS, IsoDuration::millis),
+        read_timeout_ms: http.read_timeout.map_or(DEFAULT_READ_TIMEOUT_MS, IsoDuration::millis),
+        timeout_ms: http.timeout.map(IsoDuration::millis),
         max_body_bytes: http.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES),
         max_redirects: http.max_redirects.unwrap_or(0),
         compression: http.compression.unwrap_or(true),
@@ -76,12 +76,12 @@ fn http(endpoint: &Endpoint) -> Http {
     }
 }
 
-fn pagination(endpoint: &Endpoint) -> Option<Pagination> {
-    let (paging, platform) = (endpoint.pagination.clone()?, Pagination::default());
-    // The rest of a window can only be cut where the far side filters by time (ING-4.3-16).
+fn pagination(endpoint: &EndpointConfig) -> Option<PaginationSpec> {
+    let (paging, platform) = (endpoint.pagination.clone()?, PaginationSpec::default());
+    // The rest of a window can only be split if the upstream filters by time (ING-4.3-16).
     let filters = endpoint.window.as_ref().and_then(|window| window.supports_updated_since) == Some(true);
     let on_max_page = if filters { OnMaxPage::Split } else { OnMaxPage::Partial };
-    Some(Pagination {
+    Some(PaginationSpec {
         r#type: paging.r#type.unwrap_or_default(),
         page_size: paging.page_size,
         max_page_size: paging.max_page_size,
@@ -108,18 +108,18 @@ fn pagination(endpoint: &Endpoint) -> Option<Pagination> {
     })
 }
 
-/// The two orders that mean something here have one spelling.
+/// Normalises the spelling of the two known orders.
 fn ordered(order: String) -> String {
     let words = order.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
     if [DEFAULT_ORDER_BY, ASCENDING].contains(&words.as_str()) { words } else { order }
 }
 
-fn window(endpoint: &Endpoint) -> Window {
-    let (window, platform) = (endpoint.window.clone().unwrap_or_default(), Window::default());
-    // Where the far side does not filter, we do.
+fn window(endpoint: &EndpointConfig) -> WindowSpec {
+    let (window, platform) = (endpoint.window.clone().unwrap_or_default(), WindowSpec::default());
+    // If the upstream does not filter by time, records outside the window are skipped here.
     let filters = window.supports_updated_since == Some(true);
     let out_of_range = if filters || endpoint.polled == Some(true) { OutOfRange::Keep } else { OutOfRange::Skip };
-    Window {
+    WindowSpec {
         supports_updated_since: window.supports_updated_since.unwrap_or(false),
         watermark_key: window.watermark_key,
         safety_lag: window.safety_lag.unwrap_or(platform.safety_lag),

@@ -1,5 +1,5 @@
-//! What a template can see: the window, the page, the frozen time and the source's parameters. Nothing secret:
-//! credentials are put in by the transport when it sends (ING-3.9-03).
+//! The values that a template can read: the window, the page, the frozen time and the source's parameters. Nothing
+//! secret: the transport inserts credentials when it sends (ING-3.9-03).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,51 +9,51 @@ use minijinja::value::{Object, Serde};
 
 use patra_core::{Ts, Window};
 
+use super::render_state::{self, RenderState};
 use super::rules::TimeStyle;
-use super::run::{self, Run};
-use super::scan::Variable;
+use super::scan::TemplateVariable;
 use super::{MAX_OUTPUT, RenderError};
 
-/// Bytes that the ids of one request may take, before they are joined.
+/// Most bytes of the ids of one request, before they are joined.
 const MAX_IDS: usize = 4 * MAX_OUTPUT;
-/// Parameters nest no deeper than this.
+/// Deepest nesting of a parameter.
 const MAX_DEPTH: usize = 64;
 
 #[derive(Clone, Debug, Default)]
-pub struct Context {
-    /// `None`: nothing is filtered by time, and `window.from` is null.
+pub struct RenderContext {
+    /// `None` if the endpoint does not filter by time; `window.from` is then null.
     pub window: Option<Window>,
-    pub page: Page,
+    pub page: PageVariables,
     /// The source's own values: feed address, user name, query.
     pub params: serde_json::Map<String, serde_json::Value>,
-    /// The records that a detail request asks for.
+    /// The ids of the records that a detail request fetches.
     pub ids: Vec<String>,
-    /// What `now()` gives: frozen by the caller, never the clock, so that a replay renders the same (C-45). Left at its
-    /// default, `now()` is an error.
+    /// The result of `now()`. The caller freezes it, so that a replay renders the same (C-45). With the default value,
+    /// `now()` is an error.
     pub now: Ts,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct PageVariables {
     pub no: u64,
     pub offset: u64,
     pub size: Option<u32>,
     pub token: Option<String>,
 }
 
-/// What the expressions of a template read, so that nothing else is handed to the engine.
+/// The variables that the expressions of a template read. Only these are passed to the engine.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Reads {
+pub(super) struct VariablesRead {
     window: bool,
     page: bool,
     ids: bool,
     params: BTreeSet<String>,
-    /// `params['x-y']`: the name is known only to the engine.
+    /// Set for `params['x-y']`, whose name is known only to the engine.
     any_param: bool,
 }
 
-impl Reads {
-    /// Takes note of a dotted name.
+impl VariablesRead {
+    /// Adds a variable by its dotted name.
     pub(super) fn add(&mut self, name: &str) {
         let mut steps = name.split('.');
         match (steps.next(), steps.next()) {
@@ -67,25 +67,25 @@ impl Reads {
     }
 }
 
-impl Context {
+impl RenderContext {
     /// The value of a bare variable.
-    pub(super) fn lookup(&self, variable: &Variable, times: &TimeStyle) -> Result<Value, RenderError> {
+    pub(super) fn lookup(&self, variable: &TemplateVariable, times: &TimeStyle) -> Result<Value, RenderError> {
         let value = match variable {
-            Variable::WindowFrom => self.window.map_or(Value::from(()), |window| times.write(window.from)),
-            Variable::WindowTo => self.window.map_or(Value::from(()), |window| times.write(window.to)),
-            Variable::PageNo => self.page.no.into(),
-            Variable::PageOffset => self.page.offset.into(),
-            Variable::PageSize => self.page.size.into(),
-            Variable::PageToken => self.page.token.as_deref().into(),
-            Variable::Param(name) => return self.param(name, false),
-            Variable::Id => self.ids.first().map(String::as_str).into(),
-            // Its place in the text is taken by a mark, never by a value.
-            Variable::Credential(name) => return Err(RenderError::Undefined(format!("credential.{name}"))),
+            TemplateVariable::WindowFrom => self.window.map_or(Value::from(()), |window| times.write(window.from)),
+            TemplateVariable::WindowTo => self.window.map_or(Value::from(()), |window| times.write(window.to)),
+            TemplateVariable::PageNo => self.page.no.into(),
+            TemplateVariable::PageOffset => self.page.offset.into(),
+            TemplateVariable::PageSize => self.page.size.into(),
+            TemplateVariable::PageToken => self.page.token.as_deref().into(),
+            TemplateVariable::Param(name) => return self.param(name, false),
+            TemplateVariable::Id => self.ids.first().map(String::as_str).into(),
+            // A credential renders to a placeholder, never to a value.
+            TemplateVariable::Credential(name) => return Err(RenderError::Undefined(format!("credential.{name}"))),
         };
         Ok(value)
     }
 
-    /// A parameter. One that was declared and not given is null.
+    /// The value of a parameter. A declared parameter that was not given is null.
     pub(super) fn param(&self, name: &str, declared: bool) -> Result<Value, RenderError> {
         match self.params.get(name) {
             Some(value) => Ok(Value::from(Serde(bounded(value)?))),
@@ -94,12 +94,12 @@ impl Context {
         }
     }
 
-    /// The root of what an expression sees. What goes in is bounded, as it may be joined several times.
+    /// The root object of an expression. Its values are bounded, because they may be joined several times.
     pub(super) fn scope(
         &self,
-        reads: &Reads,
+        reads: &VariablesRead,
         declared: Option<&BTreeSet<String>>,
-        run: Run,
+        run: RenderState,
     ) -> Result<Value, RenderError> {
         if reads.any_param {
             let size = self.params.iter().map(|(key, value)| key.len() + size(value, 0)).sum::<usize>();
@@ -117,30 +117,35 @@ impl Context {
         self.scope_with(reads, params.into(), run)
     }
 
-    pub(super) fn scope_with(&self, reads: &Reads, params: Value, run: Run) -> Result<Value, RenderError> {
+    pub(super) fn scope_with(
+        &self,
+        reads: &VariablesRead,
+        params: Value,
+        run: RenderState,
+    ) -> Result<Value, RenderError> {
         if self.page.token.as_ref().is_some_and(|token| token.len() > MAX_OUTPUT) {
             return Err(RenderError::TooLong);
         }
-        let map = |names: &[(&'static str, Variable)]| {
-            // Within an expression a time is text that functions read.
+        let map = |names: &[(&'static str, TemplateVariable)]| {
+            // Within an expression a time is ISO-8601 text that functions parse.
             let entries = names.iter().map(|(name, variable)| Ok((*name, self.lookup(variable, &TimeStyle::Iso)?)));
             entries.collect::<Result<BTreeMap<_, _>, RenderError>>().map(Value::from)
         };
         let window = match reads.window {
-            true => map(&[("from", Variable::WindowFrom), ("to", Variable::WindowTo)])?,
+            true => map(&[("from", TemplateVariable::WindowFrom), ("to", TemplateVariable::WindowTo)])?,
             false => Value::UNDEFINED,
         };
         let page = match reads.page {
             true => map(&[
-                ("no", Variable::PageNo),
-                ("offset", Variable::PageOffset),
-                ("size", Variable::PageSize),
-                ("token", Variable::PageToken),
+                ("no", TemplateVariable::PageNo),
+                ("offset", TemplateVariable::PageOffset),
+                ("size", TemplateVariable::PageSize),
+                ("token", TemplateVariable::PageToken),
             ])?,
             false => Value::UNDEFINED,
         };
         let (id, ids) = if reads.ids { self.ids()? } else { (Value::UNDEFINED, Value::UNDEFINED) };
-        Ok(Value::from_object(Scope { window, page, params, id, ids, run: Value::from_object(run) }))
+        Ok(Value::from_object(ScopeObject { window, page, params, id, ids, run: Value::from_object(run) }))
     }
 
     fn ids(&self) -> Result<(Value, Value), RenderError> {
@@ -148,13 +153,13 @@ impl Context {
             return Err(RenderError::TooLong);
         }
         let all: Vec<Value> = self.ids.iter().map(|id| Value::from(id.as_str())).collect();
-        Ok((self.lookup(&Variable::Id, &TimeStyle::Iso)?, all.into()))
+        Ok((self.lookup(&TemplateVariable::Id, &TimeStyle::Iso)?, all.into()))
     }
 }
 
-/// The roots by name.
+/// The root variables by name.
 #[derive(Debug)]
-struct Scope {
+struct ScopeObject {
     window: Value,
     page: Value,
     params: Value,
@@ -163,7 +168,7 @@ struct Scope {
     run: Value,
 }
 
-impl Object for Scope {
+impl Object for ScopeObject {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
         match key.as_str()? {
             "window" => Some(self.window.clone()),
@@ -171,7 +176,7 @@ impl Object for Scope {
             "params" | "expr" => Some(self.params.clone()),
             "id" => Some(self.id.clone()),
             "ids" => Some(self.ids.clone()),
-            run::NAME => Some(self.run.clone()),
+            render_state::NAME => Some(self.run.clone()),
             _ => None,
         }
     }
@@ -181,7 +186,7 @@ fn bounded(value: &serde_json::Value) -> Result<&serde_json::Value, RenderError>
     if size(value, 0) > MAX_OUTPUT { Err(RenderError::TooLong) } else { Ok(value) }
 }
 
-/// Bytes that the value takes, roughly; what nests too deep is too large.
+/// Approximate size of the value in bytes. A value that nests too deep counts as too large.
 fn size(value: &serde_json::Value, depth: usize) -> usize {
     use serde_json::Value as Json;
     match value {

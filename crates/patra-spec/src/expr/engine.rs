@@ -1,5 +1,5 @@
-//! minijinja with everything taken out and only our list put in. It evaluates single expressions; the text around them
-//! is ours.
+//! minijinja without its builtins and with only our functions. It evaluates single expressions; we render the text
+//! around them.
 
 use std::error::Error as _;
 use std::sync::LazyLock;
@@ -8,13 +8,13 @@ use minijinja::value::Rest;
 use minijinja::{Environment, Error, Expression, State, UndefinedBehavior, Value};
 
 use super::{RenderError, functions, tilde};
-use crate::problem::Flaw;
+use crate::problem::SyntaxError;
 
-/// Instructions that one expression may take; what is admitted needs a few hundred at most.
+/// Most instructions of one expression; allowed expressions need a few hundred at most.
 const FUEL: u64 = 50_000;
 
 static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
-    // Empty: no builtin filter, test or function, so no `range`, no `debug`, no `join` but ours.
+    // Empty: no builtin filter, test or function. There is no `range` and no `debug`, and `join` is ours.
     let mut engine = Environment::empty();
     engine.set_undefined_behavior(UndefinedBehavior::Strict);
     engine.set_fuel(Some(FUEL));
@@ -29,11 +29,11 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     engine
 });
 
-/// `at` is where the expression stands in its template.
-pub(super) fn compile(at: usize, source: &str) -> Result<Expression<'static, 'static>, Flaw> {
+/// Compiles an expression. `at` is its offset in the template.
+pub(super) fn compile(at: usize, source: &str) -> Result<Expression<'static, 'static>, SyntaxError> {
     ENGINE.compile_expression_owned(source.to_owned()).map_err(|error| {
         let offset = error.range().map_or(0, |range| range.start.min(source.len()));
-        Flaw::new(at + offset, format!("the expression cannot be read: {}", reason(&error)))
+        SyntaxError::new(at + offset, format!("the expression cannot be read: {}", reason(&error)))
     })
 }
 
@@ -44,13 +44,13 @@ pub(super) fn eval(expression: &Expression<'static, 'static>, scope: &Value) -> 
     })
 }
 
-/// The text that a quoted literal stands for, with its escapes read as the engine reads them.
+/// The value of a quoted literal, with its escapes resolved by the engine.
 pub(super) fn unquote(literal: &str) -> Option<String> {
     let value = ENGINE.compile_expression(literal).ok()?.eval(()).ok()?;
     value.as_str().map(str::to_owned)
 }
 
-/// The engine's reason without its debugging aids, which would show values; and short.
+/// The engine's reason, shortened, and without its debug output, which would show values.
 fn reason(error: &Error) -> String {
     let text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     text.chars().take(200).collect()

@@ -1,5 +1,5 @@
-//! Arguments that must stand in the template as quoted texts: they are checked where they stand, and what is worth
-//! keeping is made once. A pattern or a path that came from outside could neither be checked nor bounded beforehand.
+//! Function arguments that must be quoted literals in the template. They are checked at compile time, and patterns and
+//! paths are compiled once. A pattern or path from outside could neither be checked nor bounded in advance.
 
 use std::sync::Arc;
 
@@ -9,137 +9,147 @@ use patra_core::Ts;
 
 use super::engine;
 use super::functions::time;
-use super::scan::{Sort, Token};
-use crate::problem::Flaw;
+use super::scan::{ExprToken, TokenKind};
+use crate::problem::SyntaxError;
 use crate::selector::Selector;
 
-/// Memory that the patterns of one template may take once they are compiled. `\w`, which knows all of Unicode, takes
-/// about 40 KiB each time it stands in a pattern, `[a-z]` next to nothing.
+/// Most memory of the compiled patterns of one template. Each `\w`, which covers all of Unicode, takes about 40 KiB;
+/// `[a-z]` takes almost nothing.
 const MAX_PATTERNS: usize = 256 * 1024;
-/// What the search keeps grows with states times groups.
+/// Most capture groups: the memory of a search grows with states times groups.
 const MAX_GROUPS: usize = 8;
-/// Smallest size that is tried; then four times as much, and so on.
+/// First size limit that is tried; it is multiplied by four until the pattern fits.
 const SMALLEST: usize = 1024;
 
-/// What an argument is, when more is known of it than that it is a value.
+/// The kind of an argument that must be a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LiteralKind {
     Path,
     Pattern,
-    /// For times that are written.
+    /// Pattern for formatting times.
     Format,
-    /// For times that are read.
-    Reading,
-    /// May also be computed.
+    /// Pattern for parsing times.
+    ParseFormat,
+    /// May also be a computed value.
     Duration,
-    /// May also be computed.
+    /// May also be a computed value.
     Offset,
 }
 
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct PreparedLiteral {
     text: String,
-    thing: Thing,
+    value: LiteralValue,
 }
 
 #[derive(Debug)]
-enum Thing {
+enum LiteralValue {
     Path(Selector),
-    Pattern(Pattern),
+    Pattern(SearchPattern),
 }
 
 #[derive(Debug)]
-pub(super) struct Pattern {
+pub(super) struct SearchPattern {
     pub(super) regex: Regex,
-    /// An upper bound of its memory, and so of the states that it can be in at once.
+    /// Upper bound of its memory, and so of its number of states.
     pub(super) size: usize,
 }
 
-pub(super) fn path<'p>(prepared: &'p [Prepared], text: &str) -> Option<&'p Selector> {
-    prepared.iter().find_map(|one| match &one.thing {
-        Thing::Path(path) if one.text == text => Some(path),
+pub(super) fn path<'p>(prepared: &'p [PreparedLiteral], text: &str) -> Option<&'p Selector> {
+    prepared.iter().find_map(|one| match &one.value {
+        LiteralValue::Path(path) if one.text == text => Some(path),
         _ => None,
     })
 }
 
-pub(super) fn pattern<'p>(prepared: &'p [Prepared], text: &str) -> Option<&'p Pattern> {
-    prepared.iter().find_map(|one| match &one.thing {
-        Thing::Pattern(pattern) if one.text == text => Some(pattern),
+pub(super) fn pattern<'p>(prepared: &'p [PreparedLiteral], text: &str) -> Option<&'p SearchPattern> {
+    prepared.iter().find_map(|one| match &one.value {
+        LiteralValue::Pattern(pattern) if one.text == text => Some(pattern),
         _ => None,
     })
 }
 
-/// What has been prepared for a template so far.
+/// The literals of a template that have been prepared so far.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
-    prepared: Vec<Prepared>,
+pub(super) struct PreparedLiterals {
+    prepared: Vec<PreparedLiteral>,
     patterns: usize,
 }
 
-impl From<Shelf> for Arc<[Prepared]> {
-    fn from(shelf: Shelf) -> Arc<[Prepared]> {
+impl From<PreparedLiterals> for Arc<[PreparedLiteral]> {
+    fn from(shelf: PreparedLiterals) -> Arc<[PreparedLiteral]> {
         shelf.prepared.into()
     }
 }
 
-impl Shelf {
-    /// Checks the argument of `function` that the tokens make up.
-    pub(super) fn check(&mut self, function: &str, kind: Kind, text: &str, argument: &[Token]) -> Result<(), Flaw> {
+impl PreparedLiterals {
+    /// Checks one argument of `function`, given as tokens.
+    pub(super) fn check(
+        &mut self,
+        function: &str,
+        kind: LiteralKind,
+        text: &str,
+        argument: &[ExprToken],
+    ) -> Result<(), SyntaxError> {
         let Some(first) = argument.first() else { return Ok(()) };
-        let [Token { sort: Sort::Text, .. }] = argument else {
+        let [ExprToken { kind: TokenKind::Text, .. }] = argument else {
             return match kind {
-                Kind::Duration | Kind::Offset => Ok(()),
-                _ => Err(Flaw::new(first.at, format!("`{function}` needs a quoted text here, not a computed one"))),
+                LiteralKind::Duration | LiteralKind::Offset => Ok(()),
+                _ => Err(SyntaxError::new(
+                    first.at,
+                    format!("`{function}` needs a quoted text here, not a computed one"),
+                )),
             };
         };
         let quoted = first.text(text);
-        let value = engine::unquote(quoted).ok_or_else(|| Flaw::new(first.at, "the quoted text cannot be read"))?;
-        // With escapes in it, an offset in the value is none in the template.
+        let value =
+            engine::unquote(quoted).ok_or_else(|| SyntaxError::new(first.at, "the quoted text cannot be read"))?;
+        // If the literal has escapes, an offset in the value is not an offset in the template.
         let plain = quoted.len() == value.len() + 2;
-        self.prepare(kind, &value).map_err(|flaw| {
-            let offset = if plain { first.at + 1 + flaw.offset.min(value.len()) } else { first.at };
-            Flaw { offset, ..flaw }
+        self.prepare(kind, &value).map_err(|syntax_error| {
+            let offset = if plain { first.at + 1 + syntax_error.offset.min(value.len()) } else { first.at };
+            SyntaxError { offset, ..syntax_error }
         })
     }
 
-    fn prepare(&mut self, kind: Kind, value: &str) -> Result<(), Flaw> {
-        let flaw = |message| Flaw::new(0, message);
+    fn prepare(&mut self, kind: LiteralKind, value: &str) -> Result<(), SyntaxError> {
+        let syntax_error = |message| SyntaxError::new(0, message);
         let thing = match kind {
-            Kind::Duration => return time::duration(value).map(drop).map_err(flaw),
-            Kind::Offset => return time::offset(value).map(drop).map_err(flaw),
-            Kind::Format => return time::format(SAMPLE, value, None).map(drop).map_err(flaw),
-            Kind::Reading => return readable(value).map_err(flaw),
-            Kind::Path if path(&self.prepared, value).is_some() => return Ok(()),
-            Kind::Pattern if pattern(&self.prepared, value).is_some() => return Ok(()),
-            Kind::Path => Thing::Path(Selector::parse(value)?),
-            Kind::Pattern => {
-                let pattern = compile(value, MAX_PATTERNS - self.patterns).map_err(flaw)?;
+            LiteralKind::Duration => return time::duration(value).map(drop).map_err(syntax_error),
+            LiteralKind::Offset => return time::offset(value).map(drop).map_err(syntax_error),
+            LiteralKind::Format => return time::format(SAMPLE, value, None).map(drop).map_err(syntax_error),
+            LiteralKind::ParseFormat => return readable(value).map_err(syntax_error),
+            LiteralKind::Path if path(&self.prepared, value).is_some() => return Ok(()),
+            LiteralKind::Pattern if pattern(&self.prepared, value).is_some() => return Ok(()),
+            LiteralKind::Path => LiteralValue::Path(Selector::parse(value)?),
+            LiteralKind::Pattern => {
+                let pattern = compile(value, MAX_PATTERNS - self.patterns).map_err(syntax_error)?;
                 self.patterns += pattern.size;
-                Thing::Pattern(pattern)
+                LiteralValue::Pattern(pattern)
             }
         };
-        self.prepared.push(Prepared { text: value.to_owned(), thing });
+        self.prepared.push(PreparedLiteral { text: value.to_owned(), value: thing });
         Ok(())
     }
 }
 
-/// 2024-02-29T13:14:15.123456Z: every field has a value of its own.
+/// 2024-02-29T13:14:15.123456Z: every field has a distinct value.
 const SAMPLE: Ts = Ts::from_micros(1_709_212_455_123_456);
 
-/// A pattern is fit for reading when it reads what it has written itself.
+/// A pattern is fit for parsing if it can parse its own output.
 fn readable(pattern: &str) -> Result<(), String> {
     let sample = time::format(SAMPLE, pattern, None)?;
     time::parse(&sample, pattern).map(drop).map_err(|_| format!("no time can be read with `{pattern}`"))
 }
 
-/// The smallest size that holds the pattern is also the measure of the work that a search takes.
-fn compile(pattern: &str, room: usize) -> Result<Pattern, String> {
+/// Compiles a pattern at the smallest size that holds it. The size also measures the cost of a search.
+fn compile(pattern: &str, room: usize) -> Result<SearchPattern, String> {
     if pattern.is_empty() {
         return Err("the pattern is empty".to_owned());
     }
     let mut size = SMALLEST;
     let regex = loop {
-        // No lazy automaton: a hostile pattern would fill it and empty it again and again.
+        // No lazy DFA: a hostile pattern would fill and clear its cache repeatedly.
         match RegexBuilder::new(pattern).size_limit(size).dfa_size_limit(0).nest_limit(32).build() {
             Ok(regex) => break regex,
             Err(regex::Error::CompiledTooBig(_)) if size < room => size = (size * 4).min(room),
@@ -155,10 +165,10 @@ fn compile(pattern: &str, room: usize) -> Result<Pattern, String> {
     if regex.captures_len() > MAX_GROUPS + 1 {
         return Err(format!("a pattern has at most {MAX_GROUPS} groups"));
     }
-    Ok(Pattern { regex, size })
+    Ok(SearchPattern { regex, size })
 }
 
-/// The last line of the library's drawing.
+/// The last line of the library's multi-line message.
 fn reason(drawing: &str) -> String {
     let line = drawing.lines().last().unwrap_or_default();
     line.trim_start_matches("error: ").chars().take(120).collect()

@@ -1,5 +1,5 @@
-//! What a template may use, and how it writes times and null: the expression capability and the render rules of a source
-//! (ING-3.2-11, ING-3.2-12).
+//! Which functions and variables a template may use, and how it renders times and null: the expression capability and
+//! the render rules of a source (ING-3.2-11, ING-3.2-12).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,30 +9,30 @@ use minijinja::Value;
 use patra_core::Ts;
 
 use super::functions::time;
-use super::{Allowed, NullPolicy};
-use crate::problem::Flaw;
+use super::{AllowedFunctions, NullPolicy};
+use crate::problem::SyntaxError;
 
-/// The default: every function, null omitted, times as ISO-8601 text.
+/// Rules for compiling a template. The default allows every function, omits null, and renders times as ISO-8601.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
-    pub allowed: Allowed,
+pub struct TemplateRules {
+    pub allowed: AllowedFunctions,
     pub nulls: NullPolicy,
     pub times: TimeStyle,
-    pub scope: Scope,
+    pub scope: VariableScope,
 }
 
-/// Which variables there are beside the window and the page.
+/// Which variables exist in addition to the window and the page.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Scope {
-    /// The parameters that are declared; `None`: any.
+pub struct VariableScope {
+    /// Declared parameters; `None` allows any.
     pub params: Option<Arc<BTreeSet<String>>>,
-    /// `credential.<name>`.
+    /// Whether `credential.<name>` is allowed.
     pub credential: bool,
-    /// `ids` and `id`.
+    /// Whether `ids` and `id` are allowed.
     pub ids: bool,
 }
 
-/// How a time is written that no function has written.
+/// Default format of times that no function has formatted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TimeStyle {
     /// ISO-8601 with nine digits (ING-4.8-02).
@@ -45,20 +45,20 @@ pub enum TimeStyle {
 }
 
 impl TimeStyle {
-    /// One of four words, or a pattern with `%`.
-    pub fn parse(text: &str) -> Result<TimeStyle, Flaw> {
+    /// Parses one of four names, or a pattern with `%`.
+    pub fn parse(text: &str) -> Result<TimeStyle, SyntaxError> {
         match text.trim() {
             "iso" => Ok(TimeStyle::Iso),
             "epoch" => Ok(TimeStyle::Epoch),
             "epoch_ms" => Ok(TimeStyle::EpochMs),
             "date" => Ok(TimeStyle::Date),
             pattern if pattern.contains('%') => {
-                time::format(Ts::from_secs(0), pattern, None).map_err(|reason| Flaw::new(0, reason))?;
+                time::format(Ts::from_secs(0), pattern, None).map_err(|reason| SyntaxError::new(0, reason))?;
                 Ok(TimeStyle::Pattern(pattern.to_owned()))
             }
             other => {
-                let message = format!("{} is no way to write a time", crate::problem::quote(other));
-                Err(Flaw::new(0, message).hint("iso, epoch, epoch_ms, date, or a pattern such as %Y-%m-%d"))
+                let message = format!("{} is not a time format", crate::problem::quote(other));
+                Err(SyntaxError::new(0, message).hint("iso, epoch, epoch_ms, date, or a pattern such as %Y-%m-%d"))
             }
         }
     }
@@ -69,7 +69,7 @@ impl TimeStyle {
             TimeStyle::Epoch => at.micros().div_euclid(1_000_000).into(),
             TimeStyle::EpochMs => at.micros().div_euclid(1_000).into(),
             TimeStyle::Date => at.to_short_text().split('T').next().into(),
-            // It was tried when it was read; a time outside the calendar stays as it is.
+            // The pattern was validated when it was parsed. A time outside the calendar is rendered as ISO-8601.
             TimeStyle::Pattern(pattern) => time::format(at, pattern, None).unwrap_or_else(|_| at.to_string()).into(),
         }
     }

@@ -1,20 +1,20 @@
-//! Cuts a template into text and expressions, and expressions into tokens. It knows how an expression is written, not
-//! what may stand in it.
+//! Splits a template into text and expressions, and expressions into tokens. It knows the syntax of an expression, not
+//! which names are allowed.
 
 use std::ops::Range;
 
-use crate::problem::Flaw;
+use crate::problem::SyntaxError;
 
-/// Longest expression, in bytes: parsing nests by length.
+/// Longest expression, in bytes: the parser's nesting depth grows with it.
 const MAX_EXPRESSION: usize = 1_024;
 
-/// Words that are neither variables nor functions.
+/// Keywords of the expression language: neither variables nor functions.
 pub(super) const KEYWORDS: &[&str] =
     &["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None"];
 
-/// A variable that needs no engine.
+/// A variable that is looked up without the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Variable {
+pub(super) enum TemplateVariable {
     WindowFrom,
     WindowTo,
     PageNo,
@@ -22,38 +22,38 @@ pub(super) enum Variable {
     PageSize,
     PageToken,
     Param(String),
-    /// The one id of a request that takes one.
+    /// The id of a request that fetches one record.
     Id,
     Credential(String),
 }
 
 #[derive(Debug)]
-pub(super) enum Piece<'t> {
+pub(super) enum TemplatePiece<'t> {
     Literal(&'t str),
-    /// From `${` to `}`, both included; the tokens are what stands between, and the closing brace.
+    /// From `${` to `}`, both included. The tokens are those in between, and the closing brace.
     Code {
         span: Range<usize>,
-        tokens: Vec<Token>,
+        tokens: Vec<ExprToken>,
     },
 }
 
-/// The pieces of a template.
-pub(super) fn split(text: &str) -> Result<Vec<Piece<'_>>, Flaw> {
+/// Splits a template into its pieces.
+pub(super) fn split(text: &str) -> Result<Vec<TemplatePiece<'_>>, SyntaxError> {
     let mut pieces = Vec::new();
     let mut at = 0;
     while let Some(open) = text[at..].find("${").map(|found| at + found) {
         if open > at {
-            pieces.push(Piece::Literal(&text[at..open]));
+            pieces.push(TemplatePiece::Literal(&text[at..open]));
         }
         let tokens = tokens(text, open + 2)?;
         at = tokens.last().map_or(open + 2, |token| token.end);
         if at - open - 3 > MAX_EXPRESSION {
-            return Err(Flaw::new(open, format!("an expression has at most {MAX_EXPRESSION} bytes")));
+            return Err(SyntaxError::new(open, format!("an expression has at most {MAX_EXPRESSION} bytes")));
         }
-        pieces.push(Piece::Code { span: open..at, tokens });
+        pieces.push(TemplatePiece::Code { span: open..at, tokens });
     }
     if at < text.len() {
-        pieces.push(Piece::Literal(&text[at..]));
+        pieces.push(TemplatePiece::Literal(&text[at..]));
     }
     Ok(pieces)
 }
@@ -70,8 +70,8 @@ pub(super) fn variables(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// See [`super::Template::meaning`].
-pub(super) fn meaning(text: &str) -> Option<String> {
+/// See [`super::Template::selection`].
+pub(super) fn selection(text: &str) -> Option<String> {
     let (mut kept, mut at, mut any) = (String::new(), 0, text.is_empty());
     while let Some(open) = text[at..].find("${").map(|found| at + found) {
         any |= open > at;
@@ -94,30 +94,30 @@ pub(super) fn meaning(text: &str) -> Option<String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum TokenKind {
     Name,
     Text,
     Number,
     Mark,
-    /// The closing brace: always the last token, and only there.
+    /// The closing brace: always and only the last token.
     Close,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token {
-    pub(super) sort: Sort,
+pub(super) struct ExprToken {
+    pub(super) kind: TokenKind,
     pub(super) at: usize,
     pub(super) end: usize,
 }
 
-impl Token {
+impl ExprToken {
     pub(super) fn text<'t>(&self, text: &'t str) -> &'t str {
         &text[self.at..self.end]
     }
 }
 
 /// The tokens from `start` to the closing brace.
-fn tokens(text: &str, start: usize) -> Result<Vec<Token>, Flaw> {
+fn tokens(text: &str, start: usize) -> Result<Vec<ExprToken>, SyntaxError> {
     let bytes = text.as_bytes();
     let (mut tokens, mut at) = (Vec::new(), start);
     while let Some(&byte) = bytes.get(at) {
@@ -127,30 +127,30 @@ fn tokens(text: &str, start: usize) -> Result<Vec<Token>, Flaw> {
                 at += 1;
                 continue;
             }
-            b'}' => (Sort::Close, at + 1),
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' => (Sort::Name, run(|b| b.is_ascii_alphanumeric() || *b == b'_')),
-            b'0'..=b'9' => (Sort::Number, run(u8::is_ascii_digit)),
-            b'\'' | b'"' => (Sort::Text, string_end(text, at)?),
-            b'=' | b'!' | b'<' | b'>' if bytes.get(at + 1) == Some(&b'=') => (Sort::Mark, at + 2),
+            b'}' => (TokenKind::Close, at + 1),
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => (TokenKind::Name, run(|b| b.is_ascii_alphanumeric() || *b == b'_')),
+            b'0'..=b'9' => (TokenKind::Number, run(u8::is_ascii_digit)),
+            b'\'' | b'"' => (TokenKind::Text, string_end(text, at)?),
+            b'=' | b'!' | b'<' | b'>' if bytes.get(at + 1) == Some(&b'=') => (TokenKind::Mark, at + 2),
             b'.' | b'|' | b'(' | b')' | b'[' | b']' | b',' | b'+' | b'-' | b'/' | b'%' | b'~' | b'<' | b'>' => {
-                (Sort::Mark, at + 1)
+                (TokenKind::Mark, at + 1)
             }
-            b'*' => return Err(Flaw::new(at, "`*` is not allowed: it could repeat a text without limit")),
+            b'*' => return Err(SyntaxError::new(at, "`*` is not allowed: it could repeat a text without limit")),
             _ => {
                 let found = text[at..].chars().next().unwrap_or(' ');
-                return Err(Flaw::new(at, format!("`{found}` is not allowed in an expression")));
+                return Err(SyntaxError::new(at, format!("`{found}` is not allowed in an expression")));
             }
         };
-        tokens.push(Token { sort, at, end });
-        if sort == Sort::Close {
+        tokens.push(ExprToken { kind: sort, at, end });
+        if sort == TokenKind::Close {
             return Ok(tokens);
         }
         at = end;
     }
-    Err(Flaw::new(start - 2, "`${` has no closing `}`"))
+    Err(SyntaxError::new(start - 2, "`${` has no closing `}`"))
 }
 
-fn string_end(text: &str, start: usize) -> Result<usize, Flaw> {
+fn string_end(text: &str, start: usize) -> Result<usize, SyntaxError> {
     let bytes = text.as_bytes();
     let mut at = start + 1;
     while let Some(&byte) = bytes.get(at) {
@@ -160,78 +160,78 @@ fn string_end(text: &str, start: usize) -> Result<usize, Flaw> {
             _ => at += 1,
         }
     }
-    Err(Flaw::new(start, "the quoted text has no end"))
+    Err(SyntaxError::new(start, "the quoted text has no end"))
 }
 
-/// Whether the name at `place` is a test, as in `is not defined`.
-pub(super) fn is_test(text: &str, tokens: &[Token], place: usize) -> bool {
-    let word = |back: usize| place.checked_sub(back).map(|before| tokens[before].text(text));
+/// Whether the name at `index` is a test, as in `is not defined`.
+pub(super) fn is_test(text: &str, tokens: &[ExprToken], index: usize) -> bool {
+    let word = |back: usize| index.checked_sub(back).map(|before| tokens[before].text(text));
     match (word(2), word(1)) {
-        (_, Some("is")) => tokens[place].text(text) != "not",
+        (_, Some("is")) => tokens[index].text(text) != "not",
         (Some("is"), Some("not")) => true,
         _ => false,
     }
 }
 
-/// What gives the parameter that holds the query of a run (C-45).
+/// The function that returns the query parameter of a run (C-45).
 pub(super) const RENDER_QUERY: &str = "renderQuery";
-/// That parameter.
+/// The name of the query parameter.
 pub(super) const QUERY: &str = "q";
 
-/// The variables among the tokens: the token where each begins, and its dotted name. `expr` is another name for `params`
-/// (ING-3.9-04), and `renderQuery()` reads one of these.
-pub(super) fn names<'a>(text: &'a str, tokens: &'a [Token]) -> impl Iterator<Item = (usize, String)> + 'a {
-    let is_variable = move |place: usize| {
-        let before = place.checked_sub(1).map_or("", |before| tokens[before].text(text));
-        tokens[place].sort == Sort::Name
+/// The variables among the tokens: the index of the first token, and the dotted name. `expr` is an alias of `params`
+/// (ING-3.9-04), and `renderQuery()` reads `params.q`.
+pub(super) fn names<'a>(text: &'a str, tokens: &'a [ExprToken]) -> impl Iterator<Item = (usize, String)> + 'a {
+    let is_variable = move |index: usize| {
+        let before = index.checked_sub(1).map_or("", |before| tokens[before].text(text));
+        tokens[index].kind == TokenKind::Name
             && !matches!(before, "." | "|")
-            && !is_test(text, tokens, place)
-            && !KEYWORDS.contains(&tokens[place].text(text))
-            && (tokens[place].text(text) == RENDER_QUERY
-                || tokens.get(place + 1).is_none_or(|next| next.text(text) != "("))
+            && !is_test(text, tokens, index)
+            && !KEYWORDS.contains(&tokens[index].text(text))
+            && (tokens[index].text(text) == RENDER_QUERY
+                || tokens.get(index + 1).is_none_or(|next| next.text(text) != "("))
     };
-    (0..tokens.len()).filter(move |place| is_variable(*place)).map(move |place| {
-        let mut name = match tokens[place].text(text) {
+    (0..tokens.len()).filter(move |index| is_variable(*index)).map(move |index| {
+        let mut name = match tokens[index].text(text) {
             "expr" => "params".to_owned(),
-            RENDER_QUERY if tokens.get(place + 1).is_some_and(|next| next.text(text) == "(") => {
-                return (place, format!("params.{QUERY}"));
+            RENDER_QUERY if tokens.get(index + 1).is_some_and(|next| next.text(text) == "(") => {
+                return (index, format!("params.{QUERY}"));
             }
             root => root.to_owned(),
         };
-        for pair in tokens[place + 1..].chunks(2) {
+        for pair in tokens[index + 1..].chunks(2) {
             match pair {
-                [dot, step] if dot.text(text) == "." && step.sort == Sort::Name => {
+                [dot, step] if dot.text(text) == "." && step.kind == TokenKind::Name => {
                     name.push('.');
                     name.push_str(step.text(text));
                 }
                 _ => break,
             }
         }
-        (place, name)
+        (index, name)
     })
 }
 
-/// The variable, when the expression is nothing else.
-pub(super) fn variable(text: &str, tokens: &[Token]) -> Option<Variable> {
+/// The variable, if the expression consists of it alone.
+pub(super) fn variable(text: &str, tokens: &[ExprToken]) -> Option<TemplateVariable> {
     if let [root, close] = tokens
         && root.text(text) == "id"
-        && close.sort == Sort::Close
+        && close.kind == TokenKind::Close
     {
-        return Some(Variable::Id);
+        return Some(TemplateVariable::Id);
     }
     let [root, dot, step, close] = tokens else { return None };
-    if dot.text(text) != "." || step.sort != Sort::Name || close.sort != Sort::Close {
+    if dot.text(text) != "." || step.kind != TokenKind::Name || close.kind != TokenKind::Close {
         return None;
     }
     Some(match (root.text(text), step.text(text)) {
-        ("window", "from") => Variable::WindowFrom,
-        ("window", "to") => Variable::WindowTo,
-        ("page", "no") => Variable::PageNo,
-        ("page", "offset") => Variable::PageOffset,
-        ("page", "size") => Variable::PageSize,
-        ("page", "token") => Variable::PageToken,
-        ("params" | "expr", name) => Variable::Param(name.to_owned()),
-        ("credential", name) => Variable::Credential(name.to_owned()),
+        ("window", "from") => TemplateVariable::WindowFrom,
+        ("window", "to") => TemplateVariable::WindowTo,
+        ("page", "no") => TemplateVariable::PageNo,
+        ("page", "offset") => TemplateVariable::PageOffset,
+        ("page", "size") => TemplateVariable::PageSize,
+        ("page", "token") => TemplateVariable::PageToken,
+        ("params" | "expr", name) => TemplateVariable::Param(name.to_owned()),
+        ("credential", name) => TemplateVariable::Credential(name.to_owned()),
         _ => return None,
     })
 }

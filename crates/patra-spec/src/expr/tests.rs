@@ -1,4 +1,4 @@
-//! What templates render to and what they refuse.
+//! What templates render to and what they reject.
 
 mod abuse;
 mod docs;
@@ -11,23 +11,29 @@ use patra_core::Window;
 
 use super::*;
 
-fn context() -> Context {
+fn context() -> RenderContext {
     let window = Window { from: "2026-01-31T08:00:00.123456Z".parse().unwrap(), to: "2026-02-01".parse().unwrap() };
-    let page = Page { no: 3, offset: 200, size: Some(100), token: Some("a+b/=".into()) };
+    let page = PageVariables { no: 3, offset: 200, size: Some(100), token: Some("a+b/=".into()) };
     let params = json!({
         "user": " Ada ", "n": 7, "ratio": 2.75, "yes": true, "nothing": null, "list": [1, null, "b"], "x-y": "odd",
         "day": "31/01/2026", "link": "https://a.example/?page=2&cursor=a%3Db", "lag": "PT30M",
         "filter": { "tags": [{ "name": "x" }], "depth": { "a b": 1 } },
     });
     let now = "2026-02-01T12:30:15.5Z".parse().unwrap();
-    Context { window: Some(window), page, params: params.as_object().unwrap().clone(), now, ..Context::default() }
+    RenderContext {
+        window: Some(window),
+        page,
+        params: params.as_object().unwrap().clone(),
+        now,
+        ..RenderContext::default()
+    }
 }
 
-fn show(template: &str, context: &Context) -> String {
+fn show(template: &str, context: &RenderContext) -> String {
     match Template::compile(template) {
-        Err(flaw) => match flaw.hint {
-            Some(hint) => format!("{}: {} ({hint})", flaw.offset, flaw.message),
-            None => format!("{}: {}", flaw.offset, flaw.message),
+        Err(syntax_error) => match syntax_error.hint {
+            Some(hint) => format!("{}: {} ({hint})", syntax_error.offset, syntax_error.message),
+            None => format!("{}: {}", syntax_error.offset, syntax_error.message),
         },
         Ok(template) => match template.render(context) {
             Ok(Some(text)) => format!("= {text}"),
@@ -42,7 +48,7 @@ fn check(template: &str, expected: &str) {
 }
 
 fn allowed() -> String {
-    format!("allowed are: {}", functions().collect::<Vec<_>>().join(", "))
+    format!("allowed functions: {}", functions().collect::<Vec<_>>().join(", "))
 }
 
 // covers: ING-4.8-02, ING-3.9-04
@@ -67,8 +73,8 @@ fn variables_and_filters_render() {
 
 // covers: ING-4.8-02
 #[test]
-fn null_is_left_out() {
-    let first = Context::default();
+fn null_value_omits_the_parameter() {
+    let first = RenderContext::default();
     for template in
         ["${ page.token }", "${ window.from | date }", "${ page.size }${ page.token }", "${ page.token | lower }"]
     {
@@ -80,8 +86,8 @@ fn null_is_left_out() {
 
 // covers: ING-4.8-02
 #[test]
-fn another_policy_for_null_may_be_asked_for() {
-    let first = Context::default();
+fn render_with_uses_the_given_null_policy() {
+    let first = RenderContext::default();
     let show = |text: &str, nulls| Template::compile(text).unwrap().render_with(&first, nulls);
     assert_eq!(show("${ page.token }", NullPolicy::Omit), Ok(None));
     assert_eq!(show("${ page.token }", NullPolicy::Empty), Ok(Some(String::new())));
@@ -95,7 +101,7 @@ fn another_policy_for_null_may_be_asked_for() {
 }
 
 #[test]
-fn what_is_not_set_is_an_error() {
+fn unset_variable_is_an_error() {
     check("${ params.absent }", "error: `params.absent` is not set");
     check("${ params.absent | lower }", "error: a text is needed here, but the value is not set");
     check(
@@ -105,18 +111,18 @@ fn what_is_not_set_is_an_error() {
     check("${ params }", "error: `${ params }` gives a map; only text, numbers and booleans can be rendered");
     check(
         "${ params.user | date }",
-        "error: `Ada` is no time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date",
+        "error: `Ada` is not a time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date",
     );
 }
 
 // covers: ING-4.8-03
 #[test]
-fn unknown_names_are_found_where_they_stand() {
+fn unknown_names_are_reported_at_their_offset() {
     check("a ${ page.tokn }", "5: there is no variable `page.tokn` (did you mean `page.token`?)");
     check("${ windw.from }", "3: there is no variable `windw.from` (did you mean `window.from`?)");
     check(
         "${ secret }",
-        "3: there is no variable `secret` (known are: window.from, window.to, page.no, page.offset, page.size, page.token, params.<name>)",
+        "3: there is no variable `secret` (known variables: window.from, window.to, page.no, page.offset, page.size, page.token, params.<name>)",
     );
     check("${ window.from | dat }", "17: there is no filter `dat` (did you mean `date`?)");
     check("${ page.no is odd }", "14: there is no test `odd` (expected one of: defined, undefined, none)");
@@ -130,11 +136,11 @@ fn unknown_names_are_found_where_they_stand() {
 
 // covers: ING-4.8-03
 #[test]
-fn what_could_grow_reach_out_or_surprise_is_refused() {
+fn unsafe_expressions_are_rejected() {
     check("${ range(100000) }", &format!("3: there is no function `range` ({})", allowed()));
     check("${ debug() }", &format!("3: there is no function `debug` ({})", allowed()));
     check("${ include('x') }", &format!("3: there is no function `include` ({})", allowed()));
-    let methods = "functions stand before or after a `|`, as in `upper(params.name)`";
+    let methods = "write `upper(params.name)` or `params.name | upper`";
     check("${ params.user.upper() }", &format!("15: there is no method `upper` ({methods}; {})", allowed()));
     check("${ (page.no)(1) }", &format!("12: only functions can be called ({})", allowed()));
     check("${ page['no'](1) }", &format!("13: only functions can be called ({})", allowed()));
@@ -147,7 +153,7 @@ fn what_could_grow_reach_out_or_surprise_is_refused() {
     check("${ ü }", "3: `ü` is not allowed in an expression");
     check(
         "{% set s = 'x' %}${ s }",
-        "20: there is no variable `s` (known are: window.from, window.to, page.no, page.offset, page.size, page.token, params.<name>)",
+        "20: there is no variable `s` (known variables: window.from, window.to, page.no, page.offset, page.size, page.token, params.<name>)",
     );
     check(&format!("${{ {}1 }}", "1 ~ ".repeat(17)), "69: an expression joins at most 16 times");
     check(&format!("${{ {} }}", "1".repeat(1_100)), "0: an expression has at most 1024 bytes");
@@ -155,30 +161,30 @@ fn what_could_grow_reach_out_or_surprise_is_refused() {
 }
 
 #[test]
-fn a_trial_run_finds_what_only_shows_when_it_runs() {
-    let tried = |text: &str| Template::compile(text).unwrap().try_out().map_err(|error| error.to_string());
+fn dry_run_finds_runtime_errors() {
+    let tried = |text: &str| Template::compile(text).unwrap().dry_run().map_err(|error| error.to_string());
     assert_eq!(
         tried("${ params.anything }-${ params.number + 1 }-${ params.word ~ 'x' }-${ params.since | date }"),
         Ok(())
     );
     assert_eq!(tried("${ page.no | date }"), Err("a time is needed here, not a number".into()));
     assert_eq!(tried("${ page.token.inner }"), Err("`${ page.token.inner }` is not set".into()));
-    // What depends on the value of a parameter is no mistake of the template.
-    for sound in [
+    // An error that depends on the value of a parameter is no error of the template.
+    for valid in [
         "${ params.list | join(',') } ${ params.deep.inner } ${ jsonPath(params.x, '$.a') } ${ params['x-y'] | lower }",
         "${ parse(params.day, '%d/%m/%Y') | date } ${ base64_decode(params.code) } ${ int(params.n) + 1 }",
         "${ concat(join(params.list, ','), date(params.since), params.n + 1) } ${ add(params.since, params.lag) }",
         "${ now() | date } ${ regex_search(params.link, 'cursor=([^&]+)', 1) } ${ length(params.list) }",
     ] {
-        assert_eq!(tried(sound), Ok(()), "{sound}");
+        assert_eq!(tried(valid), Ok(()), "{valid}");
     }
     assert_eq!(tried("${ page.no | join(',') }"), Err("a list is needed here, not a number".into()));
     assert_eq!(tried("${ regex_search(page.token, 'a(b)', 2) }"), Err("the pattern has no group 2".into()));
 }
 
 #[test]
-fn meaning_forgets_the_window_and_the_page_only() {
-    let meaning = |text: &str| Template::compile(text).unwrap().meaning();
+fn selection_ignores_window_and_page_only() {
+    let meaning = |text: &str| Template::compile(text).unwrap().selection();
     assert_eq!(meaning("${ page.token }"), None);
     assert_eq!(meaning("${ window.from | date }"), None);
     assert_eq!(meaning("type:a,from:${ window.from | date }").as_deref(), Some("type:a,from:${}"));

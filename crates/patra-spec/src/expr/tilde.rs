@@ -1,22 +1,22 @@
-//! Rewrites `a ~ b ~ c` as a call of our own function. The engine's operator knows no bound, writes null as `None` and
-//! true as `True`; ours is `concat`. Only the tokens are moved about: precedence stays what the engine makes of it.
+//! Rewrites `a ~ b ~ c` as a call of our own `concat`. The engine's operator is unbounded, and renders null as `None`
+//! and true as `True`. Only tokens are replaced: the engine still decides precedence.
 
-use super::scan::{KEYWORDS, Sort, Token};
+use super::scan::{ExprToken, KEYWORDS, TokenKind};
 
-/// The function that takes the operands. No expression can name it: it is not on the list.
+/// The function that takes the operands. Expressions cannot call it: it is not on the allowlist.
 pub(super) const NAME: &str = "_tilde";
 
-/// `None` when nothing is joined. The tokens end with the closing brace, and the expression is known to be well-formed.
-pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Option<String> {
+/// Returns `None` if there is no `~`. The tokens end with the closing brace, and the expression is well-formed.
+pub(super) fn rewrite(text: &str, tokens: &[ExprToken]) -> Option<String> {
     let first = tokens.first()?;
-    if !tokens.iter().any(|token| token.sort == Sort::Mark && token.text(text) == "~") {
+    if !tokens.iter().any(|token| token.kind == TokenKind::Mark && token.text(text) == "~") {
         return None;
     }
-    let mut edits = Edits::default();
-    let mut levels = vec![Level { start: first.at, open: false }];
-    for (place, token) in tokens.iter().enumerate() {
-        let end = place.checked_sub(1).map_or(token.at, |before| tokens[before].end);
-        let word = if token.sort == Sort::Text { "" } else { token.text(text) };
+    let mut edits = TextEdits::default();
+    let mut levels = vec![BracketLevel { start: first.at, open: false }];
+    for (index, token) in tokens.iter().enumerate() {
+        let end = index.checked_sub(1).map_or(token.at, |before| tokens[before].end);
+        let word = if token.kind == TokenKind::Text { "" } else { token.text(text) };
         let level = levels.last_mut()?;
         match word {
             "~" => {
@@ -26,12 +26,12 @@ pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Option<String> {
                 }
                 edits.replace(token.at, ",");
             }
-            "(" | "[" => levels.push(Level { start: token.end, open: false }),
+            "(" | "[" => levels.push(BracketLevel { start: token.end, open: false }),
             ")" | "]" => {
                 level.close(end, &mut edits);
                 levels.pop();
             }
-            _ if token.sort == Sort::Close || parts(text, tokens, place, word) => {
+            _ if token.kind == TokenKind::Close || ends_operand(text, tokens, index, word) => {
                 level.close(end, &mut edits);
                 level.start = token.end;
             }
@@ -41,49 +41,49 @@ pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Option<String> {
     Some(edits.apply(text, first.at, tokens.last()?.at))
 }
 
-/// What stands between two brackets, or in none.
-struct Level {
-    /// Where the operand begins that comes first if a `~` follows.
+/// The state of one bracket level.
+struct BracketLevel {
+    /// Start of the first operand if a `~` follows.
     start: usize,
     open: bool,
 }
 
-impl Level {
-    fn close(&mut self, end: usize, edits: &mut Edits) {
+impl BracketLevel {
+    fn close(&mut self, end: usize, edits: &mut TextEdits) {
         if std::mem::take(&mut self.open) {
             edits.insert(end, ")".to_owned());
         }
     }
 }
 
-/// Whether the token binds less than `~` does, so that an operand ends before it.
-fn parts(text: &str, tokens: &[Token], place: usize, word: &str) -> bool {
-    let before = place.checked_sub(1).map(|before| tokens[before]);
+/// Whether the token binds less tightly than `~`, so that an operand ends before it.
+fn ends_operand(text: &str, tokens: &[ExprToken], index: usize, word: &str) -> bool {
+    let before = index.checked_sub(1).map(|before| tokens[before]);
     match word {
         "+" | "," | "==" | "!=" | "<" | ">" | "<=" | ">=" => true,
-        // A name after a dot is a name, whatever it is.
+        // After a dot a keyword is an ordinary name.
         "and" | "or" | "in" | "if" | "else" => before.is_none_or(|before| before.text(text) != "."),
         "not" => before.is_none_or(|before| !matches!(before.text(text), "is" | ".")),
         // A sign belongs to its operand.
-        "-" => before.is_some_and(|before| match before.sort {
-            Sort::Text | Sort::Number => true,
-            Sort::Name => {
+        "-" => before.is_some_and(|before| match before.kind {
+            TokenKind::Text | TokenKind::Number => true,
+            TokenKind::Name => {
                 let word = before.text(text);
                 !KEYWORDS.contains(&word) || matches!(word, "true" | "false" | "none" | "True" | "False" | "None")
             }
-            Sort::Mark => matches!(before.text(text), ")" | "]"),
-            Sort::Close => false,
+            TokenKind::Mark => matches!(before.text(text), ")" | "]"),
+            TokenKind::Close => false,
         }),
         _ => false,
     }
 }
 
-/// Changes by offset. At one offset an insertion goes before a replacement; of two insertions the inner bracket, which is
-/// found first when closing and last when opening, never shares its offset with the outer.
+/// Text edits by offset. At the same offset an insertion goes before a replacement. Two insertions never share an
+/// offset.
 #[derive(Default)]
-struct Edits(Vec<(usize, usize, String)>);
+struct TextEdits(Vec<(usize, usize, String)>);
 
-impl Edits {
+impl TextEdits {
     fn insert(&mut self, at: usize, what: String) {
         self.0.push((at, 0, what));
     }

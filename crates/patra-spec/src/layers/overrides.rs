@@ -1,30 +1,30 @@
-//! What a trigger may ask for beyond the registry: a few settings, and of rates only less.
+//! Settings that a job may override: a few, and rates may only be lowered.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::iso::Iso;
-use crate::manifest::{Endpoint, RateLimit};
+use crate::iso_duration::IsoDuration;
+use crate::manifest::{EndpointConfig, RateLimitConfig};
 use crate::problem::{Problem, Problems, quote};
 use crate::snapshot;
 use crate::suggest::suggest;
 
-use Kind::{Decimal, Duration, Whole};
+use OverrideKind::{Decimal, Duration, Whole};
 
-/// Settings of one plan (ING-3.3-03, the fifth layer).
+/// Overrides of one plan (ING-3.3-03, the fifth layer).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides(BTreeMap<&'static str, Value>);
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum OverrideKind {
     Whole,
     Decimal,
     Duration,
 }
 
-/// What may be overridden. Everything else is the registry's alone.
-const ALLOWED: &[(&str, Kind)] = &[
+/// Settings that may be overridden. All others come from the registry.
+const ALLOWED: &[(&str, OverrideKind)] = &[
     ("pagination.page_size", Whole),
     ("pagination.max_page", Whole),
     ("rate_limit.refill_rate_per_sec", Decimal),
@@ -41,7 +41,7 @@ impl Overrides {
         ALLOWED.iter().map(|(path, _)| *path)
     }
 
-    /// Reads `path=value`, once per path; says everything that is wrong.
+    /// Parses `path=value` pairs, one per path. Returns every problem.
     pub fn parse<T: AsRef<str>>(pairs: impl IntoIterator<Item = T>) -> Result<Overrides, Problems> {
         let pairs = pairs.into_iter().map(|pair| match pair.as_ref().split_once('=') {
             Some((path, text)) => (path.trim().to_owned(), Some(Value::String(text.trim().to_owned()))),
@@ -72,7 +72,7 @@ impl Overrides {
         self.0.keys().copied()
     }
 
-    /// As a layer.
+    /// The overrides as a settings document.
     pub(super) fn document(&self) -> Value {
         let mut document = Map::new();
         for (path, value) in &self.0 {
@@ -85,8 +85,8 @@ impl Overrides {
         document.into()
     }
 
-    /// What does not fit the endpoint as the registry has it: a section that it does not have, a rate that is higher.
-    pub(crate) fn misfits(&self, registry: &Endpoint) -> Vec<Problem> {
+    /// Problems of the overrides with the registered endpoint: a section that it does not have, or a higher rate.
+    pub(crate) fn problems_for(&self, registry: &EndpointConfig) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (path, value) in &self.0 {
             let missing = match path.split('.').next() {
@@ -96,26 +96,27 @@ impl Overrides {
                 _ => false,
             };
             if missing {
-                let message = "the endpoint does not do this, so there is nothing to override";
+                let message = "the endpoint does not have this section, so there is nothing to override";
                 problems.push(problem(path, message, None));
             }
-            if let Some((limit, wished)) = rate(path, &registry.rate_limit).zip(value.as_f64())
-                && wished > limit
+            if let Some((limit, requested)) = rate(path, &registry.rate_limit).zip(value.as_f64())
+                && requested > limit
             {
-                let message = format!("{wished} is more than the registry's {limit}");
-                problems.push(problem(path, message, Some("a trigger may lower a rate, not raise it".into())));
+                let message = format!("{requested} is more than the registry's {limit}");
+                problems.push(problem(path, message, Some("a job may lower a rate, not raise it".into())));
             }
         }
         problems
     }
 
-    /// Lowers the rates of an endpoint that is asked along with the one of the trigger, where they are higher.
-    pub(crate) fn slow(&self, rates: &mut RateLimit) {
-        let wished =
-            |path: &str| self.0.get(path).and_then(Value::as_f64).filter(|wished| rate(path, rates) > Some(*wished));
-        let (per_sec, burst) = (wished("rate_limit.refill_rate_per_sec"), wished("rate_limit.burst"));
+    /// Lowers the rates of a detail endpoint to those of the overrides.
+    pub(crate) fn lower_rates(&self, rates: &mut RateLimitConfig) {
+        let requested = |path: &str| {
+            self.0.get(path).and_then(Value::as_f64).filter(|requested| rate(path, rates) > Some(*requested))
+        };
+        let (per_sec, burst) = (requested("rate_limit.refill_rate_per_sec"), requested("rate_limit.burst"));
         rates.refill_rate_per_sec = per_sec.or(rates.refill_rate_per_sec);
-        // It was read as a whole number that fits.
+        // The value was parsed as a `u32`.
         rates.burst = burst.map(|burst| burst as u32).or(rates.burst);
     }
 
@@ -130,7 +131,7 @@ impl Overrides {
             };
             let result = match value {
                 None => Err("a value is missing".to_owned()),
-                Some(_) if overrides.0.contains_key(allowed) => Err("there twice".to_owned()),
+                Some(_) if overrides.0.contains_key(allowed) => Err("set twice".to_owned()),
                 Some(value) => kind.read(&value),
             };
             match result {
@@ -144,8 +145,8 @@ impl Overrides {
     }
 }
 
-impl Kind {
-    /// A number may come as a text, and leaves as a number; a duration has one spelling per length.
+impl OverrideKind {
+    /// Parses a value. Numbers may be given as text; durations are normalised.
     fn read(self, value: &Value) -> Result<Value, String> {
         let text = match value {
             Value::String(text) => text.clone(),
@@ -155,15 +156,15 @@ impl Kind {
         match self {
             Whole => {
                 let number = text.parse::<u32>();
-                number.map(Value::from).map_err(|_| format!("{} is no whole number", quote(&text)))
+                number.map(Value::from).map_err(|_| format!("{} is not a whole number", quote(&text)))
             }
             Decimal => {
                 // Six digits after the point, as in manifests.
                 let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
                 let number = number.map(|number| Value::from((number * 1e6).round() / 1e6));
-                number.ok_or_else(|| format!("{} is no number", quote(&text)))
+                number.ok_or_else(|| format!("{} is not a number", quote(&text)))
             }
-            Duration => text.parse::<Iso>().map(|duration| duration.to_string().into()),
+            Duration => text.parse::<IsoDuration>().map(|duration| duration.to_string().into()),
         }
     }
 
@@ -176,9 +177,9 @@ impl Kind {
     }
 }
 
-/// The registry's rate, when the path is one.
-fn rate(path: &str, registry: &RateLimit) -> Option<f64> {
-    let platform = snapshot::RateLimit::default();
+/// The registered rate, if the path is a rate.
+fn rate(path: &str, registry: &RateLimitConfig) -> Option<f64> {
+    let platform = snapshot::RateLimitSpec::default();
     match path {
         "rate_limit.refill_rate_per_sec" => Some(registry.refill_rate_per_sec.unwrap_or(platform.qps)),
         "rate_limit.burst" => Some(f64::from(registry.burst.unwrap_or(platform.burst))),
@@ -186,7 +187,7 @@ fn rate(path: &str, registry: &RateLimit) -> Option<f64> {
     }
 }
 
-/// No file says it: the place is the setting itself.
+/// A problem with an override. It has no file position; its path names the setting.
 pub(crate) fn problem(path: &str, message: impl Into<String>, hint: Option<String>) -> Problem {
     let path = if path.is_empty() { "trigger".to_owned() } else { format!("trigger.{path}") };
     Problem { file: String::new(), line: 0, column: 0, path, message: message.into(), hint }

@@ -1,29 +1,29 @@
-//! How we prove who we are. Names and aliases only: what is secret is in the vault, and never in a manifest.
+//! The `auth` section. Names and aliases only: secrets are in the vault, never in a manifest.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Body;
-use crate::iso::Iso;
-use crate::words::{AuthLocation, AuthType, ClientAuth, Grant, Method};
+use super::BodyConfig;
+use crate::iso_duration::IsoDuration;
+use crate::keywords::{AuthLocation, AuthType, ClientAuth, OAuth2Grant, RequestMethod};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Auth {
+pub struct AuthConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<AuthType>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub location: Option<AuthLocation>,
-    /// Of the header or parameter that carries the credential.
+    /// Name of the header or parameter that carries the credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// The alias in the vault; the provenance's code without one.
+    /// Alias of the credential in the vault; defaults to the provenance code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
-    /// Whether a request may leave without a credential; never unless this is `false` (ING-4.2-02).
+    /// `false` allows requests without a credential (ING-4.2-02).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,17 +32,17 @@ pub struct Auth {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credential_status: Vec<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub oauth2: Option<OAuth2>,
+    pub oauth2: Option<OAuth2Config>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub session: Option<Session>,
+    pub session: Option<SessionConfig>,
 }
 
-/// Where tokens come from and how long they live (G-12).
+/// The `auth.oauth2` section: where tokens come from and how long they live (G-12).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct OAuth2 {
+pub struct OAuth2Config {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grant: Option<Grant>,
+    pub grant: Option<OAuth2Grant>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,33 +57,33 @@ pub struct OAuth2 {
     pub expires_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refresh_path: Option<String>,
-    /// When the answer does not tell.
+    /// Token lifetime if the response does not contain one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_in: Option<Iso>,
+    pub expires_in: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub refresh_ahead: Option<Iso>,
+    pub refresh_ahead: Option<IsoDuration>,
 }
 
-/// The request that logs in, and where its answer holds what later requests carry.
+/// The `auth.session` section: the login request, and where its response holds the session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Session {
+pub struct SessionConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<Method>,
-    /// Absolute, or a path on the base URL.
+    pub method: Option<RequestMethod>,
+    /// Absolute URL, or a path on the base URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<Body>,
+    pub body: Option<BodyConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_header: Option<String>,
-    /// The name of a cookie that the answer sets.
+    /// Name of the cookie that the response sets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_in: Option<Iso>,
+    pub expires_in: Option<IsoDuration>,
 }

@@ -1,60 +1,60 @@
-//! What a request carries.
+//! The `body` of a request.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::RequestParam;
+use super::RequestParamConfig;
 
-/// One of three; written as a text alone, it is `raw`.
+/// One of `json`, `form` and `raw`. A plain text is short for `raw`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
-pub struct Body {
-    /// Any JSON; every text in it is a template.
+#[serde(from = "BodyInput", into = "BodyInput")]
+pub struct BodyConfig {
+    /// Any JSON value; every text in it is a template.
     pub json: Option<serde_json::Value>,
-    pub form: Option<BTreeMap<String, RequestParam>>,
+    pub form: Option<BTreeMap<String, RequestParamConfig>>,
     pub raw: Option<String>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum BodyInput {
     Raw(String),
-    Parts(Parts),
+    Parts(BodySection),
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Parts {
+struct BodySection {
     #[serde(skip_serializing_if = "Option::is_none")]
     json: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    form: Option<BTreeMap<String, RequestParam>>,
+    form: Option<BTreeMap<String, RequestParamConfig>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     raw: Option<String>,
 }
 
-impl Body {
-    pub fn raw(text: impl Into<String>) -> Body {
-        Body { raw: Some(text.into()), ..Body::default() }
+impl BodyConfig {
+    pub fn raw(text: impl Into<String>) -> BodyConfig {
+        BodyConfig { raw: Some(text.into()), ..BodyConfig::default() }
     }
 }
 
-impl From<Written> for Body {
-    fn from(written: Written) -> Body {
+impl From<BodyInput> for BodyConfig {
+    fn from(written: BodyInput) -> BodyConfig {
         match written {
-            Written::Raw(text) => Body::raw(text),
-            Written::Parts(Parts { json, form, raw }) => Body { json, form, raw },
+            BodyInput::Raw(text) => BodyConfig::raw(text),
+            BodyInput::Parts(BodySection { json, form, raw }) => BodyConfig { json, form, raw },
         }
     }
 }
 
-impl From<Body> for Written {
-    /// One spelling per meaning, so that equal manifests are stored alike.
-    fn from(body: Body) -> Written {
+impl From<BodyConfig> for BodyInput {
+    /// Normalises to one spelling, so that equal manifests are stored the same.
+    fn from(body: BodyConfig) -> BodyInput {
         match body {
-            Body { json: None, form: None, raw: Some(text) } => Written::Raw(text),
-            Body { json, form, raw } => Written::Parts(Parts { json, form, raw }),
+            BodyConfig { json: None, form: None, raw: Some(text) } => BodyInput::Raw(text),
+            BodyConfig { json, form, raw } => BodyInput::Parts(BodySection { json, form, raw }),
         }
     }
 }

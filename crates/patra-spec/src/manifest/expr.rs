@@ -1,4 +1,4 @@
-//! What templates may use, and how they write times and null (ING-3.2-11, ING-3.2-12).
+//! The `expr` section: which functions templates may use, and how they render times and null (ING-3.2-11, ING-3.2-12).
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,8 @@ use crate::expr::NullPolicy;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Expr {
-    /// All, when it is absent.
+pub struct ExprConfig {
+    /// Allowed functions; all if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_functions: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]

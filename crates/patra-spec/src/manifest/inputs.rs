@@ -1,44 +1,44 @@
-//! What a run is given, and the partitions that bind some of it.
+//! Inputs of a run, and the partitions that bind some of them.
 
 use serde::{Deserialize, Serialize};
 
 /// An input of a run, read in templates as `params.<name>`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Param {
+pub struct ParamConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
-    /// What a given value must match from end to end.
+    /// Pattern that a given value must match as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// Not to be stored in the clear.
+    /// The value must not be stored in plaintext.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// One dimension: a parameter, and the values that it takes one after the other.
+/// One dimension: a parameter, and the values that it takes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Partition {
+pub struct PartitionConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub param: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
+    pub parent: Option<ParentConfig>,
 }
 
-/// Values that are read from the records of another endpoint.
+/// Partition values that are read from the records of another endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Parent {
+pub struct ParentConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Within the record; its id without one.
+    /// Path within the record; defaults to its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }

@@ -1,24 +1,24 @@
-//! How patiently, how fast and how much the far side is asked, and when it is spared.
+//! The sections `retry`, `rate_limit`, `limits`, `health` and `raw`.
 
 use serde::{Deserialize, Serialize};
 
-use crate::iso::Iso;
-use crate::words::RateScope;
+use crate::iso_duration::IsoDuration;
+use crate::keywords::RateScope;
 
-/// How patiently one batch is retried.
+/// The `retry` section: how one batch is retried.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Retry {
+pub struct RetryConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_delay: Option<Iso>,
+    pub min_delay: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_delay: Option<Iso>,
-    /// Instead of 408, 425, 429 and all 5xx (C-38).
+    pub max_delay: Option<IsoDuration>,
+    /// Retryable statuses, instead of 408, 425, 429 and all 5xx (C-38).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retryable_status: Option<Vec<u16>>,
-    /// The far side's own codes for what passes.
+    /// Error codes of the upstream that are transient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retryable_codes: Option<Vec<String>>,
 }
@@ -26,16 +26,16 @@ pub struct Retry {
 /// The token bucket and the quotas (ING-4.10-45).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct RateLimit {
+pub struct RateLimitConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<RateScope>,
-    /// Against the others of the scope.
+    /// Share of the rate, relative to other endpoints in the same scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// Permits that one request takes.
+    /// Permits per request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<u32>,
-    /// What the rate is divided by when the far side refuses.
+    /// Divisor of the rate after the upstream throttles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demote_rate: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub struct RateLimit {
     pub retry_after_respect: Option<bool>,
 }
 
-/// Which headers of answers set the pace: all that are known, none, or those named (C-30).
+/// Which response headers adapt the rate: all known ones, none, or those named (C-30).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum HeaderAdaptive {
@@ -62,44 +62,45 @@ pub enum HeaderAdaptive {
     Named(Vec<String>),
 }
 
-/// How much may be under way at once, and how much one slice or one run may take (ING-8.2-04, ING-13.1-01).
+/// The `limits` section: how much may be in progress at once, and how much one slice or one run may use (ING-8.2-04,
+/// ING-13.1-01).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Tasks of one partition that run at the same time, over all processes.
+pub struct LimitsConfig {
+    /// Most tasks of one partition that run at the same time, over all processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Tasks that wait: from here on nothing new is planned.
+    /// Number of waiting tasks at which planning stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inventory: Option<u32>,
-    /// Pages that one slice may have.
+    /// Most pages of one slice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_depth: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_duration: Option<Iso>,
-    /// Share of ids whose details are refused as wrong; with more a task fails (ING-12.2-05).
+    pub max_duration: Option<IsoDuration>,
+    /// Largest share of ids with rejected details; above it a task fails (ING-12.2-05).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_ratio: Option<f64>,
 }
 
-/// From when on a partition is spared (ING-12.2-08).
+/// The `health` section: thresholds at which a partition is slowed down (ING-12.2-08).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Health {
+pub struct HealthConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle_ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub throttle_window: Option<Iso>,
+    pub throttle_window: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub slow_batch: Option<Iso>,
+    pub slow_batch: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub circuit_after: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub circuit_open: Option<Iso>,
+    pub circuit_open: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_floor: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,11 +109,11 @@ pub struct Health {
     pub large_response_bytes: Option<u64>,
 }
 
-/// Answers as they came.
+/// The `raw` section: retention of raw responses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Raw {
-    /// How long they are kept; absent: not at all.
+pub struct RawConfig {
+    /// Retention of raw responses; absent means that they are not stored.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub keep: Option<Iso>,
+    pub keep: Option<IsoDuration>,
 }

@@ -1,36 +1,36 @@
-//! One path or several.
+//! The paths of a record id: one or several.
 
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
-pub struct Paths(pub Vec<String>);
+#[serde(from = "IdPathsInput", into = "IdPathsInput")]
+pub struct IdPaths(pub Vec<String>);
 
-/// A single path is written without a list.
+/// The written form: a single path is a plain text.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum IdPathsInput {
     One(String),
     Several(Vec<String>),
 }
 
-impl Paths {
-    pub fn one(path: impl Into<String>) -> Paths {
-        Paths(vec![path.into()])
+impl IdPaths {
+    pub fn one(path: impl Into<String>) -> IdPaths {
+        IdPaths(vec![path.into()])
     }
 }
 
-impl From<Written> for Paths {
-    fn from(written: Written) -> Paths {
+impl From<IdPathsInput> for IdPaths {
+    fn from(written: IdPathsInput) -> IdPaths {
         match written {
-            Written::One(path) => Paths::one(path),
-            Written::Several(paths) => Paths(paths),
+            IdPathsInput::One(path) => IdPaths::one(path),
+            IdPathsInput::Several(paths) => IdPaths(paths),
         }
     }
 }
 
-impl From<Paths> for Written {
-    fn from(Paths(mut paths): Paths) -> Written {
-        if paths.len() == 1 { Written::One(paths.remove(0)) } else { Written::Several(paths) }
+impl From<IdPaths> for IdPathsInput {
+    fn from(IdPaths(mut paths): IdPaths) -> IdPathsInput {
+        if paths.len() == 1 { IdPathsInput::One(paths.remove(0)) } else { IdPathsInput::Several(paths) }
     }
 }

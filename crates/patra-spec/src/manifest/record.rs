@@ -1,54 +1,54 @@
-//! What becomes of an item: which are kept, what is taken out of them, what is left of them.
+//! The `record` and `fields` sections: which items are kept, and how they are mapped.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Condition;
-use crate::words::{DedupScope, FieldType, OnError};
+use super::ConditionConfig;
+use crate::keywords::{DedupScope, FieldType, OnFieldError};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Record {
-    /// All must hold, otherwise the item is skipped.
+pub struct RecordConfig {
+    /// Conditions that must all hold, otherwise the item is skipped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub filter: Vec<Condition>,
-    /// Constants among the mapped fields.
+    pub filter: Vec<ConditionConfig>,
+    /// Constants that are added to the mapped fields.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub add: BTreeMap<String, serde_json::Value>,
-    /// Members that the stored payload goes without.
+    /// Members that are removed from the stored payload.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
-    /// Within what ids are unique.
+    /// Scope within which ids are unique.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedup_scope: Option<DedupScope>,
-    /// What is stored is told to the world outside.
+    /// Whether an event is emitted for each stored record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emit: Option<bool>,
 }
 
-/// A mapped field. Written as a path alone, it is taken as it came.
+/// A mapped field. A plain path is short for a field without conversion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
-pub struct Field {
+#[serde(from = "FieldInput", into = "FieldInput")]
+pub struct FieldConfig {
     pub path: String,
     pub r#type: Option<FieldType>,
     pub format: Option<String>,
     pub required: bool,
-    pub on_error: Option<OnError>,
+    pub on_error: Option<OnFieldError>,
 }
 
-/// Both spellings.
+/// The written form: a path, or a section.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum FieldInput {
     Short(String),
-    Long(Long),
+    Long(FieldSection),
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Long {
+struct FieldSection {
     path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     r#type: Option<FieldType>,
@@ -57,33 +57,33 @@ struct Long {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    on_error: Option<OnError>,
+    on_error: Option<OnFieldError>,
 }
 
-impl Field {
-    pub fn at(path: impl Into<String>) -> Field {
-        Field { path: path.into(), ..Field::default() }
+impl FieldConfig {
+    pub fn at(path: impl Into<String>) -> FieldConfig {
+        FieldConfig { path: path.into(), ..FieldConfig::default() }
     }
 }
 
-impl From<Written> for Field {
-    fn from(written: Written) -> Field {
+impl From<FieldInput> for FieldConfig {
+    fn from(written: FieldInput) -> FieldConfig {
         match written {
-            Written::Short(path) => Field::at(path),
-            Written::Long(Long { path, r#type, format, required, on_error }) => {
-                Field { path, r#type, format, required, on_error }
+            FieldInput::Short(path) => FieldConfig::at(path),
+            FieldInput::Long(FieldSection { path, r#type, format, required, on_error }) => {
+                FieldConfig { path, r#type, format, required, on_error }
             }
         }
     }
 }
 
-impl From<Field> for Written {
+impl From<FieldConfig> for FieldInput {
     /// One spelling per meaning, so that equal manifests are stored alike.
-    fn from(field: Field) -> Written {
-        if field == Field::at(field.path.as_str()) {
-            return Written::Short(field.path);
+    fn from(field: FieldConfig) -> FieldInput {
+        if field == FieldConfig::at(field.path.as_str()) {
+            return FieldInput::Short(field.path);
         }
-        let Field { path, r#type, format, required, on_error } = field;
-        Written::Long(Long { path, r#type, format, required, on_error })
+        let FieldConfig { path, r#type, format, required, on_error } = field;
+        FieldInput::Long(FieldSection { path, r#type, format, required, on_error })
     }
 }

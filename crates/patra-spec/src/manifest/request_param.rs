@@ -1,29 +1,29 @@
-//! One value of a request: a template, and what must be so of it before it is sent (ING-3.2-10, ING-4.8-06).
+//! One named value of a request: a template, and the conditions on its rendered value (ING-3.2-10, ING-4.8-06).
 
 use serde::{Deserialize, Serialize};
 
-/// A parameter, header or form field. Written as a text alone, it is a template without conditions.
+/// A parameter, header or form field. A plain text is short for a template without conditions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
-pub struct RequestParam {
+#[serde(from = "RequestParamInput", into = "RequestParamInput")]
+pub struct RequestParamConfig {
     pub expr: String,
-    /// Sent when the template gives null.
+    /// Sent if the template renders null.
     pub default: Option<String>,
     pub required: bool,
-    /// What the rendered value must match from end to end.
+    /// Pattern that the rendered value must match as a whole.
     pub pattern: Option<String>,
 }
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum RequestParamInput {
     Short(String),
-    Long(Long),
+    Long(RequestParamSection),
 }
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Long {
+struct RequestParamSection {
     expr: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     default: Option<String>,
@@ -33,9 +33,9 @@ struct Long {
     pattern: Option<String>,
 }
 
-impl RequestParam {
-    pub fn plain(expr: impl Into<String>) -> RequestParam {
-        RequestParam { expr: expr.into(), ..RequestParam::default() }
+impl RequestParamConfig {
+    pub fn plain(expr: impl Into<String>) -> RequestParamConfig {
+        RequestParamConfig { expr: expr.into(), ..RequestParamConfig::default() }
     }
 
     pub fn is_plain(&self) -> bool {
@@ -43,24 +43,24 @@ impl RequestParam {
     }
 }
 
-impl From<Written> for RequestParam {
-    fn from(written: Written) -> RequestParam {
+impl From<RequestParamInput> for RequestParamConfig {
+    fn from(written: RequestParamInput) -> RequestParamConfig {
         match written {
-            Written::Short(expr) => RequestParam::plain(expr),
-            Written::Long(Long { expr, default, required, pattern }) => {
-                RequestParam { expr, default, required, pattern }
+            RequestParamInput::Short(expr) => RequestParamConfig::plain(expr),
+            RequestParamInput::Long(RequestParamSection { expr, default, required, pattern }) => {
+                RequestParamConfig { expr, default, required, pattern }
             }
         }
     }
 }
 
-impl From<RequestParam> for Written {
+impl From<RequestParamConfig> for RequestParamInput {
     /// One spelling per meaning, so that equal manifests are stored alike.
-    fn from(param: RequestParam) -> Written {
+    fn from(param: RequestParamConfig) -> RequestParamInput {
         if param.is_plain() {
-            return Written::Short(param.expr);
+            return RequestParamInput::Short(param.expr);
         }
-        let RequestParam { expr, default, required, pattern } = param;
-        Written::Long(Long { expr, default, required, pattern })
+        let RequestParamConfig { expr, default, required, pattern } = param;
+        RequestParamInput::Long(RequestParamSection { expr, default, required, pattern })
     }
 }

@@ -1,33 +1,33 @@
-//! Where things stand in an answer, and how its bytes are read.
+//! The `response` section: how a response is decoded, and where its values are.
 
 use serde::{Deserialize, Serialize};
 
 use patra_core::{Code, Level};
 
-use super::Paths;
-use crate::words::Format;
+use super::IdPaths;
+use crate::keywords::ResponseFormat;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Response {
+pub struct ResponseConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub format: Option<Format>,
-    /// Accept what is almost right: see each format (ING-15-03).
+    pub format: Option<ResponseFormat>,
+    /// Accepts slightly malformed input: see each format (ING-15-03).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lenient: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub csv: Option<Csv>,
+    pub csv: Option<CsvConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub xml: Option<Xml>,
+    pub xml: Option<XmlConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub html: Option<Html>,
+    pub html: Option<HtmlConfig>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<ErrorRule>,
+    pub errors: Vec<ErrorRuleConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub id_path: Option<Paths>,
-    /// Between the parts of an id that has several.
+    pub id_path: Option<IdPaths>,
+    /// Separator between the parts of an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_separator: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,69 +38,69 @@ pub struct Response {
     pub total_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_header: Option<String>,
-    /// The total may change between pages without meaning anything.
+    /// The total is an estimate and may change between pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_is_estimate: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_more_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_more_header: Option<String>,
-    /// The source's own version of a record, the tie-breaker after its update time.
+    /// The source's own version of a record; breaks ties of the update time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version_path: Option<String>,
 }
 
-/// How rows are cut.
+/// How CSV rows are split.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Csv {
+pub struct CsvConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<String>,
-    /// `none`: quotes are ordinary characters.
+    /// Quote character; `none` makes quotes ordinary characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quote: Option<String>,
-    /// Whether the first row names the columns; it does unless `columns` are given.
+    /// Whether the first row names the columns; default unless `columns` are given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<bool>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
 }
 
-/// How elements become JSON.
+/// How XML elements become JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Xml {
-    /// Elements that are a list even when there is one.
+pub struct XmlConfig {
+    /// Elements that become a list even if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lists: Vec<String>,
-    /// Elements of which only the text counts, whatever markup stands in it.
+    /// Elements that become their text content, without markup.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<String>,
 }
 
-/// How the rows of a page are found.
+/// How the rows of an HTML page are found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Html {
-    /// A CSS selector: each element that it finds is a row.
+pub struct HtmlConfig {
+    /// CSS selector; each match is a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rows: Option<String>,
-    /// Member of the row to where it stands: a CSS selector below the row, behind `@` the attribute that is taken in the
-    /// place of the text, and `[]` at the end where all that it finds are wanted.
+    /// Fields of a row, by name: a CSS selector within the row, with `@attr` to take an attribute instead of the text,
+    /// and `[]` at the end to take all matches.
     #[serde(skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub fields: std::collections::BTreeMap<String, String>,
-    /// A text on the page that says that there are none; without it a page without rows is an error.
+    /// Text that marks an empty page; without it a page without rows is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub empty_text: Option<String>,
 }
 
-/// An error that hides in an answer of status 200, or what one of another status means.
+/// An error rule: an error within a 200 response, or the meaning of an error status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ErrorRule {
+pub struct ErrorRuleConfig {
     #[serde(flatten)]
-    pub when: Condition,
-    /// Of answers that are errors by their status, in the place of those that seem to be none.
+    pub when: ConditionConfig,
+    /// Error statuses that the rule applies to; if empty, it applies to successful responses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,15 +109,15 @@ pub struct ErrorRule {
     pub code: Option<Code>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_path: Option<String>,
-    /// The far side asks us to slow down.
+    /// The error means that the upstream throttles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle: Option<bool>,
 }
 
-/// What must be so at a path. All tests that are given must hold.
+/// Conditions on the value at a path. All that are given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Condition {
+pub struct ConditionConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,32 +1,32 @@
-//! When the planner asks by itself (ING-5.2-01).
+//! The `schedule` section (ING-5.2-01).
 
 use serde::{Deserialize, Serialize};
 
 use patra_core::state::UpdateReason;
 
-use crate::iso::Iso;
+use crate::iso_duration::IsoDuration;
 
-/// `every` and `cron` say when HARVEST fires, one of the two.
+/// When HARVEST fires: either `every` or `cron`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Schedule {
+pub struct ScheduleConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub every: Option<Iso>,
-    /// Five fields, in UTC.
+    pub every: Option<IsoDuration>,
+    /// Cron pattern with five fields, in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub update: Vec<UpdateSchedule>,
+    pub update: Vec<UpdateScheduleConfig>,
 }
 
-/// The same for UPDATE, once per reason.
+/// When UPDATE fires, once per reason.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct UpdateSchedule {
+pub struct UpdateScheduleConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<UpdateReason>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub every: Option<Iso>,
+    pub every: Option<IsoDuration>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
 }

@@ -1,12 +1,16 @@
-//! What a run is given: the sections `params`, `partitions` and `expr`, and the values of requests.
+//! Readers for the sections `params`, `partitions` and `expr`, and for request parameters.
 
 use std::collections::BTreeMap;
 
-use super::reader::Reader;
-use crate::manifest::{Expr, Param, Parent, Partition, RequestParam};
-use crate::yaml::{Data, Node};
+use super::reader::ManifestReader;
+use crate::manifest::{ExprConfig, ParamConfig, ParentConfig, PartitionConfig, RequestParamConfig};
+use crate::yaml::{YamlNode, YamlValue};
 
-pub(super) fn params(reader: &mut Reader, path: &str, node: &Node) -> Option<BTreeMap<String, Param>> {
+pub(super) fn params(
+    reader: &mut ManifestReader,
+    path: &str,
+    node: &YamlNode,
+) -> Option<BTreeMap<String, ParamConfig>> {
     let section = reader.section(path, node)?;
     let mut params = BTreeMap::new();
     for entry in section.entries {
@@ -16,60 +20,66 @@ pub(super) fn params(reader: &mut Reader, path: &str, node: &Node) -> Option<BTr
     Some(params)
 }
 
-fn param(reader: &mut Reader, path: &str, node: &Node) -> Option<Param> {
+fn param(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<ParamConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let param = Param {
-        default: reader.get(s, "default", Reader::scalar),
-        required: reader.get(s, "required", Reader::flag),
-        pattern: reader.get(s, "pattern", Reader::text),
-        secret: reader.get(s, "secret", Reader::flag),
-        description: reader.get(s, "description", Reader::text),
+    let param = ParamConfig {
+        default: reader.get(s, "default", ManifestReader::scalar),
+        required: reader.get(s, "required", ManifestReader::flag),
+        pattern: reader.get(s, "pattern", ManifestReader::text),
+        secret: reader.get(s, "secret", ManifestReader::flag),
+        description: reader.get(s, "description", ManifestReader::text),
     };
     reader.close(&section);
     Some(param)
 }
 
-pub(super) fn partitions(reader: &mut Reader, path: &str, node: &Node) -> Option<Vec<Partition>> {
+pub(super) fn partitions(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<Vec<PartitionConfig>> {
     reader.list(path, node, partition)
 }
 
-fn partition(reader: &mut Reader, path: &str, node: &Node) -> Option<Partition> {
+fn partition(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<PartitionConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let partition = Partition {
-        param: reader.get(s, "param", Reader::text),
-        values: reader.get(s, "values", Reader::scalars).unwrap_or_default(),
+    let partition = PartitionConfig {
+        param: reader.get(s, "param", ManifestReader::text),
+        values: reader.get(s, "values", ManifestReader::scalars).unwrap_or_default(),
         parent: reader.get(s, "parent", parent),
     };
     reader.close(&section);
     Some(partition)
 }
 
-fn parent(reader: &mut Reader, path: &str, node: &Node) -> Option<Parent> {
+fn parent(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<ParentConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let parent =
-        Parent { endpoint: reader.get(s, "endpoint", Reader::code), path: reader.get(s, "path", Reader::text) };
+    let parent = ParentConfig {
+        endpoint: reader.get(s, "endpoint", ManifestReader::code),
+        path: reader.get(s, "path", ManifestReader::text),
+    };
     reader.close(&section);
     Some(parent)
 }
 
-pub(super) fn expr(reader: &mut Reader, path: &str, node: &Node) -> Option<Expr> {
+pub(super) fn expr(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<ExprConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let expr = Expr {
-        allowed_functions: reader.get(s, "allowed_functions", Reader::scalars),
-        null_policy: reader.get(s, "null_policy", Reader::word),
-        time_format: reader.get(s, "time_format", Reader::text),
-        timezone: reader.get(s, "timezone", Reader::text),
+    let expr = ExprConfig {
+        allowed_functions: reader.get(s, "allowed_functions", ManifestReader::scalars),
+        null_policy: reader.get(s, "null_policy", ManifestReader::keyword),
+        time_format: reader.get(s, "time_format", ManifestReader::text),
+        timezone: reader.get(s, "timezone", ManifestReader::text),
     };
     reader.close(&section);
     Some(expr)
 }
 
-/// Name to value, as in `query`, `headers` and forms.
-pub(super) fn request_params(reader: &mut Reader, path: &str, node: &Node) -> Option<BTreeMap<String, RequestParam>> {
+/// Named request parameters, as in `query`, `headers` and forms.
+pub(super) fn request_params(
+    reader: &mut ManifestReader,
+    path: &str,
+    node: &YamlNode,
+) -> Option<BTreeMap<String, RequestParamConfig>> {
     let section = reader.section(path, node)?;
     let mut params = BTreeMap::new();
     for entry in section.entries {
@@ -81,22 +91,22 @@ pub(super) fn request_params(reader: &mut Reader, path: &str, node: &Node) -> Op
     Some(params)
 }
 
-fn request_param(reader: &mut Reader, path: &str, node: &Node) -> Option<RequestParam> {
+fn request_param(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<RequestParamConfig> {
     match &node.data {
-        Data::Text(text) | Data::Number(text) => return Some(RequestParam::plain(text.as_str())),
-        Data::Bool(yes) => return Some(RequestParam::plain(yes.to_string())),
-        Data::Map(_) => {}
-        Data::Null | Data::List(_) => {
-            return reader.wrong(path, node, "a text, a number, a boolean, or a section with `expr`");
+        YamlValue::Text(text) | YamlValue::Number(text) => return Some(RequestParamConfig::plain(text.as_str())),
+        YamlValue::Bool(yes) => return Some(RequestParamConfig::plain(yes.to_string())),
+        YamlValue::Map(_) => {}
+        YamlValue::Null | YamlValue::List(_) => {
+            return reader.expected(path, node, "a text, a number, a boolean, or a section with `expr`");
         }
     }
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let expr = reader.get(s, "expr", Reader::scalar);
-    let param = RequestParam {
-        default: reader.get(s, "default", Reader::scalar),
-        required: reader.get(s, "required", Reader::flag).unwrap_or_default(),
-        pattern: reader.get(s, "pattern", Reader::text),
+    let expr = reader.get(s, "expr", ManifestReader::scalar);
+    let param = RequestParamConfig {
+        default: reader.get(s, "default", ManifestReader::scalar),
+        required: reader.get(s, "required", ManifestReader::flag).unwrap_or_default(),
+        pattern: reader.get(s, "pattern", ManifestReader::text),
         expr: expr.clone().unwrap_or_default(),
     };
     reader.close(&section);

@@ -1,87 +1,87 @@
 //! The sections `retry`, `rate_limit`, `limits`, `health` and `raw`.
 
-use super::reader::Reader;
-use crate::manifest::{HeaderAdaptive, Health, Limits, RateLimit, Raw, Retry};
-use crate::yaml::{Data, Node};
+use super::reader::ManifestReader;
+use crate::manifest::{HeaderAdaptive, HealthConfig, LimitsConfig, RateLimitConfig, RawConfig, RetryConfig};
+use crate::yaml::{YamlNode, YamlValue};
 
-pub(super) fn retry(reader: &mut Reader, path: &str, node: &Node) -> Option<Retry> {
+pub(super) fn retry(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<RetryConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let retry = Retry {
-        max_attempts: reader.get(s, "max_attempts", Reader::whole),
-        min_delay: reader.get(s, "min_delay", Reader::duration),
-        max_delay: reader.get(s, "max_delay", Reader::duration),
-        retryable_status: reader.get(s, "retryable_status", Reader::wholes),
-        retryable_codes: reader.get(s, "retryable_codes", Reader::scalars),
+    let retry = RetryConfig {
+        max_attempts: reader.get(s, "max_attempts", ManifestReader::integer),
+        min_delay: reader.get(s, "min_delay", ManifestReader::duration),
+        max_delay: reader.get(s, "max_delay", ManifestReader::duration),
+        retryable_status: reader.get(s, "retryable_status", ManifestReader::integers),
+        retryable_codes: reader.get(s, "retryable_codes", ManifestReader::scalars),
     };
     reader.close(&section);
     Some(retry)
 }
 
-pub(super) fn rate_limit(reader: &mut Reader, path: &str, node: &Node) -> Option<RateLimit> {
+pub(super) fn rate_limit(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<RateLimitConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let rate_limit = RateLimit {
-        scope: reader.get(s, "scope", Reader::word),
-        weight: reader.get(s, "weight", Reader::whole),
-        cost: reader.get(s, "cost", Reader::whole),
-        demote_rate: reader.get(s, "demote_rate", Reader::decimal),
-        refill_rate_per_sec: reader.get(s, "refill_rate_per_sec", Reader::decimal),
-        burst: reader.get(s, "burst", Reader::whole),
-        quota_daily: reader.get(s, "quota_daily", Reader::whole),
-        quota_hourly: reader.get(s, "quota_hourly", Reader::whole),
+    let rate_limit = RateLimitConfig {
+        scope: reader.get(s, "scope", ManifestReader::keyword),
+        weight: reader.get(s, "weight", ManifestReader::integer),
+        cost: reader.get(s, "cost", ManifestReader::integer),
+        demote_rate: reader.get(s, "demote_rate", ManifestReader::decimal),
+        refill_rate_per_sec: reader.get(s, "refill_rate_per_sec", ManifestReader::decimal),
+        burst: reader.get(s, "burst", ManifestReader::integer),
+        quota_daily: reader.get(s, "quota_daily", ManifestReader::integer),
+        quota_hourly: reader.get(s, "quota_hourly", ManifestReader::integer),
         header_adaptive: reader.get(s, "header_adaptive", header_adaptive),
-        warmup_sec: reader.get(s, "warmup_sec", Reader::whole),
-        retry_after_respect: reader.get(s, "retry_after_respect", Reader::flag),
+        warmup_sec: reader.get(s, "warmup_sec", ManifestReader::integer),
+        retry_after_respect: reader.get(s, "retry_after_respect", ManifestReader::flag),
     };
     reader.close(&section);
     Some(rate_limit)
 }
 
-pub(super) fn limits(reader: &mut Reader, path: &str, node: &Node) -> Option<Limits> {
+pub(super) fn limits(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<LimitsConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let limits = Limits {
-        concurrency: reader.get(s, "concurrency", Reader::whole),
-        inventory: reader.get(s, "inventory", Reader::whole),
-        page_depth: reader.get(s, "page_depth", Reader::whole),
-        max_requests: reader.get(s, "max_requests", Reader::whole),
-        max_duration: reader.get(s, "max_duration", Reader::duration),
-        error_ratio: reader.get(s, "error_ratio", Reader::decimal),
+    let limits = LimitsConfig {
+        concurrency: reader.get(s, "concurrency", ManifestReader::integer),
+        inventory: reader.get(s, "inventory", ManifestReader::integer),
+        page_depth: reader.get(s, "page_depth", ManifestReader::integer),
+        max_requests: reader.get(s, "max_requests", ManifestReader::integer),
+        max_duration: reader.get(s, "max_duration", ManifestReader::duration),
+        error_ratio: reader.get(s, "error_ratio", ManifestReader::decimal),
     };
     reader.close(&section);
     Some(limits)
 }
 
-pub(super) fn health(reader: &mut Reader, path: &str, node: &Node) -> Option<Health> {
+pub(super) fn health(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<HealthConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let health = Health {
-        throttle_ratio: reader.get(s, "throttle_ratio", Reader::decimal),
-        throttle_window: reader.get(s, "throttle_window", Reader::duration),
-        failure_ratio: reader.get(s, "failure_ratio", Reader::decimal),
-        slow_batch: reader.get(s, "slow_batch", Reader::duration),
-        circuit_after: reader.get(s, "circuit_after", Reader::whole),
-        circuit_open: reader.get(s, "circuit_open", Reader::duration),
-        rate_floor: reader.get(s, "rate_floor", Reader::decimal),
-        min_page_size: reader.get(s, "min_page_size", Reader::whole),
-        large_response_bytes: reader.get(s, "large_response_bytes", Reader::whole),
+    let health = HealthConfig {
+        throttle_ratio: reader.get(s, "throttle_ratio", ManifestReader::decimal),
+        throttle_window: reader.get(s, "throttle_window", ManifestReader::duration),
+        failure_ratio: reader.get(s, "failure_ratio", ManifestReader::decimal),
+        slow_batch: reader.get(s, "slow_batch", ManifestReader::duration),
+        circuit_after: reader.get(s, "circuit_after", ManifestReader::integer),
+        circuit_open: reader.get(s, "circuit_open", ManifestReader::duration),
+        rate_floor: reader.get(s, "rate_floor", ManifestReader::decimal),
+        min_page_size: reader.get(s, "min_page_size", ManifestReader::integer),
+        large_response_bytes: reader.get(s, "large_response_bytes", ManifestReader::integer),
     };
     reader.close(&section);
     Some(health)
 }
 
-pub(super) fn raw(reader: &mut Reader, path: &str, node: &Node) -> Option<Raw> {
+pub(super) fn raw(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<RawConfig> {
     let mut section = reader.section(path, node)?;
-    let raw = Raw { keep: reader.get(&mut section, "keep", Reader::duration) };
+    let raw = RawConfig { keep: reader.get(&mut section, "keep", ManifestReader::duration) };
     reader.close(&section);
     Some(raw)
 }
 
-fn header_adaptive(reader: &mut Reader, path: &str, node: &Node) -> Option<HeaderAdaptive> {
+fn header_adaptive(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<HeaderAdaptive> {
     match &node.data {
-        Data::Bool(yes) => Some(HeaderAdaptive::All(*yes)),
-        Data::List(_) => reader.scalars(path, node).map(HeaderAdaptive::Named),
-        _ => reader.wrong(path, node, "true, false or a list of header names"),
+        YamlValue::Bool(yes) => Some(HeaderAdaptive::All(*yes)),
+        YamlValue::List(_) => reader.scalars(path, node).map(HeaderAdaptive::Named),
+        _ => reader.expected(path, node, "true, false or a list of header names"),
     }
 }

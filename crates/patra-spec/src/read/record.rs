@@ -1,27 +1,27 @@
-//! What becomes of items: the sections `record` and `fields`.
+//! Readers for the sections `record` and `fields`.
 
 use std::collections::BTreeMap;
 
-use super::reader::Reader;
+use super::reader::ManifestReader;
 use super::{response, scalar};
-use crate::manifest::{Condition, Field, Record};
-use crate::yaml::{Data, Node};
+use crate::manifest::{ConditionConfig, FieldConfig, RecordConfig};
+use crate::yaml::{YamlNode, YamlValue};
 
-pub(super) fn record(reader: &mut Reader, path: &str, node: &Node) -> Option<Record> {
+pub(super) fn record(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<RecordConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let record = Record {
+    let record = RecordConfig {
         filter: reader.get(s, "filter", filter).unwrap_or_default(),
         add: reader.get(s, "add", add).unwrap_or_default(),
         remove: reader.get(s, "remove", remove).unwrap_or_default(),
-        dedup_scope: reader.get(s, "dedup_scope", Reader::word),
-        emit: reader.get(s, "emit", Reader::flag),
+        dedup_scope: reader.get(s, "dedup_scope", ManifestReader::keyword),
+        emit: reader.get(s, "emit", ManifestReader::flag),
     };
     reader.close(&section);
     Some(record)
 }
 
-fn filter(reader: &mut Reader, path: &str, node: &Node) -> Option<Vec<Condition>> {
+fn filter(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<Vec<ConditionConfig>> {
     reader.list(path, node, |reader, path, node| {
         let mut section = reader.section(path, node)?;
         let condition = response::condition(reader, &mut section);
@@ -30,11 +30,11 @@ fn filter(reader: &mut Reader, path: &str, node: &Node) -> Option<Vec<Condition>
     })
 }
 
-fn remove(reader: &mut Reader, path: &str, node: &Node) -> Option<Vec<String>> {
-    reader.list(path, node, Reader::text)
+fn remove(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<Vec<String>> {
+    reader.list(path, node, ManifestReader::text)
 }
 
-fn add(reader: &mut Reader, path: &str, node: &Node) -> Option<BTreeMap<String, serde_json::Value>> {
+fn add(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<BTreeMap<String, serde_json::Value>> {
     let section = reader.section(path, node)?;
     let mut constants = BTreeMap::new();
     for entry in section.entries {
@@ -44,7 +44,11 @@ fn add(reader: &mut Reader, path: &str, node: &Node) -> Option<BTreeMap<String, 
     Some(constants)
 }
 
-pub(super) fn fields(reader: &mut Reader, path: &str, node: &Node) -> Option<BTreeMap<String, Field>> {
+pub(super) fn fields(
+    reader: &mut ManifestReader,
+    path: &str,
+    node: &YamlNode,
+) -> Option<BTreeMap<String, FieldConfig>> {
     let section = reader.section(path, node)?;
     let mut fields = BTreeMap::new();
     for entry in section.entries {
@@ -56,21 +60,21 @@ pub(super) fn fields(reader: &mut Reader, path: &str, node: &Node) -> Option<BTr
     Some(fields)
 }
 
-fn field(reader: &mut Reader, path: &str, node: &Node) -> Option<Field> {
-    let Data::Map(_) = node.data else {
+fn field(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<FieldConfig> {
+    let YamlValue::Map(_) = node.data else {
         return match &node.data {
-            Data::Text(text) => Some(Field::at(text.as_str())),
-            _ => reader.wrong(path, node, "a path, or a section with a path and a type"),
+            YamlValue::Text(text) => Some(FieldConfig::at(text.as_str())),
+            _ => reader.expected(path, node, "a path, or a section with a path and a type"),
         };
     };
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let field = Field {
-        path: reader.get(s, "path", Reader::text).unwrap_or_default(),
-        r#type: reader.get(s, "type", Reader::word),
-        format: reader.get(s, "format", Reader::text),
-        required: reader.get(s, "required", Reader::flag).unwrap_or_default(),
-        on_error: reader.get(s, "on_error", Reader::word),
+    let field = FieldConfig {
+        path: reader.get(s, "path", ManifestReader::text).unwrap_or_default(),
+        r#type: reader.get(s, "type", ManifestReader::keyword),
+        format: reader.get(s, "format", ManifestReader::text),
+        required: reader.get(s, "required", ManifestReader::flag).unwrap_or_default(),
+        on_error: reader.get(s, "on_error", ManifestReader::keyword),
     };
     reader.close(&section);
     if field.path.is_empty() {

@@ -1,14 +1,14 @@
-//! The section `schedule`.
+//! Reader for the section `schedule`.
 
-use super::reader::Reader;
-use crate::manifest::{Schedule, UpdateSchedule};
-use crate::yaml::Node;
+use super::reader::ManifestReader;
+use crate::manifest::{ScheduleConfig, UpdateScheduleConfig};
+use crate::yaml::YamlNode;
 
-pub(super) fn schedule(reader: &mut Reader, path: &str, node: &Node) -> Option<Schedule> {
+pub(super) fn schedule(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<ScheduleConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let schedule = Schedule {
-        every: reader.get(s, "every", Reader::duration),
+    let schedule = ScheduleConfig {
+        every: reader.get(s, "every", ManifestReader::duration),
         cron: reader.get(s, "cron", cron),
         update: reader.get(s, "update", updates).unwrap_or_default(),
     };
@@ -16,26 +16,26 @@ pub(super) fn schedule(reader: &mut Reader, path: &str, node: &Node) -> Option<S
     Some(schedule)
 }
 
-fn updates(reader: &mut Reader, path: &str, node: &Node) -> Option<Vec<UpdateSchedule>> {
+fn updates(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<Vec<UpdateScheduleConfig>> {
     reader.list(path, node, update)
 }
 
-fn update(reader: &mut Reader, path: &str, node: &Node) -> Option<UpdateSchedule> {
+fn update(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<UpdateScheduleConfig> {
     let mut section = reader.section(path, node)?;
     let s = &mut section;
-    let update = UpdateSchedule {
-        reason: reader.get(s, "reason", Reader::word),
-        every: reader.get(s, "every", Reader::duration),
+    let update = UpdateScheduleConfig {
+        reason: reader.get(s, "reason", ManifestReader::keyword),
+        every: reader.get(s, "every", ManifestReader::duration),
         cron: reader.get(s, "cron", cron),
     };
     reader.close(&section);
     Some(update)
 }
 
-/// One blank between fields: another spacing is no change. What is no text is there all the same, so that nobody calls it
-/// missing.
+/// Normalises the spacing of a cron pattern. A value of the wrong type becomes an empty text, so that it is not also
+/// reported as missing.
 #[expect(clippy::unnecessary_wraps, reason = "readers have one signature")]
-fn cron(reader: &mut Reader, path: &str, node: &Node) -> Option<String> {
+fn cron(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<String> {
     let text = reader.text(path, node).unwrap_or_default();
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }

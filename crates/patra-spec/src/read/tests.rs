@@ -1,11 +1,11 @@
-//! Every kind of problem, at its line and column, with its hint.
+//! Every kind of problem, with line, column and hint.
 
-mod answers;
 mod auth;
 mod basics;
 mod checklist;
 mod detail;
 mod inputs;
+mod responses;
 mod schedule;
 
 use super::read;
@@ -23,13 +23,13 @@ endpoints:
     response: { items_path: $.items, id_path: $.id, updated_at_path: $.at }
 ";
 
-/// Reads a manifest and compares what is wrong with it; nothing when it is sound.
+/// Reads a manifest and compares its problems; empty for a valid manifest.
 fn check_whole(yaml: &str, expected: &str) {
     let shown = read("t.yaml", yaml).map_or_else(|problems| problems.to_string(), |_| String::new());
     assert_eq!(shown, expected, "{yaml}");
 }
 
-/// The same for `BASE` with `from` replaced by `to`.
+/// Checks `BASE` with `from` replaced by `to`.
 fn check(from: &str, to: &str, expected: &str) {
     assert!(BASE.contains(from), "{from}");
     check_whole(&BASE.replacen(from, to, 1), expected);

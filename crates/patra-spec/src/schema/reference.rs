@@ -6,7 +6,7 @@ const REFERENCE: &str = include_str!("../../../../docs/manifest.md");
 
 /// One key of a table. A line with several keys is several rows.
 #[derive(Debug)]
-struct Row {
+struct ReferenceRow {
     /// Names in backticks in the heading above; the heading's own words where there are none.
     sections: Vec<String>,
     /// `page_size`, or with its section, `csv.delimiter`.
@@ -16,9 +16,9 @@ struct Row {
     meaning: String,
 }
 
-/// What the reference says about the key at a path of the reader's tour.
+/// The reference text for the key at a path of [`key_schemas`].
 pub(super) fn describe(path: &str) -> Option<String> {
-    let Row { kind, default, meaning, .. } = row_of(path)?;
+    let ReferenceRow { kind, default, meaning, .. } = row_of(path)?;
     let mut text = [kind.as_str(), meaning].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
     if !matches!(default.as_str(), "" | "–") && !default.starts_with("required") {
         text = format!("{text}. Default: {default}");
@@ -26,7 +26,7 @@ pub(super) fn describe(path: &str) -> Option<String> {
     Some(plain(&text))
 }
 
-fn row_of(path: &str) -> Option<&'static Row> {
+fn row_of(path: &str) -> Option<&'static ReferenceRow> {
     let (sections, key) = names(path);
     sections.iter().rev().find_map(|section| {
         let dotted = format!("{section}.{key}");
@@ -55,13 +55,13 @@ fn names(path: &str) -> (Vec<String>, String) {
     (sections, key)
 }
 
-fn rows() -> &'static [Row] {
-    static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| parse(REFERENCE));
+fn rows() -> &'static [ReferenceRow] {
+    static ROWS: LazyLock<Vec<ReferenceRow>> = LazyLock::new(|| parse(REFERENCE));
     &ROWS
 }
 
 /// The rows of all tables whose first column is called `key`.
-fn parse(text: &str) -> Vec<Row> {
+fn parse(text: &str) -> Vec<ReferenceRow> {
     let (mut rows, mut sections, mut header) = (Vec::new(), Vec::new(), Vec::<String>::new());
     for line in text.lines() {
         if let Some(heading) = line.strip_prefix('#') {
@@ -80,12 +80,12 @@ fn parse(text: &str) -> Vec<Row> {
     rows
 }
 
-fn row(header: &[String], cells: &[String], sections: &[String]) -> Vec<Row> {
+fn row(header: &[String], cells: &[String], sections: &[String]) -> Vec<ReferenceRow> {
     let cell = |name: &str| {
         let at = header.iter().position(|header| header == name);
         at.and_then(|at| cells.get(at)).cloned().unwrap_or_default()
     };
-    let row = |key| Row {
+    let row = |key| ReferenceRow {
         sections: sections.to_vec(),
         key,
         kind: cell("kind"),
@@ -106,7 +106,7 @@ fn section_names(heading: &str) -> Vec<String> {
     if names.is_empty() { vec![heading.to_owned()] } else { names }
 }
 
-/// What stands in backticks.
+/// The texts in backticks.
 fn quoted(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
@@ -128,11 +128,11 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::tour::{Form, Type, shapes};
+    use crate::read::key_schema::{ValueFormat, ValueType, key_schemas};
 
-    /// Keys that a person writes, not names of their own.
+    /// Keys of the manifest language, without user-chosen names.
     fn keys() -> impl Iterator<Item = &'static String> {
-        shapes().keys().filter(|path| !path.is_empty() && !path.ends_with('*') && !path.ends_with("[]"))
+        key_schemas().keys().filter(|path| !path.is_empty() && !path.ends_with('*') && !path.ends_with("[]"))
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn every_line_of_the_reference_is_a_key() {
         let known: Vec<_> = keys().map(|path| names(path)).collect();
-        let fits = |row: &Row| {
+        let fits = |row: &ReferenceRow| {
             known.iter().any(|(sections, key)| {
                 let alone = *key == row.key && row.sections.iter().any(|section| sections.contains(section));
                 alone || sections.iter().any(|section| format!("{section}.{key}") == row.key)
@@ -156,25 +156,27 @@ mod tests {
         assert!(unknown.is_empty(), "no such key: {unknown:#?}");
     }
 
-    /// The kind that the reference names is the one that the reader takes.
+    /// The type in the reference is the type that the reader accepts.
     #[test]
     fn kinds_are_as_the_reference_says() {
         let mut wrong = Vec::new();
         for path in keys() {
-            let (Some(row), Some(shape)) = (row_of(path), shapes().get(path)) else { continue };
+            let (Some(row), Some(key_schema)) = (row_of(path), key_schemas().get(path)) else { continue };
             let word = row.kind.split([' ', ',']).next().unwrap_or_default();
             let fits = match word {
                 "text" | "template" | "path" | "header" | "name" | "one" => {
-                    shape.types.contains(&Type::Text) || shape.types.contains(&Type::Map)
+                    key_schema.types.contains(&ValueType::Text) || key_schema.types.contains(&ValueType::Map)
                 }
-                "duration" => shape.form == Some(Form::Duration),
-                "time" => shape.form == Some(Form::Instant) || shape.types.contains(&Type::Text),
-                "number" => shape.types.contains(&Type::Number),
-                "boolean" => shape.types.contains(&Type::Bool),
-                "section" => shape.types.contains(&Type::Map),
-                "list" => shape.types.contains(&Type::List),
-                _ if row.kind.starts_with('`') => match &shape.form {
-                    Some(Form::Words(words)) => {
+                "duration" => key_schema.format == Some(ValueFormat::Duration),
+                "time" => {
+                    key_schema.format == Some(ValueFormat::Instant) || key_schema.types.contains(&ValueType::Text)
+                }
+                "number" => key_schema.types.contains(&ValueType::Number),
+                "boolean" => key_schema.types.contains(&ValueType::Bool),
+                "section" => key_schema.types.contains(&ValueType::Map),
+                "list" => key_schema.types.contains(&ValueType::List),
+                _ if row.kind.starts_with('`') => match &key_schema.format {
+                    Some(ValueFormat::Keywords(words)) => {
                         let named = quoted(&row.kind);
                         let same = |word: &String| words.contains(&word.to_lowercase());
                         // An alias need not be named.
@@ -185,7 +187,7 @@ mod tests {
                 _ => true,
             };
             if !fits {
-                wrong.push(format!("{path}: {} but {shape:?}", row.kind));
+                wrong.push(format!("{path}: {} but {key_schema:?}", row.kind));
             }
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
@@ -195,8 +197,8 @@ mod tests {
     fn tables_are_read() {
         let text = "## `http` and `x`\n\n| key | kind | default | meaning |\n|---|---|---|---|\n| `a`, `b.c` | text | `1` | see [d](#d) now |\n\n| no | x |\n|---|---|\n| `z` | |\n";
         let rows = parse(text);
-        let shown: Vec<_> = rows.iter().map(|row| format!("{:?} {} {}", row.sections, row.key, row.default)).collect();
-        assert_eq!(shown, ["[\"http\", \"x\"] a `1`", "[\"http\", \"x\"] b.c `1`"]);
+        let labels: Vec<_> = rows.iter().map(|row| format!("{:?} {} {}", row.sections, row.key, row.default)).collect();
+        assert_eq!(labels, ["[\"http\", \"x\"] a `1`", "[\"http\", \"x\"] b.c `1`"]);
         assert_eq!(plain(&rows[0].meaning), "see d now");
         let described = describe("endpoints.*.window.max_window");
         assert_eq!(described.as_deref(), Some("duration: the widest slice. Default: `P1D`"));

@@ -1,29 +1,29 @@
-//! How we prove who we are, as frozen: a reference to the credential and where it goes, never its value (ING-3.8-01).
+//! Authentication in a snapshot: a reference to the credential and where it goes, never its value (ING-3.8-01).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::iso::Iso;
-use crate::words::{AuthLocation, AuthType, ClientAuth, Grant, Method};
+use crate::iso_duration::IsoDuration;
+use crate::keywords::{AuthLocation, AuthType, ClientAuth, OAuth2Grant, RequestMethod};
 
-pub const DEFAULT_REFRESH_AHEAD: Iso = Iso::secs(60);
-pub const DEFAULT_SESSION_LIFE: Iso = Iso::secs(3_600);
+pub const DEFAULT_REFRESH_AHEAD: IsoDuration = IsoDuration::secs(60);
+pub const DEFAULT_SESSION_LIFE: IsoDuration = IsoDuration::secs(3_600);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Auth {
+pub struct AuthSpec {
     pub r#type: AuthType,
     pub location: AuthLocation,
-    /// Of the header or parameter; empty only where a hook decides.
+    /// Name of the header or parameter; empty only if a signing hook decides.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What stands before the credential, a space included.
+    /// Text before the credential, including a space.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub prefix: String,
-    /// The alias that the vault knows.
+    /// Alias of the credential in the vault.
     pub credential_ref: String,
-    /// False: a request may leave without a credential when there is none.
+    /// If false, a request may be sent without a credential.
     pub required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signing_hook: Option<String>,
@@ -31,14 +31,14 @@ pub struct Auth {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub credential_status: Vec<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub oauth2: Option<OAuth2>,
+    pub oauth2: Option<OAuth2Spec>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub session: Option<Session>,
+    pub session: Option<SessionSpec>,
 }
 
-impl Default for Auth {
-    fn default() -> Auth {
-        Auth {
+impl Default for AuthSpec {
+    fn default() -> AuthSpec {
+        AuthSpec {
             r#type: AuthType::None,
             location: AuthLocation::Header,
             name: String::new(),
@@ -53,12 +53,12 @@ impl Default for Auth {
     }
 }
 
-impl Auth {
+impl AuthSpec {
     pub fn is_none(&self) -> bool {
         self.r#type == AuthType::None
     }
 
-    /// Whether the status says that the credential was not accepted (C-38).
+    /// Whether the status means that the credential was rejected (C-38).
     pub fn is_rejection(&self, status: u16) -> bool {
         status == 401 || self.credential_status.contains(&status)
     }
@@ -66,8 +66,8 @@ impl Auth {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct OAuth2 {
-    pub grant: Grant,
+pub struct OAuth2Spec {
+    pub grant: OAuth2Grant,
     pub token_url: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
@@ -77,16 +77,16 @@ pub struct OAuth2 {
     pub token_path: String,
     pub expires_path: String,
     pub refresh_path: String,
-    /// How long a token lives when the answer does not tell.
+    /// Token lifetime if the response does not contain one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub expires_in: Option<Iso>,
-    pub refresh_ahead: Iso,
+    pub expires_in: Option<IsoDuration>,
+    pub refresh_ahead: IsoDuration,
 }
 
-impl Default for OAuth2 {
-    fn default() -> OAuth2 {
-        OAuth2 {
-            grant: Grant::ClientCredentials,
+impl Default for OAuth2Spec {
+    fn default() -> OAuth2Spec {
+        OAuth2Spec {
+            grant: OAuth2Grant::ClientCredentials,
             token_url: String::new(),
             scope: None,
             audience: None,
@@ -100,11 +100,11 @@ impl Default for OAuth2 {
     }
 }
 
-/// The request that logs in. Its texts are templates, in which `credential.<name>` is known.
+/// The login request. Its texts are templates that can read `credential.<name>`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Session {
-    pub method: Method,
+pub struct SessionSpec {
+    pub method: RequestMethod,
     /// Absolute.
     pub url: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -115,7 +115,7 @@ pub struct Session {
     pub body_json: Option<serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body_form: Option<BTreeMap<String, String>>,
-    /// One of these three.
+    /// One of `token_path`, `token_header` and `cookie` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_path: Option<String>,
     /// Lower-case.
@@ -123,13 +123,13 @@ pub struct Session {
     pub token_header: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
-    pub expires_in: Iso,
+    pub expires_in: IsoDuration,
 }
 
-impl Default for Session {
-    fn default() -> Session {
-        Session {
-            method: Method::Post,
+impl Default for SessionSpec {
+    fn default() -> SessionSpec {
+        SessionSpec {
+            method: RequestMethod::Post,
             url: String::new(),
             headers_template: BTreeMap::new(),
             body_template: None,

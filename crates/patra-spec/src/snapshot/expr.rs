@@ -1,4 +1,4 @@
-//! What templates may use and how they write, as frozen (ING-3.3-17).
+//! Template rules in a snapshot (ING-3.3-17).
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use patra_core::{Code, Fault, Level};
 
 use super::Snapshot;
-use crate::expr::{Allowed, NullPolicy, Rules, Scope, TimeStyle};
-use crate::problem::Flaw;
-use crate::words::Role;
+use crate::expr::{AllowedFunctions, NullPolicy, TemplateRules, TimeStyle, VariableScope};
+use crate::keywords::EndpointRole;
+use crate::problem::SyntaxError;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Expr {
-    /// `None`: all.
+pub struct ExprSpec {
+    /// Allowed functions; `None` allows all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_functions: Option<Vec<String>>,
     pub timezone: String,
@@ -22,9 +22,9 @@ pub struct Expr {
     pub time_format: String,
 }
 
-impl Default for Expr {
-    fn default() -> Expr {
-        Expr {
+impl Default for ExprSpec {
+    fn default() -> ExprSpec {
+        ExprSpec {
             allowed_functions: None,
             timezone: "UTC".into(),
             null_policy: NullPolicy::default(),
@@ -34,23 +34,23 @@ impl Default for Expr {
 }
 
 impl Snapshot {
-    /// By which the templates of its requests are compiled.
-    pub fn rules(&self) -> Result<Rules, Fault> {
-        let unusable = |flaw: Flaw| {
-            Fault::new(Code::ConfigError, Level::L4, format!("the snapshot is unusable: {}", flaw.message))
+    /// Rules for compiling the templates of its requests.
+    pub fn rules(&self) -> Result<TemplateRules, Fault> {
+        let unusable = |syntax_error: SyntaxError| {
+            Fault::new(Code::ConfigError, Level::L4, format!("the snapshot is unusable: {}", syntax_error.message))
         };
         let allowed = match &self.expr.allowed_functions {
-            None => Allowed::all(),
-            Some(names) => Allowed::only(names.iter().map(String::as_str)).map_err(unusable)?,
+            None => AllowedFunctions::all(),
+            Some(names) => AllowedFunctions::only(names.iter().map(String::as_str)).map_err(unusable)?,
         };
-        Ok(Rules {
+        Ok(TemplateRules {
             allowed,
             nulls: self.expr.null_policy,
             times: TimeStyle::parse(&self.expr.time_format).map_err(unusable)?,
-            scope: Scope {
+            scope: VariableScope {
                 params: Some(Arc::new(self.params.keys().cloned().collect())),
                 credential: !self.auth.is_none(),
-                ids: self.role == Role::Detail,
+                ids: self.role == EndpointRole::Detail,
             },
         })
     }

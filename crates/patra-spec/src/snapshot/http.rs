@@ -1,17 +1,17 @@
-//! How requests are made, as frozen (ING-3.3-12).
+//! HTTP settings in a snapshot (ING-3.3-12).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::words::Method;
+use crate::keywords::RequestMethod;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Http {
-    pub method: Method,
+pub struct HttpSpec {
+    pub method: RequestMethod,
     pub base_url: String,
-    /// The param that holds the whole URL, in the place of base URL and path.
+    /// The param that holds the whole URL, instead of base URL and path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url_param: Option<String>,
     pub path_template: String,
@@ -26,24 +26,24 @@ pub struct Http {
     pub body_form: Option<BTreeMap<String, String>>,
     pub connect_timeout_ms: u64,
     pub read_timeout_ms: u64,
-    /// The deadline of one whole attempt, when there is one (C-44).
+    /// Deadline of one whole attempt, if set (C-44).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     pub max_body_bytes: u64,
     #[serde(skip_serializing_if = "is_zero")]
     pub max_redirects: u8,
-    /// Whether compressed answers are asked for.
+    /// Whether compressed responses are requested.
     #[serde(skip_serializing_if = "Clone::clone")]
     pub compression: bool,
-    /// Without a user and a password.
+    /// Proxy URL, without user and password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
 }
 
-impl Default for Http {
-    fn default() -> Http {
-        Http {
-            method: Method::Get,
+impl Default for HttpSpec {
+    fn default() -> HttpSpec {
+        HttpSpec {
+            method: RequestMethod::Get,
             base_url: String::new(),
             url_param: None,
             path_template: String::new(),

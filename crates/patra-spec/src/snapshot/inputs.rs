@@ -1,4 +1,4 @@
-//! What a run is given, and whether it fits (ING-4.8-06, G-25).
+//! Inputs of a run, and their validation (ING-4.8-06, G-25).
 
 use std::collections::BTreeMap;
 
@@ -13,46 +13,46 @@ use crate::suggest::suggest;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Param {
+pub struct ParamSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
     pub required: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
-    /// Not to be stored in the clear: a token that a crawler's candidate keeps.
+    /// The value must not be stored in plaintext, for example the token of a crawler candidate.
     #[serde(skip_serializing_if = "is_false")]
     pub secret: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// One dimension of the partitions; their product is read.
+/// One dimension of the partitions; all combinations of the dimensions are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Partition {
+pub struct PartitionSpec {
     pub param: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent: Option<Parent>,
+    pub parent: Option<ParentSpec>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Parent {
+pub struct ParentSpec {
     pub endpoint: String,
-    /// Within the record's payload; `None`: its id.
+    /// Path within the record's payload; `None` for its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
 impl Snapshot {
-    /// The parameters of a run, those of the detail endpoint included: what was given, checked, and the defaults for the
-    /// rest. What partitions bind need not be given. A fault names the parameter and never shows its value.
+    /// The parameters of a run, including those of the detail endpoint: given values, checked, and defaults for the
+    /// rest. Parameters bound by partitions need not be given. A fault names the parameter and never shows its value.
     pub fn resolve_params(&self, given: &BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Fault> {
         let refuse = |reason: String| Err(Fault::new(Code::InvalidInput, Level::L2, reason));
-        let mut declared: BTreeMap<&String, &Param> = BTreeMap::new();
+        let mut declared: BTreeMap<&String, &ParamSpec> = BTreeMap::new();
         let detail = self.two_phase.iter().flat_map(|two_phase| &two_phase.detail.params);
         declared.extend(detail.chain(&self.params));
         if let Some(unknown) = given.keys().find(|name| !declared.contains_key(name)) {
@@ -78,11 +78,11 @@ impl Snapshot {
     }
 }
 
-impl Param {
+impl ParamSpec {
     fn fits(&self, name: &str, value: &str) -> Result<(), Fault> {
         let Some(pattern) = &self.pattern else { return Ok(()) };
-        let whole = Pattern::whole(pattern).map_err(|flaw| {
-            Fault::new(Code::ConfigError, Level::L4, format!("the pattern of `{name}` is unusable: {flaw}"))
+        let whole = Pattern::whole(pattern).map_err(|syntax_error| {
+            Fault::new(Code::ConfigError, Level::L4, format!("the pattern of `{name}` is unusable: {syntax_error}"))
         })?;
         if whole.matches(value) {
             return Ok(());

@@ -1,32 +1,32 @@
-//! How patiently, how fast and how much the far side is asked, and when it is spared, as frozen (ING-3.3-15).
+//! Retry, rate limit, limits and health thresholds in a snapshot (ING-3.3-15).
 
 use serde::{Deserialize, Serialize};
 
-use crate::iso::Iso;
+use crate::iso_duration::IsoDuration;
+use crate::keywords::RateScope;
 use crate::manifest::HeaderAdaptive;
-use crate::words::RateScope;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Retry {
+pub struct RetrySpec {
     pub policy: String,
     pub max_attempts: u32,
     pub min_delay_ms: u64,
     pub max_delay_ms: u64,
     pub multiplier_percent: u32,
     pub jitter_percent: u32,
-    /// Instead of the default set (C-38).
+    /// Retryable statuses, instead of the default set (C-38).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retryable_status: Option<Vec<u16>>,
-    /// The far side's own codes for what passes.
+    /// Error codes of the upstream that are transient.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retryable_codes: Vec<String>,
 }
 
-impl Default for Retry {
-    fn default() -> Retry {
-        let platform = patra_core::retry::Policy::default();
-        Retry {
+impl Default for RetrySpec {
+    fn default() -> RetrySpec {
+        let platform = patra_core::retry::RetryPolicy::default();
+        RetrySpec {
             policy: "exponential_jitter".into(),
             max_attempts: platform.max_attempts,
             min_delay_ms: platform.min_delay_ms,
@@ -39,8 +39,8 @@ impl Default for Retry {
     }
 }
 
-impl Retry {
-    /// Whether an answer of this status is tried again: what was declared, or the default set (C-38).
+impl RetrySpec {
+    /// Whether a response with this status is retried: the declared set, or the default set (C-38).
     pub fn is_retryable(&self, status: u16) -> bool {
         match &self.retryable_status {
             Some(declared) => declared.contains(&status),
@@ -51,7 +51,7 @@ impl Retry {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RateLimit {
+pub struct RateLimitSpec {
     pub qps: f64,
     pub burst: u32,
     #[serde(skip_serializing_if = "is_default")]
@@ -66,7 +66,7 @@ pub struct RateLimit {
     pub quota_daily: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota_hourly: Option<u64>,
-    /// `None`: only `Retry-After`, which is always obeyed (ING-4.10-37).
+    /// `None` if only `Retry-After` adapts the rate; it is always obeyed (ING-4.10-37).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header_adaptive: Option<HeaderAdaptive>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,7 @@ pub struct RateLimit {
     pub retry_after_respect: Option<bool>,
 }
 
-/// What nobody declares does not change the hash of a snapshot.
+/// Defaults are not serialised, so they do not change the hash of a snapshot.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -88,10 +88,10 @@ fn is_two(value: &f64) -> bool {
     *value == 2.0
 }
 
-impl Default for RateLimit {
+impl Default for RateLimitSpec {
     /// ING-4.10-36.
-    fn default() -> RateLimit {
-        RateLimit {
+    fn default() -> RateLimitSpec {
+        RateLimitSpec {
             qps: 1.0,
             burst: 1,
             scope: RateScope::Endpoint,
@@ -107,68 +107,68 @@ impl Default for RateLimit {
     }
 }
 
-/// How much may be under way at once, and how much one slice or one run may take.
+/// Limits on the work in progress, and on one slice or one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Limits {
-    /// C_max: tasks of one partition that run at the same time, over all processes (ING-13.1-01).
+pub struct LimitsSpec {
+    /// C_max: most tasks of one partition that run at the same time, over all processes (ING-13.1-01).
     pub concurrency: u32,
-    /// QUEUED tasks from which on nothing new is planned (ING-5.2-04).
+    /// Number of QUEUED tasks at which planning stops (ING-5.2-04).
     pub inventory: u32,
-    /// Pages; a slice that the first total says is deeper is cut (ING-8.2-02).
+    /// Most pages of one slice; a slice whose first total shows more is split (ING-8.2-02).
     pub page_depth: u32,
-    /// Of one run (ING-8.2-04).
+    /// Most requests of one run (ING-8.2-04).
     pub max_requests: u32,
-    pub max_duration: Iso,
-    /// Share of ids whose details are refused as wrong; with more a task fails (ING-12.2-05).
+    pub max_duration: IsoDuration,
+    /// Largest share of ids with rejected details; above it a task fails (ING-12.2-05).
     pub error_ratio: f64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for LimitsSpec {
+    fn default() -> LimitsSpec {
+        LimitsSpec {
             concurrency: 4,
             inventory: 1_000,
             page_depth: 200,
             max_requests: 800,
-            max_duration: Iso::secs(900),
+            max_duration: IsoDuration::secs(900),
             error_ratio: 0.1,
         }
     }
 }
 
-/// From when on a partition is spared (ING-12.2).
+/// Thresholds at which a partition is slowed down (ING-12.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Health {
-    /// Share of 429 within `throttle_window` from which on requests are slowed down.
+pub struct HealthSpec {
+    /// Share of 429 within `throttle_window` at which requests are slowed down.
     pub throttle_ratio: f64,
-    pub throttle_window: Iso,
-    /// Share of failed requests in that time from which on fewer are sent, by fewer tasks (ING-5.2-08).
+    pub throttle_window: IsoDuration,
+    /// Share of failed requests in that time at which rate and concurrency are lowered (ING-5.2-08).
     pub failure_ratio: f64,
-    /// Average time of a batch from which on less is asked for at once.
-    pub slow_batch: Iso,
-    /// Failures in a row that open the circuit.
+    /// Average time of a batch at which the page size is reduced.
+    pub slow_batch: IsoDuration,
+    /// Consecutive failures that open the circuit.
     pub circuit_after: u32,
-    /// How long it stays open at least; with jitter up to twice as long.
-    pub circuit_open: Iso,
-    /// What is left of the configured rate at least.
+    /// Shortest time that the circuit stays open; with jitter up to twice as long.
+    pub circuit_open: IsoDuration,
+    /// Smallest share of the configured rate after slowing down.
     pub rate_floor: f64,
     pub min_page_size: u32,
-    /// Size of an answer from which on less is asked for (ING-8.4-01).
+    /// Response size at which the page size is reduced (ING-8.4-01).
     pub large_response_bytes: u64,
 }
 
-impl Default for Health {
-    fn default() -> Health {
+impl Default for HealthSpec {
+    fn default() -> HealthSpec {
         let platform = patra_core::health::Thresholds::default();
-        Health {
+        HealthSpec {
             throttle_ratio: platform.throttle_ratio,
-            throttle_window: Iso(platform.throttle_window),
+            throttle_window: IsoDuration(platform.throttle_window),
             failure_ratio: platform.failure_ratio,
-            slow_batch: Iso(platform.slow_batch),
+            slow_batch: IsoDuration(platform.slow_batch),
             circuit_after: platform.circuit_after,
-            circuit_open: Iso(platform.circuit_open),
+            circuit_open: IsoDuration(platform.circuit_open),
             rate_floor: platform.rate_floor,
             min_page_size: platform.min_page_size,
             large_response_bytes: platform.large_response_bytes,

@@ -1,4 +1,4 @@
-//! Which rules a record was made by.
+//! The generation of the mapping rules that produced a record.
 
 use serde_json::{Value, json};
 
@@ -6,22 +6,22 @@ use patra_core::hash;
 
 use super::Snapshot;
 
-/// Of `response`: what finds the next page and what refuses an answer leaves records as they are.
-const NOT_OF_RECORDS: &[&str] =
+/// Keys of `response` that do not affect records: they only find the next page or detect errors.
+const NOT_ABOUT_RECORDS: &[&str] =
     &["totalPath", "totalHeader", "totalIsEstimate", "hasMorePath", "hasMoreHeader", "errors"];
 
 impl Snapshot {
-    /// The generation of the mapping (C-62): the same as long as the same answer becomes the same records, whatever is
-    /// asked, how it is paged and how fast. Records come from the detail endpoint where there is one.
+    /// Hash of the mapping rules (C-62). It stays the same as long as the same response gives the same records,
+    /// regardless of query, paging and rate. If there is a detail endpoint, its rules count.
     pub fn mapping_generation(&self) -> String {
         if let Some(two_phase) = &self.two_phase {
             return two_phase.detail.mapping_generation();
         }
         let mut response = serde_json::to_value(&self.response).unwrap_or_default();
-        remove(&mut response, NOT_OF_RECORDS);
+        remove(&mut response, NOT_ABOUT_RECORDS);
         let mut mapping = serde_json::to_value(&self.mapping).unwrap_or_default();
         remove(&mut mapping, &["requestParams"]);
-        // A monotonic watermark gives records the time that they lack.
+        // With a monotonic watermark, records without an update time get one.
         let json = json!([self.kind, response, mapping, self.window.monotonic]);
         hash::digest(&["mapping", &hash::canonical(&json)])
     }

@@ -1,31 +1,31 @@
-//! How an answer is read and what becomes of its items, as frozen.
+//! Response decoding and record mapping in a snapshot.
 
 use serde::{Deserialize, Serialize};
 
 use patra_core::{Code, Level};
 
-use crate::manifest::{Csv, Html, Paths, Xml};
-use crate::words::{FieldType, Format, OnError, ParamLocation};
+use crate::keywords::{FieldType, OnFieldError, ParamLocation, ResponseFormat};
+use crate::manifest::{CsvConfig, HtmlConfig, IdPaths, XmlConfig};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Response {
-    pub format: Format,
+pub struct ResponseSpec {
+    pub format: ResponseFormat,
     #[serde(skip_serializing_if = "is_false")]
     pub lenient: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub csv: Option<Csv>,
+    pub csv: Option<CsvConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub xml: Option<Xml>,
+    pub xml: Option<XmlConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub html: Option<Html>,
+    pub html: Option<HtmlConfig>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub errors: Vec<ErrorRule>,
+    pub errors: Vec<ErrorRuleSpec>,
     pub items_path: String,
-    pub id_path: Paths,
+    pub id_path: IdPaths,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_separator: Option<String>,
-    /// Missing only for UPDATE (C-23).
+    /// Not required for UPDATE (C-23).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_at_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,12 +44,12 @@ pub struct Response {
     pub version_path: Option<String>,
 }
 
-/// An error that hides in an answer of status 200, or what one of another status means.
+/// An error rule: an error within a 200 response, or the meaning of an error status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ErrorRule {
+pub struct ErrorRuleSpec {
     #[serde(flatten)]
-    pub when: Condition,
+    pub when: ConditionSpec,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub status: Vec<u16>,
     pub level: Level,
@@ -60,10 +60,10 @@ pub struct ErrorRule {
     pub throttle: bool,
 }
 
-/// What must be so at a path; every test that is given must hold.
+/// Conditions on the value at a path. All that are given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Condition {
+pub struct ConditionSpec {
     pub path: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exists: Option<bool>,
@@ -79,29 +79,29 @@ pub struct Condition {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Mapping {
-    /// Every value of query, headers and form, with what must be so of it (ING-3.4-10).
+pub struct MappingSpec {
+    /// Every value of query, headers and form, with its conditions (ING-3.4-10).
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub request_params: Vec<RequestParam>,
+    pub request_params: Vec<RequestParamSpec>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub filter: Vec<Condition>,
-    pub output_fields: Vec<OutputField>,
-    /// Constants among the fields.
+    pub filter: Vec<ConditionSpec>,
+    pub output_fields: Vec<OutputFieldSpec>,
+    /// Constants that are added to the mapped fields.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub add: serde_json::Map<String, serde_json::Value>,
-    /// Members that the payload goes without.
+    /// Members that are removed from the payload.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct RequestParam {
+pub struct RequestParamSpec {
     pub name: String,
     pub location: ParamLocation,
     /// The template.
     pub expr: String,
-    /// Sent when the template gives null.
+    /// Sent if the template renders null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
@@ -112,24 +112,24 @@ pub struct RequestParam {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct OutputField {
+pub struct OutputFieldSpec {
     pub name: String,
     pub expr: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<FieldType>,
-    /// How a timestamp is written at the source.
+    /// Format of a timestamp at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     #[serde(skip_serializing_if = "is_false")]
     pub required: bool,
     #[serde(skip_serializing_if = "is_null")]
-    pub on_error: OnError,
+    pub on_error: OnFieldError,
 }
 
 pub(super) fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-fn is_null(on_error: &OnError) -> bool {
-    *on_error == OnError::Null
+fn is_null(on_error: &OnFieldError) -> bool {
+    *on_error == OnFieldError::Null
 }

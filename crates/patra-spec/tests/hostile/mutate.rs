@@ -1,8 +1,8 @@
-//! Manifests made worse, from a seed.
+//! Mutates manifests, from a seed.
 
 const EVERYTHING: &str = include_str!("../it/everything.yaml");
 
-/// SplitMix64: a seed names a case for ever.
+/// SplitMix64: a seed always gives the same case.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -27,7 +27,8 @@ impl Rng {
     }
 }
 
-/// The manifests to begin with. The one with every key is cut into its endpoints: a whole one takes long to check.
+/// The initial manifests. The one with every key is split into its endpoints, because checking it as a whole takes
+/// long.
 pub(crate) fn sources() -> Vec<String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sources");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -50,7 +51,7 @@ pub(crate) fn sources() -> Vec<String> {
 }
 
 pub(crate) fn mutated(sources: &[String], rng: &mut Rng) -> String {
-    // The large one seldom, as it is slow.
+    // The large one rarely, because it is slow.
     let source = if rng.below(40) == 0 { 0 } else { 1 + rng.below(sources.len() - 1) };
     let mut text = sources[source].clone();
     for _ in 0..=rng.below(3) {
@@ -99,7 +100,7 @@ fn lines(text: &str, rng: &mut Rng, change: impl Fn(&mut Vec<String>, usize, usi
     lines.join("\n")
 }
 
-/// Values that are too large, of the wrong type, or strange.
+/// Values that are too large, of the wrong type, or unusual.
 const VALUES: &[&str] = &[
     "18446744073709551616",
     "-1",
@@ -304,7 +305,7 @@ fn anchors(text: &str, rng: &mut Rng) -> String {
         1 => text.replacen("defaults:", "defaults: &d", 1).replacen("  retry:", "  <<: *d\n  retry:", 1),
         2 => text.replacen("http: {", "http: &h {", 1).replace("response: {", "response: &r {") + "\nw: {<<: *h}\n",
         3 => {
-            // Few of the deep ones: each costs all that the budget of the parser allows.
+            // Few deep ones: each uses up the parser's budget.
             let deep = if rng.below(8) == 0 { 12 } else { 2 + rng.below(3) };
             let bomb = (1..deep).fold("b0: &b0 [x,x,x,x,x,x,x,x,x]\n".to_owned(), |yaml, n| {
                 format!("{yaml}b{n}: &b{n} [{}]\n", vec![format!("*b{}", n - 1); 9].join(","))
@@ -316,7 +317,7 @@ fn anchors(text: &str, rng: &mut Rng) -> String {
 }
 
 fn large(text: &str, rng: &mut Rng) -> String {
-    // Few of the largest, for the same reason.
+    // Few of the largest ones, for the same reason.
     let most = if rng.below(8) == 0 { 1 } else { 20 };
     let mut below = |end: usize| rng.below(end / most);
     let kind = below(12 * most);

@@ -1,4 +1,4 @@
-//! Snapshots: their shape, their hashes, and what does not compile.
+//! Snapshots: their structure, their hashes, and manifests that do not compile.
 
 use patra_core::hash::canonical;
 use patra_core::window::Align;
@@ -31,7 +31,7 @@ fn snapshot(yaml: &str) -> Snapshot {
     compile(&manifest, name, Operation::Harvest).unwrap_or_else(|problems| panic!("{problems}")).snapshot
 }
 
-/// Compiles `BASE` with `from` replaced by `to`; gives the problems, or the warnings.
+/// Compiles `BASE` with `from` replaced by `to`; returns the problems, or the warnings.
 fn check(operation: Operation, from: &str, to: &str, expected: &str) {
     assert!(BASE.contains(from), "{from}");
     let shown = match compile(&manifest(&BASE.replace(from, to)), "list", operation) {
@@ -43,7 +43,7 @@ fn check(operation: Operation, from: &str, to: &str, expected: &str) {
 
 // covers: ING-3.3-12, ING-3.3-13, ING-3.3-14, ING-3.9-01, ING-3.9-02
 #[test]
-fn works_compile_to_the_shape_of_the_contract() {
+fn works_compile_to_the_contract_snapshot() {
     let mut body: serde_json::Value = serde_json::from_str(&snapshot(WORKS).body()).unwrap();
     let fingerprint = body.as_object_mut().unwrap().remove("specFingerprint").unwrap();
     assert!(fingerprint.as_str().unwrap().starts_with("v1:"));
@@ -95,7 +95,7 @@ fn works_compile_to_the_shape_of_the_contract() {
 }
 
 #[test]
-fn the_demo_compiles_without_a_warning_and_gives_the_engine_its_values() {
+fn demo_compiles_without_warnings() {
     let compiled = compile(&manifest(DEMO), " Records", Operation::Harvest).unwrap();
     assert_eq!(compiled.warnings, [""; 0]);
     let snapshot = compiled.snapshot;
@@ -103,7 +103,7 @@ fn the_demo_compiles_without_a_warning_and_gives_the_engine_its_values() {
     assert_eq!(snapshot.cut().max_width.as_secs(), 86_400);
     assert_eq!(snapshot.safety_lag().as_secs(), 0);
     assert_eq!(snapshot.initial(), "2024-01-01".parse().ok());
-    assert_eq!(snapshot.retry_policy(), patra_core::retry::Policy::default());
+    assert_eq!(snapshot.retry_policy(), patra_core::retry::RetryPolicy::default());
     assert_eq!(snapshot.paging().first(), patra_core::paging::Position::Token(None));
     assert_eq!(snapshot.paging().page_size, 200);
     assert_eq!(snapshot.rate().per_sec, 200.0);
@@ -129,25 +129,25 @@ fn endpoint_wins_over_provenance_over_platform() {
 
 // covers: ING-4.7-01, ING-4.17-05, ING-4.4-16, ING-3.3-22, ING-3.6-01
 #[test]
-fn an_operation_gets_what_it_needs_or_is_refused() {
+fn operation_requirements_are_checked() {
     use Operation::{Backfill, Harvest, Update};
-    let total = "no response.total_path: the number of records is not known beforehand";
+    let total = "no response.total_path: the number of records is not known in advance";
     let rate = "no rate_limit: at most one request per second is sent";
     check(Harvest, "Test", "Test", &format!("{total}\n{rate}"));
     let missing = |operation: &str| {
         format!(
-            "t.yaml:12:5: endpoints.list.response.updated_at_path: {operation} needs `updated_at_path`: without an update time nothing can be ordered\n  hint: a source without update times can only be read by UPDATE"
+            "t.yaml:12:5: endpoints.list.response.updated_at_path: {operation} needs `updated_at_path`: without an update time records cannot be ordered\n  hint: a source without update times can only be read by UPDATE"
         )
     };
     check(Harvest, ", updated_at_path: $.at", "", &missing("HARVEST"));
     check(Backfill, ", updated_at_path: $.at", "", &missing("BACKFILL"));
-    // Without a window and without a time: it needs the details, and nothing else.
-    let without = "t.yaml:7:3: endpoints.list.update.detail: UPDATE fetches stored records by their ids, and no endpoint is named that gives records by id\n  hint: add an endpoint with `role: detail` whose requests send `ids` or `id`, and name it: update: { detail: NAME }";
+    // UPDATE needs no window and no update time, only a detail endpoint.
+    let without = "t.yaml:7:3: endpoints.list.update.detail: UPDATE fetches stored records by id, but no detail endpoint is set\n  hint: add an endpoint with `role: detail` whose requests send `ids` or `id`, and name it: update: { detail: NAME }";
     check(Update, "Test", "Test", without);
     let content = "no response.updated_at_path: records are replaced when their content differs";
     let detail = "  one: { role: detail, path: \"/${ id }\", http: { base_url: \"https://x.org\" }, response: { items_path: $, id_path: $.id } }\n  list:\n    update: { detail: one }\n";
     check(Update, "  list:\n", detail, &format!("{content}\n{rate}"));
-    let initial = "t.yaml:11:5: endpoints.list.window.initial: HARVEST needs `initial`: the time where the first run begins\n  hint: for example initial: 2024-01-01";
+    let initial = "t.yaml:11:5: endpoints.list.window.initial: HARVEST needs `initial`: the start time of the first run\n  hint: for example initial: 2024-01-01";
     check(Harvest, ", initial: 2024-01-01", "", initial);
     check(Backfill, ", initial: 2024-01-01", "", &format!("{total}\n{rate}"));
     let key = "t.yaml:11:5: endpoints.list.window.watermark_key: HARVEST needs `watermark_key`\n  hint: for example watermark_key: updated_at";
@@ -156,7 +156,7 @@ fn an_operation_gets_what_it_needs_or_is_refused() {
 
 // covers: ING-4.4-14
 #[test]
-fn a_far_side_that_does_not_filter_is_read_with_a_warning() {
+fn upstream_without_time_filter_causes_a_warning() {
     let yaml = BASE
         .replace("supports_updated_since: true", "supports_updated_since: false")
         .replace("${ window.from | date }", "always");
@@ -173,7 +173,7 @@ fn a_far_side_that_does_not_filter_is_read_with_a_warning() {
 }
 
 #[test]
-fn an_unknown_endpoint_is_suggested() {
+fn unknown_endpoint_gets_a_suggestion() {
     let problems = compile(&manifest(BASE), "lits", Operation::Harvest).unwrap_err();
     assert_eq!(
         problems.to_string(),
@@ -206,10 +206,10 @@ proptest! {
         before.http.query_template.insert(name.clone(), text.clone());
         before.http.body_template = flag.then(|| text.clone());
         before.http.timeout_ms = flag.then_some(millis);
-        before.mapping.output_fields.push(patra_spec::snapshot::OutputField { name, expr: text, ..Default::default() });
+        before.mapping.output_fields.push(patra_spec::snapshot::OutputFieldSpec { name, expr: text, ..Default::default() });
         before.window.initial = Some(patra_core::Ts::from_micros(micros));
-        before.window.safety_lag = patra_spec::Iso(std::time::Duration::from_micros(lag));
-        before.rate_limit = patra_spec::snapshot::RateLimit { qps: rate as f64 / 1e6, burst: number, ..Default::default() };
+        before.window.safety_lag = patra_spec::IsoDuration(std::time::Duration::from_micros(lag));
+        before.rate_limit = patra_spec::snapshot::RateLimitSpec { qps: rate as f64 / 1e6, burst: number, ..Default::default() };
         if flag {
             before.pagination = None;
         }
@@ -218,10 +218,11 @@ proptest! {
         prop_assert_eq!(&after, &before);
         prop_assert_eq!(after.body(), before.body());
         prop_assert_eq!(&after.fingerprint(), &before.spec_fingerprint);
-        prop_assert_eq!(after.meaning_hash(), before.meaning_hash());
+        prop_assert_eq!(after.selection_hash(), before.selection_hash());
     }
 }
 
+// covers: ING-0.1-02
 #[test]
 fn snapshots_of_older_and_newer_binaries_are_read() {
     let mut json: serde_json::Value = serde_json::from_str(&snapshot(BASE).body()).unwrap();
@@ -232,7 +233,7 @@ fn snapshots_of_older_and_newer_binaries_are_read() {
     map.insert("batching".into(), json!({ "idBatchSize": 200 }));
     map["http"].as_object_mut().unwrap().insert("proxy".into(), json!("x"));
     let read = Snapshot::from_body(&json.to_string()).unwrap();
-    assert_eq!(read.retry_policy(), patra_core::retry::Policy::default());
+    assert_eq!(read.retry_policy(), patra_core::retry::RetryPolicy::default());
 }
 
 #[test]
@@ -251,25 +252,25 @@ fn the_registry_document_reads_back_and_ignores_key_order() {
     let mut unknown = document.clone();
     unknown.as_object_mut().unwrap().insert("colour".into(), json!("red"));
     assert!(Manifest::from_document(&unknown).unwrap_err().to_string().contains("unknown field `colour`"));
-    // A stored document is checked again: what was edited in the database does not get past the compiler.
+    // A stored document is checked again: an invalid edit in the database does not compile.
     let mut bad = document;
     bad["endpoints"]["list"]["query"]["q"] = json!("${ nope }");
     let problems = compile(&Manifest::from_document(&bad).unwrap(), "list", Operation::Harvest).unwrap_err();
     assert!(problems.to_string().starts_with("endpoints.list.query.q: there is no variable `nope`"), "{problems}");
-    // So is the endpoint that is asked for the details: it is frozen along with the other.
+    // The detail endpoint is checked again too, because it becomes part of the snapshot.
     let mut bad = manifest(EVERYTHING).to_document();
     bad["endpoints"]["work"]["query"]["x"] = json!("${ nope }");
     let problems = compile(&Manifest::from_document(&bad).unwrap(), "search", Operation::Harvest).unwrap_err();
     assert!(problems.to_string().starts_with("endpoints.work.query.x: there is no variable `nope`"), "{problems}");
 }
 
-/// G-03: a cursor keeps its namespace through everything but a changed query.
+/// G-03: a cursor keeps its namespace unless the query changes.
 #[test]
-fn meaning_changes_with_the_query_only() {
-    let base = snapshot(BASE).meaning_hash();
+fn selection_hash_changes_with_the_query_only() {
+    let base = snapshot(BASE).selection_hash();
     let changed = |from: &str, to: &str| {
         assert!(BASE.contains(from), "{from}");
-        snapshot(&BASE.replace(from, to)).meaning_hash() != base
+        snapshot(&BASE.replace(from, to)).selection_hash() != base
     };
     for (from, to) in [
         ("page_size: 50", "page_size: 20"),
@@ -322,7 +323,7 @@ endpoints:
 
 // covers: ING-3.4-02, ING-3.4-03, ING-3.4-09, ING-4.1-05
 #[test]
-fn every_key_about_answers_is_frozen() {
+fn every_response_key_is_in_the_snapshot() {
     let snapshot = snapshot(WHOLE);
     let json: serde_json::Value = serde_json::from_str(&snapshot.body()).unwrap();
     assert_eq!(
@@ -358,11 +359,11 @@ fn every_key_about_answers_is_frozen() {
 }
 
 #[test]
-fn bodies_and_filters_are_part_of_the_meaning() {
-    let base = snapshot(WHOLE).meaning_hash();
+fn bodies_and_filters_are_part_of_the_selection() {
+    let base = snapshot(WHOLE).selection_hash();
     let changed = |from: &str, to: &str| {
         assert!(WHOLE.contains(from), "{from}");
-        snapshot(&WHOLE.replace(from, to)).meaning_hash() != base
+        snapshot(&WHOLE.replace(from, to)).selection_hash() != base
     };
     assert!(changed("type:a", "type:b") && changed("params.b", "params.c") && changed("in: [a, b]", "in: [a]"));
     assert!(
@@ -372,7 +373,7 @@ fn bodies_and_filters_are_part_of_the_meaning() {
     assert!(!changed("limit,", "slow,") && !changed("plain: $.p", "plain: $.q"));
 }
 
-/// What earlier versions stored, as they stored it.
+/// Documents as stored by earlier versions.
 #[test]
 fn documents_of_older_versions_are_read() {
     let mut document = manifest(BASE).to_document();

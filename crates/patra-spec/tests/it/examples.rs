@@ -1,4 +1,4 @@
-//! The examples of the requirements compile to the shape that they ask for, and so do the manifests that ship.
+//! The examples of the requirements and the shipped manifests compile to the required snapshots.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,8 @@ use patra_spec::{Operation, Snapshot, compile};
 
 use super::manifest;
 
-/// As ING-3.9 and ING-4.18 write it. Where the key goes is said once, by `auth`; the rest of the flaws are C-21 to C-45.
+/// The example of ING-3.9 and ING-4.18. The location of the key is set once, by `auth`; the other corrections are C-21
+/// to C-45.
 const PUBMED: &str = r#"
 provenance: pubmed
 endpoints:
@@ -52,12 +53,12 @@ fn stored(snapshot: &Snapshot) -> Value {
     serde_json::from_str(&snapshot.body()).unwrap()
 }
 
-/// Every member that is expected is there, with its value; there may be more.
+/// Every expected member has its value; there may be more members.
 #[track_caller]
-fn holds(found: &Value, expected: &Value, path: &str) {
+fn contains(found: &Value, expected: &Value, path: &str) {
     match (found, expected) {
         (Value::Object(_), Value::Object(members)) => {
-            members.iter().for_each(|(key, value)| holds(&found[key], value, &format!("{path}.{key}")));
+            members.iter().for_each(|(key, value)| contains(&found[key], value, &format!("{path}.{key}")));
         }
         (Value::Number(found), Value::Number(expected)) => assert_eq!(found.as_f64(), expected.as_f64(), "{path}"),
         _ => assert_eq!(found, expected, "{path}"),
@@ -98,10 +99,10 @@ fn the_pubmed_example_compiles_to_its_snapshot() {
         "specFingerprint": snapshot.fingerprint(),
     });
     let found = stored(&snapshot);
-    holds(&found, &expected, "");
+    contains(&found, &expected, "");
     let params = found["mapping"]["requestParams"].as_array().unwrap();
     let declared = params.iter().find(|param| param["name"] == "term").unwrap();
-    holds(declared, &json!({ "location": "QUERY", "required": true, "expr": term }), "term");
+    contains(declared, &json!({ "location": "QUERY", "required": true, "expr": term }), "term");
     let fields = json!([
         { "name": "provider_id", "expr": "$" }, { "name": "title", "expr": "$.title" },
         { "name": "updated_at", "expr": "$.updated" },
@@ -111,7 +112,7 @@ fn the_pubmed_example_compiles_to_its_snapshot() {
 
 // covers: ING-4.18-01
 #[test]
-fn pubmed_without_an_update_time_is_left_to_update() {
+fn pubmed_without_update_time_compiles_for_update_only() {
     let manifest = manifest(&PUBMED.replace(", updated_at_path: $.updated", ""));
     let problems = compile(&manifest, "search", Operation::Harvest).unwrap_err().to_string();
     assert!(problems.contains("can only be read by UPDATE"), "{problems}");
@@ -137,11 +138,11 @@ fn the_crossref_example_compiles_to_its_snapshot() {
             "itemsPath": "$.message.items", "idPath": "$.DOI", "updatedAtPath": "$.deposited['date-time']",
         },
     });
-    holds(&stored(&snapshot(CROSSREF, "works")), &expected, "");
+    contains(&stored(&snapshot(CROSSREF, "works")), &expected, "");
 }
 
-/// The shipped one is what C-23 makes of the example: ids by search, records and their update times by fetch, and no query
-/// beyond what the far side gives out.
+/// The shipped manifest follows C-23: ids by search, records and update times by fetch, and no query above the
+/// upstream's ceiling.
 // covers: ING-3.9-01, ING-4.18-01
 #[test]
 fn the_shipped_pubmed_takes_its_update_time_from_the_detail() {
@@ -162,5 +163,5 @@ fn the_shipped_pubmed_takes_its_update_time_from_the_detail() {
         },
         "response": { "itemsPath": "$.esearchresult.idlist", "idPath": "$", "updatedAtPath": null },
     });
-    holds(&found, &expected, "");
+    contains(&found, &expected, "");
 }

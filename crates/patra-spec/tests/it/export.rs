@@ -1,4 +1,4 @@
-//! Manifests as YAML again.
+//! Export of manifests as YAML.
 
 use patra_core::hash::canonical;
 use patra_spec::{Manifest, to_yaml};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{fingerprints, manifest, sources};
 
-/// Written and read again, it is the same document.
+/// A written manifest reads back as the same document.
 fn check(manifest: &Manifest) -> String {
     let yaml = to_yaml(manifest);
     let back = crate::manifest(&yaml);
@@ -17,7 +17,7 @@ fn check(manifest: &Manifest) -> String {
 }
 
 #[test]
-fn the_manifests_of_the_repository_survive() {
+fn repository_manifests_survive_export() {
     for yaml in sources() {
         let before = manifest(&yaml);
         let after = manifest(&check(&before));
@@ -26,7 +26,7 @@ fn the_manifests_of_the_repository_survive() {
 }
 
 #[test]
-fn it_is_written_as_a_person_would() {
+fn export_is_readable_yaml() {
     let yaml = "\
 provenance: shop
 name: The shop
@@ -79,7 +79,7 @@ tests:
     assert_eq!(check(&manifest(yaml)), yaml);
 }
 
-/// Texts that look like something else, and texts that are hard to write.
+/// Texts that look like another type, and texts that are hard to write.
 const NASTY: &[&str] = &[
     "",
     " ",
@@ -167,8 +167,8 @@ const NASTY: &[&str] = &[
     "_",
 ];
 
-/// A manifest that holds a text wherever any text may stand.
-fn holding(text: &str, name: &str) -> Manifest {
+/// A manifest with a text wherever any text is allowed.
+fn manifest_with(text: &str, name: &str) -> Manifest {
     let mut document = manifest(
         "provenance: nasty\nendpoints:\n  one:\n    http: { base_url: \"https://x.org\" }\n    response: { format: csv, id_path: $.id }\n",
     )
@@ -184,7 +184,7 @@ fn holding(text: &str, name: &str) -> Manifest {
         },
     });
     document["tests"] = json!([text, { text: text, name: null }, [[text]], {}, []]);
-    // What a request carries must be a template, and a name there is.
+    // Request values must be valid templates.
     if !text.contains("${") && !text.contains(char::is_control) && !name.is_empty() {
         document["endpoints"]["one"]["query"] = json!({ name: text, "long": { "expr": "x", "default": text } });
     }
@@ -192,16 +192,16 @@ fn holding(text: &str, name: &str) -> Manifest {
 }
 
 #[test]
-fn nasty_texts_survive() {
+fn unusual_texts_survive_export() {
     for text in NASTY {
-        check(&holding(text, text));
-        check(&holding(&format!("{text}x"), "name"));
-        check(&holding(&format!("x{text}"), "name"));
-        check(&holding("text", &format!("{text}{text}")));
+        check(&manifest_with(text, text));
+        check(&manifest_with(&format!("{text}x"), "name"));
+        check(&manifest_with(&format!("x{text}"), "name"));
+        check(&manifest_with("text", &format!("{text}{text}")));
     }
     let long = "k".repeat(1_200);
-    check(&holding(&long, &long));
-    check(&holding(&"two words ".repeat(300), &"ä: ".repeat(300)));
+    check(&manifest_with(&long, &long));
+    check(&manifest_with(&"two words ".repeat(300), &"ä: ".repeat(300)));
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -223,7 +223,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
-        // No manifest holds a NUL: no database takes it.
+        // No NUL: databases cannot store it.
         any::<String>().prop_map(|text| text.replace('\0', "")),
         "\\PC{0,12}",
         "[ \n\t:#\\-'\"a-c0-9\\[\\]{}&*!|>%@,?]{0,12}",
@@ -236,7 +236,7 @@ proptest! {
 
     #[test]
     fn any_text_and_any_json_survive(text in any_text(), name in any_text(), json in any_json()) {
-        let mut document = holding(&text, &name).to_document();
+        let mut document = manifest_with(&text, &name).to_document();
         document["tests"] = json!([json]);
         check(&Manifest::from_document(&document).unwrap());
     }

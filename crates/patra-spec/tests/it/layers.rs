@@ -1,9 +1,11 @@
-//! Who is heard when several speak, and that problems point to who spoke.
+//! Which layer wins, and that problems point to the layer that set the value.
 
 use std::collections::BTreeMap;
 
-use patra_core::registry::Table;
-use patra_spec::{Explained, Layer, Manifest, Operation, Overrides, compile, compile_with, explain, inspect};
+use patra_core::registry::RegistryTable;
+use patra_spec::{
+    ExplainedSetting, Manifest, Operation, Overrides, SettingLayer, compile, compile_with, explain, inspect,
+};
 use serde_json::{Map, Value, json};
 
 use crate::{DEMO, EVERYTHING, WORKS, manifest};
@@ -28,7 +30,7 @@ endpoints:
     window: { watermark_key: updated_at, initial: 2024-01-01 }
 ";
 
-fn explained(manifest: &Manifest, name: &str, operation: Operation, overrides: &Overrides) -> Vec<Explained> {
+fn explained(manifest: &Manifest, name: &str, operation: Operation, overrides: &Overrides) -> Vec<ExplainedSetting> {
     explain(manifest, name, operation, overrides).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -43,9 +45,9 @@ fn check(from: &str, to: &str, path: &str, value: impl Into<Value>, layer: &str)
 
 // covers: ING-3.3-03, ING-3.3-04, ING-4.1-02, ING-3.3-02
 #[test]
-fn five_layers_are_heard_in_their_order() {
+fn five_layers_apply_in_order() {
     let (platform, provenance, definition) = ("platform", "provenance defaults", "endpoint definition");
-    let settings = |table: Table| format!("endpoint settings ({})", table.name());
+    let settings = |table: RegistryTable| format!("endpoint settings ({})", table.name());
     let same = |path, value, layer: &str| check("test", "test", path, value, layer);
     same("http.connect_timeout", json!("PT10S"), platform);
     same("http.read_timeout", json!("PT20S"), provenance);
@@ -56,10 +58,16 @@ fn five_layers_are_heard_in_their_order() {
     same("pagination.max_page", json!(9), provenance);
     same("rate_limit.burst", json!(1), "trigger");
     same("rate_limit.refill_rate_per_sec", json!(4.0), provenance);
-    same("query.q", json!("own"), &settings(Table::ApiParamMap));
-    same("window.initial", json!("2024-01-01T00:00:00.000000000Z"), &settings(Table::WindowOffsetCfg));
-    // What the sections say wins over the short keys, and without these the provenance is heard.
-    check("headers: { accept", "path: /own, headers: { accept", "http.path", json!("/own"), &settings(Table::HttpCfg));
+    same("query.q", json!("own"), &settings(RegistryTable::ApiParamMap));
+    same("window.initial", json!("2024-01-01T00:00:00.000000000Z"), &settings(RegistryTable::WindowOffsetCfg));
+    // Sections win over short keys; without both, the provenance's defaults apply.
+    check(
+        "headers: { accept",
+        "path: /own, headers: { accept",
+        "http.path",
+        json!("/own"),
+        &settings(RegistryTable::HttpCfg),
+    );
     check("    path: /list\n", "", "http.path", json!("/shared"), provenance);
     check("    items_path: $.short\n", "", "response.items_path", json!("$.shared"), provenance);
     check(
@@ -71,9 +79,9 @@ fn five_layers_are_heard_in_their_order() {
     );
 }
 
-/// What was said of a thing of another type was not heard, even if it is the same.
+/// A value of a section with another type is not used, even if it is equal.
 #[test]
-fn who_was_not_heard_is_not_named() {
+fn replaced_sections_are_not_explained() {
     let yaml = BASE
         .replace(
             "pagination: { page_size: 10",
@@ -97,7 +105,7 @@ fn who_was_not_heard_is_not_named() {
 }
 
 #[test]
-fn headers_merge_without_case_and_named_things_are_replaced_as_a_whole() {
+fn headers_merge_without_case_and_named_entries_are_replaced() {
     let all = explained(&manifest(BASE), "list", Operation::Harvest, &Overrides::default());
     let paths: Vec<_> = all.iter().map(|one| one.path.as_str()).filter(|path| path.contains("headers")).collect();
     assert_eq!(paths, ["http.headers.X-A", "http.headers.accept"]);
@@ -110,9 +118,9 @@ fn headers_merge_without_case_and_named_things_are_replaced_as_a_whole() {
     assert_eq!(query.value, json!({ "expr": "own", "required": true }));
 }
 
-/// A section of another type is another thing: nothing of the provenance's would make sense in it.
+/// A section of another type inherits nothing from the provenance.
 #[test]
-fn another_type_takes_nothing_over() {
+fn section_of_another_type_inherits_nothing() {
     let yaml = BASE
         .replace(
             "pagination: { page_size: 10",
@@ -147,7 +155,7 @@ endpoints:
 
 // covers: ING-4.1-03, ING-3.3-07
 #[test]
-fn a_problem_is_shown_where_its_value_was_written() {
+fn problem_points_to_the_origin_of_its_value() {
     let check = |from: &str, to: &str, expected: &str| {
         assert!(BASE.contains(from), "{from}");
         let problems = patra_spec::read("t.yaml", &BASE.replacen(from, to, 1)).unwrap_err();
@@ -178,13 +186,13 @@ fn a_problem_is_shown_where_its_value_was_written() {
         "id_path: 5",
         "t.yaml:6:46: defaults.response.id_path: expected a path, or a list of paths, found the number 5",
     );
-    // What is missing is missing at the endpoint, and shown where its section begins.
+    // A missing value is reported at the endpoint, where its section begins.
     check(
         "type: token, ",
         "",
         "t.yaml:16:5: endpoints.list.pagination.type: `type` is missing\n  hint: one of token, offset, page, url, time",
     );
-    // Two endpoints that take over one mistake make one problem.
+    // Two endpoints that inherit one mistake give one problem.
     check(
         "max_page: 9 }",
         "max_page: 0 }\n  fields: {}",
@@ -196,7 +204,7 @@ fn a_problem_is_shown_where_its_value_was_written() {
 }
 
 #[test]
-fn what_an_endpoint_is_cannot_be_shared() {
+fn endpoint_definition_cannot_be_inherited() {
     let problems =
         patra_spec::read("t.yaml", &BASE.replace("  retry:", "  schedule: { every: PT1H }\n  retry:")).unwrap_err();
     assert!(problems.to_string().contains("defaults.schedule: unknown key `schedule`"), "{problems}");
@@ -204,25 +212,24 @@ fn what_an_endpoint_is_cannot_be_shared() {
     document["defaults"]["kind"] = json!("work");
     let stored = Manifest::from_document(&document).unwrap();
     let problems = compile(&stored, "list", Operation::Harvest).unwrap_err();
-    assert_eq!(problems.to_string(), "defaults.kind: this is said by each endpoint for itself");
+    assert_eq!(problems.to_string(), "defaults.kind: this key belongs to an endpoint and cannot be in `defaults`");
 }
 
 #[test]
-fn defaults_are_not_multiplied_without_end() {
+fn inherited_defaults_are_bounded() {
     let params: String = (0..300).map(|n| format!("p{n}: x, ")).collect();
     let endpoints: String = (0..300).map(|n| format!("  e{n}: {{}}\n")).collect();
     let yaml = format!("provenance: big\ndefaults: {{ query: {{ {params} }} }}\nendpoints:\n{endpoints}");
     let problems = patra_spec::read("t.yaml", &yaml).unwrap_err();
     assert_eq!(
         problems.to_string(),
-        "t.yaml:2:1: defaults: too much for 300 endpoints to take over\n  hint: together they may take over 50000 values: move what few of them need to these"
+        "t.yaml:2:1: defaults: too many values for 300 endpoints to inherit\n  hint: together they may inherit 50000 values: move settings that few of them need to these endpoints"
     );
 }
 
-/// An endpoint that says for itself all that was explained compiles to the same snapshot: nothing was left out, and
-/// nothing said that is not so.
+/// An endpoint built from all explained values compiles to the same snapshot: the explanation is complete and correct.
 #[test]
-fn what_is_explained_is_all_there_is() {
+fn explanation_is_complete() {
     let fast = Overrides::parse(["rate_limit.burst=1", "retry.max_attempts=1"]).unwrap();
     let mut compared = 0;
     for (yaml, overrides) in
@@ -234,7 +241,7 @@ fn what_is_explained_is_all_there_is() {
                 let Ok(compiled) = inspect(&manifest, name, operation, &overrides) else { continue };
                 let mut document = manifest.to_document();
                 document["endpoints"][name] = document_of(&explained(&manifest, name, operation, &overrides));
-                // Another endpoint may be asked along with it; it still takes over what it took over.
+                // Other endpoints that it references still inherit their defaults.
                 let defaults = document["defaults"].take();
                 for (other, endpoint) in document["endpoints"].as_object_mut().unwrap() {
                     if other != name {
@@ -254,11 +261,11 @@ fn what_is_explained_is_all_there_is() {
     assert!(compared > 20, "{compared}");
 }
 
-/// Paths back to a document. Quoted keys stand for themselves.
-fn document_of(explained: &[Explained]) -> Value {
+/// Builds a document from paths. Quoted keys are literal.
+fn document_of(explained: &[ExplainedSetting]) -> Value {
     let mut document = Value::Object(Map::new());
-    // Written out, the usual order would be a promise.
-    for one in explained.iter().filter(|one| one.path != "pagination.order_by" || one.layer != Layer::Platform) {
+    // Writing out the default order would declare it.
+    for one in explained.iter().filter(|one| one.path != "pagination.order_by" || one.layer != SettingLayer::Platform) {
         let mut place = &mut document;
         for key in keys(&one.path) {
             place = place.as_object_mut().unwrap().entry(key).or_insert_with(|| json!({}));
@@ -286,10 +293,10 @@ fn keys(path: &str) -> Vec<String> {
     keys
 }
 
-/// A snapshot says nothing that nobody said: every value of it has a line.
+/// Every value of a snapshot has a line in the explanation.
 #[test]
 fn every_value_of_a_snapshot_is_explained() {
-    // Snapshot to manifest where the names differ; empty where the value is no setting.
+    // Snapshot name to manifest name, if they differ; empty if the value is not a setting.
     let renamed: BTreeMap<&str, &str> = [
         ("provenance_code", ""),
         ("endpoint_code", ""),
@@ -335,49 +342,49 @@ fn every_value_of_a_snapshot_is_explained() {
         let manifest = manifest(yaml);
         for name in manifest.endpoints.keys() {
             let Ok(compiled) = inspect(&manifest, name, Operation::Update, &Overrides::default()) else { continue };
-            let said = explained(&manifest, name, Operation::Update, &Overrides::default());
+            let explained_values = explained(&manifest, name, Operation::Update, &Overrides::default());
             let mut paths = Vec::new();
             flatten(&serde_json::from_str(&compiled.snapshot.body()).unwrap(), "", &mut paths);
             for path in paths {
-                // There in every snapshot, but settings only where they mean something.
+                // In every snapshot, but settings only for some types.
                 let alone = manifest.endpoints[name].two_phase.is_none() && path == "two_phase.missing";
                 let alone = alone || path == "pagination.order_declared";
                 if path == "pagination.on_max_page" || path == "pagination.always_token" || alone {
                     continue;
                 }
-                let holds = |prefix: &str, path: &str| {
+                let contains = |prefix: &str, path: &str| {
                     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
                 };
-                let known = renamed.iter().find(|(from, _)| holds(from, &path));
+                let known = renamed.iter().find(|(from, _)| contains(from, &path));
                 let path =
                     known.map_or(
                         path.clone(),
                         |(from, to)| if to.is_empty() { String::new() } else { path.replacen(from, to, 1) },
                     );
-                // Two places for one thing.
+                // The same value at two paths.
                 let path = if path == "response.has_more_path"
-                    && said.iter().any(|one| one.path == "pagination.has_more_path")
+                    && explained_values.iter().any(|one| one.path == "pagination.has_more_path")
                 {
                     String::new()
                 } else {
                     path
                 };
-                let there =
-                    path.is_empty() || said.iter().any(|one| holds(&one.path, &path) || holds(&path, &one.path));
-                assert!(there, "{name}: nobody said {path}: {said:#?}");
+                let there = path.is_empty()
+                    || explained_values.iter().any(|one| contains(&one.path, &path) || contains(&path, &one.path));
+                assert!(there, "{name}: {path} is not explained: {explained_values:#?}");
             }
         }
     }
 }
 
-/// Leaves of a snapshot, in the spelling of manifests.
+/// Leaves of a snapshot, with manifest names.
 fn flatten(value: &Value, path: &str, paths: &mut Vec<String>) {
     let Value::Object(map) = value else {
         paths.extend((*value != json!([])).then(|| path.to_owned()));
         return;
     };
     for (key, value) in map {
-        // Names stay as they are.
+        // Names are not converted.
         if path.ends_with("_template")
             || path.ends_with("_form")
             || path.contains("json")
@@ -397,7 +404,7 @@ fn flatten(value: &Value, path: &str, paths: &mut Vec<String>) {
 
 // covers: ING-3.3-05
 #[test]
-fn a_merge_is_labelled() {
+fn compilation_has_labels() {
     let base = manifest(BASE);
     let labels = compile(&base, " LIST ", Operation::Harvest).unwrap().labels;
     assert_eq!(
@@ -407,12 +414,12 @@ fn a_merge_is_labelled() {
     assert_eq!(labels.version, base.version());
     let compiled = compile(&base, "list", Operation::Harvest).unwrap();
     assert_eq!(compiled.labels.hash, compiled.snapshot.fingerprint());
-    // Another spelling is the same version, another value is not, and a trigger's wish only changes what comes out.
+    // Another spelling is the same version, another value is not, and overrides change only the hash.
     assert_eq!(manifest(&BASE.replace("PT20S", "PT0M20S")).version(), labels.version);
     assert_ne!(manifest(&BASE.replace("PT20S", "PT21S")).version(), labels.version);
     let overrides = Overrides::parse(["pagination.page_size=20"]).unwrap();
-    let wished = compile_with(&base, "list", Operation::Harvest, &overrides).unwrap().labels;
-    assert_eq!(wished.version, labels.version);
-    assert_ne!(wished.hash, labels.hash);
-    assert_eq!(Layer::Trigger.to_string(), "trigger");
+    let overridden = compile_with(&base, "list", Operation::Harvest, &overrides).unwrap().labels;
+    assert_eq!(overridden.version, labels.version);
+    assert_ne!(overridden.hash, labels.hash);
+    assert_eq!(SettingLayer::Trigger.to_string(), "trigger");
 }

@@ -1,4 +1,4 @@
-//! The crate from outside: manifests in; snapshots, rows, YAML, differences and the schema out.
+//! The public API: manifests to snapshots, rows, YAML, differences and the schema.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
 
@@ -17,7 +17,7 @@ use patra_spec::{Manifest, Operation, compile};
 
 const WORKS: &str = include_str!("works.yaml");
 const DEMO: &str = include_str!("../../../../sources/demo.yaml");
-/// Every key there is.
+/// A manifest with every key.
 const EVERYTHING: &str = include_str!("everything.yaml");
 
 fn manifest(yaml: &str) -> Manifest {
@@ -37,7 +37,7 @@ fn fingerprints(manifest: &Manifest) -> Vec<String> {
     all
 }
 
-/// The manifests that come with the product, and those of these tests.
+/// The shipped manifests, and those of these tests.
 fn sources() -> Vec<String> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sources");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -1,11 +1,11 @@
-//! What a trigger may ask for.
+//! Overrides of a job.
 
 use patra_spec::{Manifest, Operation, Overrides, compile, compile_with};
 use serde_json::json;
 
 use crate::{EVERYTHING, WORKS, manifest};
 
-/// What is wrong with the pairs, or what they say.
+/// The problems of the pairs, or the parsed overrides.
 fn check(pairs: &[&str], expected: &str) {
     let shown = match Overrides::parse(pairs) {
         Ok(overrides) => {
@@ -18,7 +18,7 @@ fn check(pairs: &[&str], expected: &str) {
 }
 
 #[test]
-fn pairs_are_read_and_mistakes_are_explained() {
+fn overrides_are_parsed_and_problems_reported() {
     check(&[], "{}");
     check(
         &["pagination.page_size=50", " window.max_window = PT60M", "rate_limit.refill_rate_per_sec=0.5"],
@@ -34,15 +34,15 @@ fn pairs_are_read_and_mistakes_are_explained() {
     );
     check(
         &["rate_limit.burst=-1", "window.safety_lag=10m", "retry.max_attempts"],
-        "trigger.rate_limit.burst: \"-1\" is no whole number\n  hint: write rate_limit.burst=10\ntrigger.window.safety_lag: \"10m\" is no ISO-8601 duration\n  hint: write window.safety_lag=PT1H\ntrigger.retry.max_attempts: a value is missing\n  hint: write retry.max_attempts=10",
+        "trigger.rate_limit.burst: \"-1\" is not a whole number\n  hint: write rate_limit.burst=10\ntrigger.window.safety_lag: \"10m\" is not an ISO-8601 duration\n  hint: write window.safety_lag=PT1H\ntrigger.retry.max_attempts: a value is missing\n  hint: write retry.max_attempts=10",
     );
     check(
         &["rate_limit.burst=1", "rate_limit.burst=2"],
-        "trigger.rate_limit.burst: there twice\n  hint: write rate_limit.burst=10",
+        "trigger.rate_limit.burst: set twice\n  hint: write rate_limit.burst=10",
     );
     check(
         &["rate_limit.refill_rate_per_sec=NaN"],
-        "trigger.rate_limit.refill_rate_per_sec: \"NaN\" is no number\n  hint: write rate_limit.refill_rate_per_sec=0.5",
+        "trigger.rate_limit.refill_rate_per_sec: \"NaN\" is not a number\n  hint: write rate_limit.refill_rate_per_sec=0.5",
     );
     assert!(Overrides::from_json(&json!([1])).is_err());
     assert!(Overrides::from_json(&json!({ "rate_limit.burst": null })).is_err());
@@ -53,7 +53,7 @@ fn pairs_are_read_and_mistakes_are_explained() {
     );
 }
 
-/// Compiles with one override; gives the problems, or nothing.
+/// Compiles with one override; returns the problems, or an empty text.
 fn compiled(manifest: &Manifest, name: &str, pair: &str) -> String {
     let overrides = Overrides::parse([pair]).unwrap();
     compile_with(manifest, name, Operation::Harvest, &overrides)
@@ -62,7 +62,7 @@ fn compiled(manifest: &Manifest, name: &str, pair: &str) -> String {
 
 // covers: ING-3.3-03, ING-3.3-10, ING-4.17-06
 #[test]
-fn a_trigger_may_ask_for_less_but_not_for_more() {
+fn overrides_may_lower_rates_but_not_raise_them() {
     let works = manifest(WORKS);
     let with = |pair: &str| compiled(&works, "works", pair);
     assert_eq!(with("rate_limit.refill_rate_per_sec=10"), "");
@@ -70,16 +70,16 @@ fn a_trigger_may_ask_for_less_but_not_for_more() {
     assert_eq!(with("rate_limit.burst=1"), "");
     assert_eq!(
         with("rate_limit.refill_rate_per_sec=10.5"),
-        "trigger.rate_limit.refill_rate_per_sec: 10.5 is more than the registry's 10\n  hint: a trigger may lower a rate, not raise it"
+        "trigger.rate_limit.refill_rate_per_sec: 10.5 is more than the registry's 10\n  hint: a job may lower a rate, not raise it"
     );
     assert_eq!(
         with("rate_limit.burst=11"),
-        "trigger.rate_limit.burst: 11 is more than the registry's 10\n  hint: a trigger may lower a rate, not raise it"
+        "trigger.rate_limit.burst: 11 is more than the registry's 10\n  hint: a job may lower a rate, not raise it"
     );
-    // Without a rate in the registry, the platform's is the limit.
+    // Without a registered rate, the platform's is the limit.
     let silent = manifest(&WORKS.replace("rate_limit: { refill_rate_per_sec: 10, burst: 10 }", "retry: {}"));
     assert!(compiled(&silent, "works", "rate_limit.refill_rate_per_sec=2").contains("more than the registry's 1"));
-    // The same checks as for a file; but no file holds the value.
+    // The same checks as for a file, but without a file position.
     assert_eq!(with("pagination.page_size=0"), "trigger.pagination.page_size: expected 1 to 10000 items");
     assert_eq!(with("rate_limit.refill_rate_per_sec=0").lines().count(), 1);
     assert!(
@@ -89,7 +89,7 @@ fn a_trigger_may_ask_for_less_but_not_for_more() {
 
 // covers: ING-3.3-03
 #[test]
-fn what_a_trigger_asks_for_is_frozen() {
+fn overrides_are_in_the_snapshot() {
     let works = manifest(WORKS);
     let overrides = Overrides::parse([
         "pagination.page_size=7",
@@ -106,16 +106,16 @@ fn what_a_trigger_asks_for_is_frozen() {
     assert_eq!((paging.page_size, paging.max_page, snapshot.retry.max_attempts), (Some(7), Some(3), 2));
     assert_eq!((snapshot.rate_limit.qps, snapshot.rate_limit.burst), (0.25, 2));
     assert_eq!((snapshot.cut().max_width.as_secs(), snapshot.safety_lag().as_secs()), (7_200, 60));
-    // How much is asked for at once says nothing about what is asked for: the cursor goes on.
+    // The page size is not part of the selection: the cursor continues.
     let plain = compile(&works, "works", Operation::Harvest).unwrap().snapshot;
-    assert_eq!(snapshot.meaning_hash(), plain.meaning_hash());
+    assert_eq!(snapshot.selection_hash(), plain.selection_hash());
     assert_eq!(compile_with(&works, "works", Operation::Harvest, &Overrides::default()).unwrap().snapshot, plain);
 }
 
 #[test]
-fn only_what_an_endpoint_does_can_be_overridden() {
+fn overrides_require_their_section() {
     let works = manifest(WORKS);
-    let nothing = "the endpoint does not do this, so there is nothing to override";
+    let nothing = "the endpoint does not have this section, so there is nothing to override";
     assert_eq!(
         compiled(&works, "works", "batching.id_batch_size=5"),
         format!("trigger.batching.id_batch_size: {nothing}")
@@ -128,9 +128,9 @@ fn only_what_an_endpoint_does_can_be_overridden() {
     assert!(compiled(&works, "wroks", "rate_limit.burst=1").contains("did you mean `works`?"));
 }
 
-/// Politeness is towards the far side, and the detail endpoint is on the same one.
+/// The detail endpoint is on the same upstream, so the lowered rate applies to it too.
 #[test]
-fn a_lowered_rate_holds_for_the_details_too() {
+fn lowered_rate_applies_to_details() {
     let everything = manifest(EVERYTHING);
     let overrides = Overrides::parse(["rate_limit.refill_rate_per_sec=0.5", "rate_limit.burst=2"]).unwrap();
     let snapshot = compile_with(&everything, "search", Operation::Harvest, &overrides).unwrap().snapshot;

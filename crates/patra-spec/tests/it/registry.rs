@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use patra_core::hash::canonical;
-use patra_core::registry::{Row, Table, WHOLE};
+use patra_core::registry::{RegistryRow, RegistryTable, WHOLE};
 use patra_spec::{Manifest, registry};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{EVERYTHING, WORKS, fingerprints, manifest, sources};
 
-fn config(rows: &[Row], table: Table, endpoint: &str) -> Value {
+fn config(rows: &[RegistryRow], table: RegistryTable, endpoint: &str) -> Value {
     let row = rows.iter().find(|row| row.table == table && row.endpoint_name == endpoint);
     row.map_or(Value::Null, |row| serde_json::from_str(&row.config).unwrap())
 }
@@ -20,14 +20,14 @@ fn check(manifest: &Manifest) {
     let back = registry::manifest(&manifest.provenance, &rows).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(canonical(&back.to_document()), canonical(&manifest.to_document()));
     assert_eq!(registry::rows(&back), rows);
-    // The order of rows means nothing.
+    // The order of rows does not matter.
     let reversed: Vec<_> = rows.iter().rev().cloned().collect();
     assert_eq!(registry::manifest(&manifest.provenance, &reversed).unwrap(), back);
 }
 
 // covers: ING-3.1-01, ING-3.1-04, ING-0.4-01
 #[test]
-fn the_rows_of_a_manifest_make_the_same_manifest() {
+fn rows_rebuild_the_same_manifest() {
     for yaml in sources() {
         let manifest = manifest(&yaml);
         check(&manifest);
@@ -40,7 +40,7 @@ fn the_rows_of_a_manifest_make_the_same_manifest() {
 // covers: ING-3.2-01, ING-3.2-02, ING-3.2-03, ING-3.2-05, ING-3.2-06, ING-3.2-07, ING-3.2-08, ING-3.2-09, ING-3.2-10
 // covers: ING-3.2-11, ING-3.2-12, ING-3.2-13, ING-4.1-01
 #[test]
-fn each_table_holds_its_part() {
+fn each_table_holds_its_settings() {
     let yaml = EVERYTHING.split("defaults:").next().unwrap().to_owned()
         + "endpoints:\n  one:\n"
         + "    { role: detail, description: d, method: post, path: /p, items_path: $.i, schedule: { every: PT1H },\n"
@@ -50,41 +50,41 @@ fn each_table_holds_its_part() {
         + "      window: { watermark_key: at }, batching: { id_batch_size: 5 }, record: { remove: [$.x] },\n"
         + "      expr: { allowed_functions: [join], null_policy: empty } }\n";
     let rows = registry::rows(&manifest(&yaml));
-    let whole = config(&rows, Table::Provenance, WHOLE);
+    let whole = config(&rows, RegistryTable::Provenance, WHOLE);
     assert_eq!((&whole["name"], &whole["allow_http"]), (&json!("Every key: all of them"), &json!(true)));
     let one = |table| config(&rows, table, "one");
     assert_eq!(
-        one(Table::EndpointDef),
+        one(RegistryTable::EndpointDef),
         json!({ "role": "DETAIL", "description": "d", "method": "POST", "path": "/p", "items_path": "$.i",
             "schedule": { "every": "PT1H" }, "record": { "remove": ["$.x"] } })
     );
     assert_eq!(
-        one(Table::HttpCfg),
+        one(RegistryTable::HttpCfg),
         json!({ "base_url": "https://x.org", "timeout": "PT1M", "auth": { "type": "BEARER" } })
     );
     assert_eq!(
-        one(Table::ApiParamMap),
+        one(RegistryTable::ApiParamMap),
         json!({ "params": { "kind": {} }, "query": { "q": "x" }, "headers": { "Accept": "a" },
             "form": { "id": "${ ids | join(',') }" } })
     );
-    assert_eq!(one(Table::WindowOffsetCfg), json!({ "watermark_key": "at" }));
-    assert_eq!(one(Table::RetryCfg), json!({ "max_attempts": 2 }));
-    assert_eq!(one(Table::RateLimitCfg), json!({ "burst": 2 }));
-    assert_eq!(one(Table::BatchingCfg), json!({ "id_batch_size": 5 }));
-    assert_eq!(one(Table::ExprCapability), json!({ "allowed_functions": ["join"] }));
-    assert_eq!(one(Table::ExprRenderRule), json!({ "null_policy": "empty" }));
-    assert_eq!(one(Table::ExprFieldDict), json!({ "id_path": "$.id", "fields": { "t": "$.t" } }));
-    assert_eq!(one(Table::PaginationCfg), Value::Null);
+    assert_eq!(one(RegistryTable::WindowOffsetCfg), json!({ "watermark_key": "at" }));
+    assert_eq!(one(RegistryTable::RetryCfg), json!({ "max_attempts": 2 }));
+    assert_eq!(one(RegistryTable::RateLimitCfg), json!({ "burst": 2 }));
+    assert_eq!(one(RegistryTable::BatchingCfg), json!({ "id_batch_size": 5 }));
+    assert_eq!(one(RegistryTable::ExprCapability), json!({ "allowed_functions": ["join"] }));
+    assert_eq!(one(RegistryTable::ExprRenderRule), json!({ "null_policy": "empty" }));
+    assert_eq!(one(RegistryTable::ExprFieldDict), json!({ "id_path": "$.id", "fields": { "t": "$.t" } }));
+    assert_eq!(one(RegistryTable::PaginationCfg), Value::Null);
     let crossref = registry::rows(&manifest(WORKS));
-    assert_eq!(config(&crossref, Table::PaginationCfg, "works")["page_size"], json!(100));
-    // Between them, every table is used.
+    assert_eq!(config(&crossref, RegistryTable::PaginationCfg, "works")["page_size"], json!(100));
+    // Together they use every table.
     let used: BTreeSet<_> = rows.iter().chain(&crossref).map(|row| row.table).collect();
-    assert_eq!(used, Table::ALL.iter().copied().collect());
+    assert_eq!(used, RegistryTable::ALL.iter().copied().collect());
 }
 
-/// What the stores accept, they get.
+/// The rows are valid for the stores.
 #[test]
-fn rows_are_sound_for_a_store() {
+fn rows_are_valid_for_a_store() {
     let manifest = manifest(EVERYTHING);
     let endpoints = manifest.endpoints.keys().map(|name| patra_core::tx::EndpointRow {
         endpoint_name: name.clone(),
@@ -99,44 +99,54 @@ fn rows_are_sound_for_a_store() {
         document_hash: manifest.version(),
         endpoints: endpoints.collect(),
     };
-    assert_eq!(apply.flaw(), None);
+    assert_eq!(apply.invalid_reason(), None);
 }
 
 #[test]
-fn rows_that_make_no_manifest_are_refused() {
-    let sound = registry::rows(&manifest(WORKS));
-    let check = |change: &dyn Fn(&mut Vec<Row>), expected: &str| {
-        let mut rows = sound.clone();
+fn invalid_rows_are_rejected() {
+    let valid = registry::rows(&manifest(WORKS));
+    let check = |change: &dyn Fn(&mut Vec<RegistryRow>), expected: &str| {
+        let mut rows = valid.clone();
         change(&mut rows);
         let problems = registry::manifest("crossref", &rows).unwrap_err().to_string();
         assert!(problems.contains(expected), "{problems}");
     };
     check(&|rows| rows.clear(), "`crossref` has no row in reg_provenance");
-    check(&|rows| rows.retain(|row| row.table != Table::EndpointDef), "`works` has no row in reg_prov_endpoint_def");
-    check(&|rows| rows.push(rows[1].clone()), "[works]: there are two rows");
+    check(
+        &|rows| rows.retain(|row| row.table != RegistryTable::EndpointDef),
+        "`works` has no row in reg_prov_endpoint_def",
+    );
+    check(&|rows| rows.push(rows[1].clone()), "[works]: the row is a duplicate");
     let damage = |table, config: &'static str| {
-        move |rows: &mut Vec<Row>| {
+        move |rows: &mut Vec<RegistryRow>| {
             let at = rows.iter().position(|row| row.table == table).unwrap();
             rows[at].config = config.to_owned();
         }
     };
-    check(&damage(Table::WindowOffsetCfg, "{"), "reg_prov_window_offset_cfg[works]: the row holds no JSON");
-    check(&damage(Table::WindowOffsetCfg, "[]"), "reg_prov_window_offset_cfg[works]: the row holds no object");
-    check(&damage(Table::WindowOffsetCfg, r#"{"colour":"red"}"#), "unknown field `colour`");
-    check(&damage(Table::WindowOffsetCfg, r#"{"align":"week"}"#), "unknown variant `week`");
-    check(&damage(Table::Provenance, "{}"), "missing field `name`");
-    check(&|rows| rows[0].endpoint_name = "works".into(), "`*` and only that belongs into reg_provenance");
+    check(&damage(RegistryTable::WindowOffsetCfg, "{"), "reg_prov_window_offset_cfg[works]: the row is not valid JSON");
+    check(
+        &damage(RegistryTable::WindowOffsetCfg, "[]"),
+        "reg_prov_window_offset_cfg[works]: the row is not a JSON object",
+    );
+    check(&damage(RegistryTable::WindowOffsetCfg, r#"{"colour":"red"}"#), "unknown field `colour`");
+    check(&damage(RegistryTable::WindowOffsetCfg, r#"{"align":"week"}"#), "unknown variant `week`");
+    check(&damage(RegistryTable::Provenance, "{}"), "missing field `name`");
+    check(&|rows| rows[0].endpoint_name = "works".into(), "`*` must be the only row in reg_provenance");
 }
 
-/// A body that was edited into two kinds is not read as one of them.
+/// A stored body with two kinds is rejected.
 #[test]
-fn a_body_of_two_kinds_is_found_out() {
+fn body_of_two_kinds_is_rejected() {
     let mut rows = registry::rows(&manifest(WORKS));
-    rows.retain(|row| !matches!(row.table, Table::HttpCfg | Table::ApiParamMap));
+    rows.retain(|row| !matches!(row.table, RegistryTable::HttpCfg | RegistryTable::ApiParamMap));
     let works = "works".to_owned();
     let http = r#"{"base_url":"https://x.org","method":"POST","body":"text"}"#.to_owned();
-    rows.push(Row { table: Table::HttpCfg, endpoint_name: works.clone(), config: http });
-    rows.push(Row { table: Table::ApiParamMap, endpoint_name: works, config: r#"{"form":{"a":"b"}}"#.into() });
+    rows.push(RegistryRow { table: RegistryTable::HttpCfg, endpoint_name: works.clone(), config: http });
+    rows.push(RegistryRow {
+        table: RegistryTable::ApiParamMap,
+        endpoint_name: works,
+        config: r#"{"form":{"a":"b"}}"#.into(),
+    });
     let manifest = registry::manifest("crossref", &rows).unwrap();
     let problems = patra_spec::compile(&manifest, "works", patra_spec::Operation::Update).unwrap_err();
     assert!(problems.to_string().contains("a body is one of `json`, `form` and `raw`"), "{problems}");
@@ -145,7 +155,7 @@ fn a_body_of_two_kinds_is_found_out() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Any part of the largest manifest, present or not.
+    /// The largest manifest with any subset of its parts.
     #[test]
     fn parts_of_manifests_survive_as_rows(keep in prop::collection::vec(any::<bool>(), 64), seed in any::<u64>()) {
         let mut document = manifest(EVERYTHING).to_document();
@@ -158,7 +168,7 @@ proptest! {
                 section.retain(|_, _| kept());
             }
         }
-        // Parts that must be there to be read at all.
+        // Parts that are required for reading.
         for endpoint in document["endpoints"].as_object_mut().unwrap().values_mut() {
             if endpoint["body"].as_object().is_some_and(serde_json::Map::is_empty) && seed % 2 == 0 {
                 endpoint.as_object_mut().unwrap().remove("body");

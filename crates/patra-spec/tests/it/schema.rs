@@ -1,4 +1,4 @@
-//! The schema for editors, with a validator for what it uses of JSON Schema.
+//! The schema for editors, with a validator for the subset of JSON Schema that it uses.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
 }
 
-/// What the schema has against a document.
+/// The validation errors of a document.
 fn check(document: &Value) -> Vec<String> {
     let schema = patra_spec::schema();
     let mut problems = Vec::new();
@@ -79,7 +79,7 @@ fn the_manifests_of_the_repository_are_valid() {
     for text in sources() {
         assert_eq!(check(&yaml(&text)), [""; 0]);
     }
-    // What is written from a manifest as well.
+    // Exported YAML is valid as well.
     let exported = patra_spec::to_yaml(&crate::manifest(EVERYTHING));
     assert_eq!(check(&yaml(&exported)), [""; 0]);
 }
@@ -106,9 +106,9 @@ fn the_schema_and_the_reader_agree_on_mistakes() {
     }
 }
 
-/// The manifest with every key has every key.
+/// The manifest with every key is complete.
 #[test]
-fn everything_has_every_key() {
+fn full_manifest_has_every_key() {
     let (schema, document) = (patra_spec::schema(), yaml(EVERYTHING));
     let mut unused = Vec::new();
     for (section, schema) in schema["$defs"].as_object().unwrap() {
@@ -119,7 +119,7 @@ fn everything_has_every_key() {
     let endpoints: Vec<_> = document["endpoints"].as_object().unwrap().values().collect();
     used(&schema["properties"]["endpoints"]["additionalProperties"], &endpoints, "endpoints.*", &mut unused);
     used(&schema, &[&document], "", &mut unused);
-    // Read there, and refused by a check: a login has only templates.
+    // Accepted by the reader and rejected by a check: a login has plain templates only.
     unused.retain(|path| !path.starts_with("auth.session.body.form.*."));
     assert!(unused.is_empty(), "tests/it/everything.yaml does not use {unused:#?}");
 }
@@ -127,7 +127,7 @@ fn everything_has_every_key() {
 fn used(schema: &Value, places: &[&Value], path: &str, unused: &mut Vec<String>) {
     for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
         let inner: Vec<_> = places.iter().filter_map(|place| place.get(key)).collect();
-        // A section that both have was looked for in both.
+        // Shared sections were checked in both places.
         if inner.is_empty() && schema["$ref"].is_null() {
             unused.push(format!("{path}.{key}"));
         } else {

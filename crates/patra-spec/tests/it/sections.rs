@@ -1,15 +1,15 @@
-//! What each section of an endpoint freezes, and what operations make of it.
+//! What each section of an endpoint contributes to the snapshot, per operation.
 
 use std::collections::BTreeMap;
 
 use patra_core::Level;
-use patra_core::protocol::run::Order;
+use patra_core::protocol::run::RecordOrder;
 use patra_spec::{Operation, Overrides, Snapshot, compile, inspect};
 use serde_json::{Value, json};
 
 use super::manifest;
 
-/// The example of ING-3.9-01 as C-23 settles it: ids from the search, records and their update times from the detail.
+/// The example of ING-3.9-01 with C-23: ids from the search, records and update times from the detail endpoint.
 const PUBMED: &str = r#"
 provenance: pubmed
 defaults:
@@ -54,15 +54,15 @@ fn json_of(yaml: &str, endpoint: &str) -> Value {
 fn endpoint(lines: &str) -> String {
     let lines = lines.replace('\n', "\n    ");
     format!(
-        "provenance: far\nendpoints:\n  list:\n    http: {{ base_url: \"https://x.org/v1\", path: /list, method: post }}\n    window: {{ watermark_key: updated_at, initial: 2024-01-01 }}\n    response: {{ items_path: $, id_path: $.id, updated_at_path: $.at, total_path: $.n }}\n    rate_limit: {{ refill_rate_per_sec: 1 }}\n    {lines}\n"
+        "provenance: acme\nendpoints:\n  list:\n    http: {{ base_url: \"https://x.org/v1\", path: /list, method: post }}\n    window: {{ watermark_key: updated_at, initial: 2024-01-01 }}\n    response: {{ items_path: $, id_path: $.id, updated_at_path: $.at, total_path: $.n }}\n    rate_limit: {{ refill_rate_per_sec: 1 }}\n    {lines}\n"
     )
 }
 
 // covers: ING-3.9-01, ING-3.3-12, ING-3.3-13, ING-3.3-14, ING-3.3-15, ING-3.3-16, ING-3.3-17, ING-3.3-18, ING-3.3-19
 // covers: ING-3.4-01, ING-3.4-02, ING-3.4-03, ING-3.4-04, ING-3.4-05, ING-3.4-06, ING-3.4-07, ING-3.4-08, ING-3.4-09
-// covers: ING-3.4-10, ING-3.4-11, ING-4.3-06, ING-4.4-12
+// covers: ING-3.4-10, ING-3.4-11, ING-4.3-06, ING-4.4-12, ING-0.2-05, ING-2.4-01
 #[test]
-fn the_example_of_the_contract_compiles_to_its_shape() {
+fn contract_example_compiles_to_its_snapshot() {
     let mut body = json_of(PUBMED, "search");
     let detail = body["twoPhase"].as_object_mut().unwrap().remove("detail").unwrap();
     let fingerprint = body.as_object_mut().unwrap().remove("specFingerprint").unwrap();
@@ -132,12 +132,12 @@ fn the_example_of_the_contract_compiles_to_its_shape() {
 
 // covers: ING-3.8-01, ING-4.2-02, ING-3.3-12
 #[test]
-fn auth_is_frozen_with_everything_that_a_type_implies() {
+fn auth_snapshot_contains_implied_values() {
     let auth = |auth: &str| json_of(&endpoint(&format!("auth: {auth}")), "list")["auth"].clone();
     assert_eq!(auth("{ type: none }"), Value::Null);
     let base = |kind: &str, name: &str, prefix: &str| {
         let mut base = json!({
-            "type": kind, "location": "HEADER", "name": name, "prefix": prefix, "credentialRef": "far", "required": true,
+            "type": kind, "location": "HEADER", "name": name, "prefix": prefix, "credentialRef": "acme", "required": true,
         });
         base.as_object_mut().unwrap().retain(|_, value| value != "");
         base
@@ -183,15 +183,15 @@ fn auth_is_frozen_with_everything_that_a_type_implies() {
     assert_eq!(rejected, [401, 403]);
 }
 
-/// What an earlier version wrote, byte for byte: without `limits`, `health` and what came with them.
+/// A snapshot of an earlier version, byte for byte: without `limits`, `health` and related keys.
 const OLDER: &str = include_str!("older_snapshot.json");
 
 // covers: ING-5.8-03
 #[test]
-fn a_newer_program_reads_the_snapshots_of_an_older_one() {
+fn newer_version_reads_older_snapshots() {
     let spec = Snapshot::from_body(OLDER).unwrap();
     let mut today = snapshot(PUBMED, "search");
-    // Of the same manifest it is the same snapshot, with what holds when nobody says anything.
+    // It equals the snapshot of the same manifest, with defaults.
     assert_eq!(spec.spec_fingerprint, "v1:26d79e702f7bf077fd0f7473f29038a0d5ed161deb0045462f283375464fd0e9");
     today.spec_fingerprint.clone_from(&spec.spec_fingerprint);
     let (details, older) = (today.two_phase.as_mut().unwrap(), spec.two_phase.as_ref().unwrap());
@@ -200,10 +200,10 @@ fn a_newer_program_reads_the_snapshots_of_an_older_one() {
     assert_eq!((&spec.limits, &spec.health), (&Default::default(), &Default::default()));
     assert_eq!((spec.raw_keep, &spec.update), (None, &None));
     assert_eq!(spec.pagination.as_ref().unwrap().page_range, None);
-    // Its cursor keeps its place, and its records their generation.
-    assert_eq!(spec.meaning_hash(), "v1:e6df8ec7db22834a1013c3cbcc75d23114bb64f251a2083dc189848a23a5d968");
+    // Its cursor keeps its position, and its records their generation.
+    assert_eq!(spec.selection_hash(), "v1:e6df8ec7db22834a1013c3cbcc75d23114bb64f251a2083dc189848a23a5d968");
     assert_eq!(spec.mapping_generation(), today.mapping_generation());
-    // A section of which a part is there is completed.
+    // A partial section is completed with defaults.
     let mut json: Value = serde_json::from_str(OLDER).unwrap();
     json["limits"] = json!({ "concurrency": 2, "unheardOf": true });
     json["health"] = json!({ "circuitAfter": 7 });
@@ -217,7 +217,7 @@ fn a_newer_program_reads_the_snapshots_of_an_older_one() {
     );
 }
 
-/// What earlier versions froze lacks these sections; it reads as what it did then.
+/// Snapshots of earlier versions lack these sections; their behaviour is unchanged.
 #[test]
 fn snapshots_without_the_sections_read_as_before() {
     let mut old = json_of(PUBMED, "search");
@@ -260,7 +260,7 @@ fn params_of_a_run_are_checked_and_completed() {
     assert_eq!(refused(&[("q", "")]), "the parameter `q` does not match [A-Za-z0-9 ]{1,40}");
     assert_eq!(refused(&[("query", "a")]), "`search` has no parameter `query`: expected one of: db, q");
     assert_eq!(refused(&[("qq", "a")]), "`search` has no parameter `qq`: did you mean `q`?");
-    // What a partition binds need not be given; what the detail needs is.
+    // Parameters bound by a partition need not be given; those of the detail endpoint must be.
     let bound = PUBMED
         .replace("    two_phase:", "    partitions: [{ param: q, values: [a, b] }]\n    two_phase:")
         .replace("    role: detail\n", "    role: detail\n    params: { lang: { default: en } }\n");
@@ -286,7 +286,7 @@ fn partitions_are_frozen() {
 
 // covers: ING-4.6-01, ING-4.7-01, ING-4.17-05
 #[test]
-fn the_trio_may_be_spread_over_both_phases() {
+fn required_paths_may_be_split_over_both_phases() {
     let compiled = |yaml: &str, name: &str, operation| compile(&manifest(yaml), name, operation);
     let warnings = compiled(PUBMED, "search", Operation::Harvest).unwrap().warnings;
     assert!(!warnings.iter().any(|warning| warning.contains("updated_at_path")), "{warnings:?}");
@@ -297,23 +297,23 @@ fn the_trio_may_be_spread_over_both_phases() {
         assert!(problems.to_string().contains("UPDATE"), "{problems}");
     }
     assert!(compiled(&untimed, "search", Operation::Update).is_ok());
-    // By itself a detail endpoint has no window to read.
+    // A detail endpoint has no window of its own.
     let problems = compiled(PUBMED, "summary", Operation::Harvest).unwrap_err();
     assert_eq!(
         problems.to_string(),
-        "t.yaml:25:11: endpoints.summary.role: HARVEST reads windows, and a detail endpoint is asked for ids\n  hint: read the search endpoint that names it in `two_phase.detail`"
+        "t.yaml:25:11: endpoints.summary.role: HARVEST reads windows; a detail endpoint only fetches records by id\n  hint: read the search endpoint that names it in `two_phase.detail`"
     );
     let problems = compiled(PUBMED, "summary", Operation::Update).unwrap_err();
     assert_eq!(
         problems.to_string(),
-        "t.yaml:25:11: endpoints.summary.role: UPDATE looks after the records of a search, and a detail endpoint is asked for ids\n  hint: update the search endpoint that names it in `update.detail` or `two_phase.detail`"
+        "t.yaml:25:11: endpoints.summary.role: UPDATE updates the records of a search; a detail endpoint only fetches records by id\n  hint: update the search endpoint that names it in `update.detail` or `two_phase.detail`"
     );
     assert!(inspect(&manifest(PUBMED), "summary", Operation::Update, &Overrides::default()).is_ok());
-    // One id at a time when the request takes one.
+    // One id per request if the template reads `id`.
     let single = PUBMED.replace("path: /esummary.fcgi", "path: \"/esummary/${ id }\"");
     let single = single.replace("    query: { id: \"${ ids | join(',') }\" }\n", "");
     assert_eq!(snapshot(&single, "search").batching.id_batch_size, 1);
-    // What is wrong with the detail stands against the search.
+    // A problem of the detail endpoint is a problem of the search.
     let document = manifest(PUBMED).to_document();
     let mut bad = document.clone();
     bad["endpoints"]["summary"]["query"]["id"] = json!("${ ids | nope }");
@@ -324,7 +324,7 @@ fn the_trio_may_be_spread_over_both_phases() {
 
 // covers: ING-4.4-16, ING-6.1-02
 #[test]
-fn without_update_times_a_declared_watermark_must_be_filtered_by() {
+fn monotonic_watermark_requires_time_filter() {
     let yaml = PUBMED.replace(", updated_at_path: $.updated", "");
     let monotonic = yaml.replace("watermark_key: updated_at", "watermark_key: entered_at, monotonic: true");
     let spec = snapshot(&monotonic, "search");
@@ -333,20 +333,23 @@ fn without_update_times_a_declared_watermark_must_be_filtered_by() {
         .replace("supports_updated_since: true, ", "")
         .replace("      mindate: \"${ window.from | format('%Y/%m/%d') }\"\n", "");
     let problems = compile(&manifest(&unfiltered), "search", Operation::Harvest).unwrap_err();
-    assert!(problems.to_string().contains("`monotonic` can replace it only where the far side filters"), "{problems}");
+    assert!(
+        problems.to_string().contains("`monotonic` can replace it only if the upstream filters by time"),
+        "{problems}"
+    );
     assert!(compile(&manifest(&yaml), "search", Operation::Harvest).is_err());
 }
 
 // covers: ING-3.3-22, ING-3.6-02
 #[test]
-fn what_works_less_well_is_a_warning() {
+fn inefficient_settings_cause_warnings() {
     let warnings = |lines: &str| {
         let yaml = endpoint(lines).replace("    rate_limit: { refill_rate_per_sec: 1 }\n    rate", "    rate");
         let yaml = match lines.contains("window:") {
             true => yaml.replacen("    window: { watermark_key: updated_at, initial: 2024-01-01 }\n", "", 1),
             false => yaml,
         };
-        let filtered = "the far side does not filter by time: every slice reads all and is filtered here";
+        let filtered = "the upstream does not filter by time: every slice reads all records and filters them locally";
         let compiled = compile(&manifest(&yaml), "list", Operation::Harvest).unwrap();
         compiled.warnings.into_iter().filter(|warning| warning != filtered).collect::<Vec<_>>()
     };
@@ -362,7 +365,7 @@ fn what_works_less_well_is_a_warning() {
         ))
     };
     assert_eq!(capped(""), [""; 0]);
-    let back = "window.lookback counts towards result_ceiling: what it reaches back to is in every narrower window too";
+    let back = "window.lookback counts towards result_ceiling: its records are in every narrower window too";
     assert_eq!(capped(", lookback: PT1H"), [back]);
     assert_eq!(warnings("schedule: { every: PT19M }"), [""; 0]);
     assert_eq!(
@@ -385,32 +388,32 @@ fn what_works_less_well_is_a_warning() {
 }
 
 #[test]
-fn the_order_that_the_far_side_keeps_has_one_spelling() {
+fn order_by_has_one_spelling() {
     let order = |order: &str| {
         let lines = format!("pagination: {{ type: url, next_url_path: $.n, order_by: {order} }}");
         let spec = snapshot(&endpoint(&lines), "list");
         assert_eq!(Snapshot::from_body(&spec.body()).unwrap().order(), spec.order());
         (spec.pagination.as_ref().unwrap().order_by.clone(), spec.order())
     };
-    assert_eq!(order("Updated  ASC"), ("updated asc".to_owned(), Some(Order::Ascending)));
-    assert_eq!(order("updated desc"), ("updated desc".to_owned(), Some(Order::Descending)));
+    assert_eq!(order("Updated  ASC"), ("updated asc".to_owned(), Some(RecordOrder::Ascending)));
+    assert_eq!(order("updated desc"), ("updated desc".to_owned(), Some(RecordOrder::Descending)));
     assert_eq!(order("Published"), ("Published".to_owned(), None));
-    assert_eq!(order("null"), ("updated desc".to_owned(), None), "what nobody said is no promise");
-    // Without times of their own, records bound nothing.
+    assert_eq!(order("null"), ("updated desc".to_owned(), None), "an undeclared order is not used");
+    // Records without update times do not bound what was read.
     let monotonic = PUBMED
         .replace("max_page: 100", "max_page: 100, order_by: updated asc")
         .replace("watermark_key: updated_at", "watermark_key: updated_at, monotonic: true");
     assert_eq!(snapshot(&monotonic, "search").order(), None);
 }
 
-/// G-03: a cursor keeps its place through everything but another query.
+/// G-03: a cursor keeps its position unless the query changes.
 #[test]
-fn what_stands_in_for_null_is_part_of_the_meaning() {
+fn defaults_for_null_are_part_of_the_selection() {
     let meaning = |from: &str, to: &str| {
         assert!(PUBMED.contains(from), "{from}");
-        snapshot(&PUBMED.replace(from, to), "search").meaning_hash()
+        snapshot(&PUBMED.replace(from, to), "search").selection_hash()
     };
-    let base = snapshot(PUBMED, "search").meaning_hash();
+    let base = snapshot(PUBMED, "search").selection_hash();
     let default = meaning("required: true, pattern: \"[A-Za-z0-9 ]+\"", "default: cats");
     assert_ne!(default, base);
     assert_ne!(meaning("required: true, pattern: \"[A-Za-z0-9 ]+\"", "default: dogs"), default);
@@ -424,7 +427,7 @@ fn what_stands_in_for_null_is_part_of_the_meaning() {
     }
 }
 
-// covers: ING-3.1-05
+// covers: ING-3.1-05, ING-0.4-02, ING-4.4-22
 #[test]
 fn times_of_a_manifest_are_utc() {
     let yaml = PUBMED.replace("initial: 2024-01-01", "initial: 2024-01-01T02:00:00+02:00");
@@ -435,7 +438,7 @@ fn times_of_a_manifest_are_utc() {
 
 // covers: ING-4.1-04
 #[test]
-fn what_becomes_of_the_rest_depends_on_the_far_side() {
+fn on_max_page_default_depends_on_time_filter() {
     let lines = "pagination: { type: url, next_url_path: $.n, max_page: 5, unique_tokens: true, tail_probe: true }";
     let spec = snapshot(&endpoint(lines), "list");
     assert!(!spec.paging().split_at_max && !spec.keeps_out_of_range());
@@ -444,7 +447,7 @@ fn what_becomes_of_the_rest_depends_on_the_far_side() {
 }
 
 #[test]
-fn what_bounds_a_poll_reaches_the_rule_and_changes_no_other_snapshot() {
+fn poll_limits_reach_the_paging_rule() {
     let lines = "polled: true\nparams: { limit: {}, most: {}, since: {} }\npagination: { type: url, next_url_path: $.n, repeat_ends: true, limit_param: limit, limit_max_param: most, until_param: since }";
     let spec = snapshot(&endpoint(lines), "list");
     let rule = spec.paging();

@@ -1,6 +1,6 @@
-//! Thresholds: what holds when nobody says anything, what a manifest may say, and that the reference tells the same.
+//! Thresholds: defaults, settings, and their documentation in the reference.
 
-use patra_spec::{Layer, Operation, Overrides, Snapshot, compile, explain};
+use patra_spec::{Operation, Overrides, SettingLayer, Snapshot, compile, explain};
 use serde_json::{Value, json};
 
 use crate::{EVERYTHING, WORKS, manifest};
@@ -32,13 +32,13 @@ fn works(lines: &str) -> String {
 
 // covers: ING-12.2-08
 #[test]
-fn the_reference_names_the_defaults_that_hold() {
+fn reference_documents_the_defaults() {
     let all = explain(&manifest(WORKS), "works", Operation::Harvest, &Overrides::default()).unwrap();
     let found = all.iter().filter(|one| one.path.starts_with("limits.") || one.path.starts_with("health."));
     let found: Vec<_> = found.collect();
     assert_eq!(found.len(), 15);
     for one in found {
-        assert_eq!(one.layer, Layer::Platform);
+        assert_eq!(one.layer, SettingLayer::Platform);
         let line = REFERENCE.lines().find(|line| line.starts_with(&format!("| `{}` |", one.path)));
         let cells: Vec<_> = line.unwrap_or_else(|| panic!("no line for {}", one.path)).split(" | ").collect();
         let value = one.value.as_str().map_or_else(|| one.value.to_string(), str::to_owned);
@@ -48,7 +48,7 @@ fn the_reference_names_the_defaults_that_hold() {
 
 // covers: ING-12.2-08, ING-13.1-01, the share of a partition
 #[test]
-fn each_threshold_can_be_said_by_provenance_and_endpoint() {
+fn thresholds_can_be_set_by_provenance_and_endpoint() {
     let spec = snapshot(EVERYTHING, "search");
     let json: Value = serde_json::from_str(&spec.body()).unwrap();
     assert_eq!(
@@ -68,16 +68,16 @@ fn each_threshold_can_be_said_by_provenance_and_endpoint() {
     assert_eq!(spec.raw_keep.map(|keep| keep.to_string()).as_deref(), Some("P7D"));
     assert_eq!(snapshot(WORKS, "works").raw_keep, None);
     assert_eq!(snapshot(&works("raw: {}"), "works").raw_keep, None);
-    // Another endpoint has its own, and so has another operation of the same one.
+    // Another endpoint has its own thresholds, and so has another operation of the same endpoint.
     let own = snapshot(&works("limits: { concurrency: 9 }"), "works");
     assert_eq!((own.limits.concurrency, own.limits.inventory), (9, 1_000));
     let backfill = compile(&manifest(EVERYTHING), "search", Operation::Backfill).unwrap().snapshot;
     assert_eq!(backfill.limits.concurrency, 1);
 }
 
-/// A cursor outlives a changed threshold; the snapshot does not.
+/// A changed threshold changes the snapshot but not the cursor.
 #[test]
-fn thresholds_are_frozen_and_no_part_of_the_meaning() {
+fn thresholds_are_in_the_snapshot_but_not_in_the_selection() {
     let base = snapshot(WORKS, "works");
     for lines in [
         "limits: { concurrency: 9 }",
@@ -88,25 +88,25 @@ fn thresholds_are_frozen_and_no_part_of_the_meaning() {
     ] {
         let other = snapshot(&works(lines), "works");
         assert_ne!(other.fingerprint(), base.fingerprint(), "{lines}");
-        assert_eq!(other.meaning_hash(), base.meaning_hash(), "{lines}");
+        assert_eq!(other.selection_hash(), base.selection_hash(), "{lines}");
         assert_eq!(other.mapping_generation(), base.mapping_generation(), "{lines}");
         assert_eq!(Snapshot::from_body(&other.body()).unwrap(), other);
     }
 }
 
 #[test]
-fn a_range_of_pages_is_frozen() {
+fn page_range_is_in_the_snapshot() {
     let spec = snapshot(EVERYTHING, "by-offset");
     assert_eq!(spec.pagination.as_ref().unwrap().page_range, Some(10));
     let without = snapshot(&EVERYTHING.replace(", page_range: 10", ""), "by-offset");
     assert_eq!(without.pagination.as_ref().unwrap().page_range, None);
-    assert_eq!(without.meaning_hash(), spec.meaning_hash());
+    assert_eq!(without.selection_hash(), spec.selection_hash());
     assert_ne!(without.fingerprint(), spec.fingerprint());
 }
 
 // covers: ING-4.10-04, ING-4.10-06, ING-4.10-36, ING-4.10-39
 #[test]
-fn a_rate_holds_for_what_its_scope_says() {
+fn rate_key_follows_the_scope() {
     let key = |lines: &str| snapshot(&works(lines), "works").gate_key();
     let base = snapshot(WORKS, "works");
     let (source, host) = (base.provenance_code.clone(), base.http.base_url.split('/').nth(2).unwrap().to_owned());
@@ -121,6 +121,6 @@ fn a_rate_holds_for_what_its_scope_says() {
             .gate_limits();
     assert_eq!((limits.quotas.hourly, limits.quotas.daily), (Some(7), Some(70)));
     assert_eq!((limits.warmup.as_secs(), limits.demote), (9, 3.0));
-    let platform = patra_spec::snapshot::RateLimit::default();
+    let platform = patra_spec::snapshot::RateLimitSpec::default();
     assert_eq!((platform.qps, platform.burst, platform.demote_rate, platform.quota_daily), (1.0, 1, 2.0, None));
 }

@@ -1,11 +1,11 @@
-//! UPDATE: what it is compiled from; and which rules a record was made by.
+//! UPDATE: its settings, and the generation of mapping rules.
 
 use patra_core::state::UpdateReason;
 use patra_spec::{Operation, Overrides, Snapshot, compile, compile_with, registry};
 
 use crate::{EVERYTHING, manifest};
 
-/// A search that gives whole records, and an endpoint that gives one by its id.
+/// A search that returns whole records, and an endpoint that returns one by id.
 const LIST: &str = "\
 provenance: shop
 endpoints:
@@ -43,38 +43,38 @@ fn update_is_the_second_phase_alone() {
     let update = spec.update.as_ref().unwrap();
     assert_eq!((update.stale_after.to_string().as_str(), update.segment_size), ("P30D", 500));
     assert_eq!(Snapshot::from_body(&spec.body()).unwrap(), spec);
-    // The other operations read the records of the search, as before.
+    // The other operations still read the records of the search.
     for operation in [Operation::Harvest, Operation::Backfill] {
         let spec = compiled(LIST, operation);
         assert_eq!((spec.two_phase.is_none(), &spec.update, spec.batching.id_batch_size), (true, &None, 200));
     }
-    let said = compiled(
+    let compiled_update = compiled(
         &LIST.replace("detail: order }", "detail: order, stale_after: P7D, segment_size: 100000 }"),
         Operation::Update,
     );
-    let update = said.update.unwrap();
+    let update = compiled_update.update.unwrap();
     assert_eq!((update.stale_after.to_string().as_str(), update.segment_size), ("P7D", 100_000));
 }
 
-/// C-51: it reads no window.
+/// C-51: UPDATE reads no window.
 #[test]
 fn update_needs_neither_window_nor_watermark() {
     let window = "    window: { supports_updated_since: true, watermark_key: updated_at, initial: 2024-01-01 }\n";
     let yaml = LIST.replace(window, "").replace("    query: { since: \"${ window.from | iso }\" }\n", "");
     assert!(compile(&manifest(&yaml), "orders", Operation::Harvest).is_err());
     let warnings = compile(&manifest(&yaml), "orders", Operation::Update).unwrap().warnings;
-    assert_eq!(warnings, [""; 0], "nothing is said about windows and totals");
+    assert_eq!(warnings, [""; 0], "no warnings about windows and totals");
 }
 
 #[test]
-fn two_phases_give_update_its_details() {
+fn update_uses_the_two_phase_detail() {
     let yaml = LIST.replace("update: { detail: order }", "two_phase: { detail: order, missing: ignore }");
     let (update, harvest) = (compiled(&yaml, Operation::Update), compiled(&yaml, Operation::Harvest));
     let (details, same) = (update.two_phase.unwrap(), harvest.two_phase.unwrap());
     assert_eq!((&details.linked_endpoint, details.missing), (&same.linked_endpoint, same.missing));
     assert_eq!(details.detail.http, same.detail.http);
     assert_eq!(update.update, Some(Default::default()));
-    // Each operation asks the endpoint that was named for it.
+    // Each operation uses its own detail endpoint.
     let other = "  whole:\n    role: detail\n    http: { base_url: \"https://x.org\", path: /w }\n    query: { ids: \"${ ids | join(',') }\" }\n    response: { items_path: $, id_path: $.id, updated_at_path: $.at }\n";
     let yaml = yaml.replace(
         "    two_phase:",
@@ -86,32 +86,32 @@ fn two_phases_give_update_its_details() {
 }
 
 #[test]
-fn a_trigger_slows_the_details_of_an_update_too() {
+fn overrides_lower_the_rate_of_update_details() {
     let overrides = Overrides::parse(["rate_limit.refill_rate_per_sec=0.5", "batching.id_batch_size=7"]).unwrap();
     let many = LIST.replace("path: \"/orders/${ id }\"", "path: \"/orders/${ ids | join(',') }\"");
     let spec = compile_with(&manifest(&many), "orders", Operation::Update, &overrides).unwrap().snapshot;
     assert_eq!((spec.two_phase.unwrap().detail.rate_limit.qps, spec.batching.id_batch_size), (0.5, 7));
 }
 
-/// What is stored in the registry is checked again, the details with it.
+/// A stored manifest is checked again, including its detail endpoint.
 #[test]
-fn what_is_wrong_with_the_details_stands_against_the_update() {
+fn detail_problems_fail_the_update() {
     let mut document = manifest(LIST).to_document();
     document["endpoints"]["order"]["query"] = serde_json::json!({ "x": "${ nope }" });
     let stored = patra_spec::Manifest::from_document(&document).unwrap();
     let problems = compile(&stored, "orders", Operation::Update).unwrap_err().to_string();
     assert!(problems.starts_with("endpoints.order.query.x: there is no variable `nope`"), "{problems}");
-    assert!(compile(&stored, "orders", Operation::Harvest).is_ok(), "which does not ask there");
+    assert!(compile(&stored, "orders", Operation::Harvest).is_ok(), "HARVEST does not use it");
 }
 
-/// C-62: which records an UPDATE for EXPR_CHANGE looks for.
+/// C-62: which records UPDATE with reason EXPR_CHANGE selects.
 #[test]
-fn a_generation_is_the_rules_that_records_are_made_by() {
+fn mapping_generation_changes_with_the_mapping_rules() {
     let generation = |yaml: &str, operation| compiled(yaml, operation).mapping_generation();
     for operation in [Operation::Harvest, Operation::Update] {
         let base = generation(LIST, operation);
         let changed = |from: &str, to: &str| {
-            // Both endpoints say the same, so both are changed.
+            // Both endpoints contain the same text, so both are changed.
             assert!(LIST.contains(from), "{from}");
             generation(&LIST.replace(from, to), operation) != base
         };
@@ -141,7 +141,7 @@ fn a_generation_is_the_rules_that_records_are_made_by() {
             assert!(!changed(from, to), "{operation} {from} -> {to}");
         }
     }
-    // Only the endpoint that gives the records counts.
+    // Only the endpoint that returns the records counts.
     let filter = "    record: { filter: [{ path: $.kind, equals: order }] }\n";
     for (operation, differs) in [(Operation::Harvest, true), (Operation::Update, false)] {
         let without = generation(&LIST.replace(filter, ""), operation);
@@ -151,13 +151,13 @@ fn a_generation_is_the_rules_that_records_are_made_by() {
 
 // covers: ING-5.2-01, all but triggers by hand
 #[test]
-fn each_operation_has_its_own_times_per_endpoint() {
+fn each_operation_has_its_own_schedule() {
     let manifest = manifest(EVERYTHING);
     let schedules = |name: &str| {
         let all = registry::schedules(&manifest.endpoints[name]);
         let shown = all.iter().map(|one| {
             let reason = one.reason.map_or("-", UpdateReason::as_str);
-            format!("{} {reason} {}", one.operation, one.when.to_text())
+            format!("{} {reason} {}", one.operation, one.recurrence.to_text())
         });
         shown.collect::<Vec<_>>()
     };

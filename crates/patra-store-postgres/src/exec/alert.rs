@@ -1,6 +1,6 @@
 //! What alerts are judged by, and what they have told. Whether there is something to tell is decided in the core.
 
-use patra_core::alert::State;
+use patra_core::alert::AlertState;
 use patra_core::tx::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, WatchAlert};
 use tokio_postgres::Row;
 
@@ -34,8 +34,8 @@ WHERE alert = $1 AND subject = $2";
 pub(super) const STATEMENTS: &[&str] = &[COUNT, FORGET, MAKE, LOCK, WRITE];
 
 /// Three columns from `at` on: since, firing, told_at.
-pub(crate) fn read_alert(row: &Row, at: usize) -> Result<State, Fail> {
-    Ok(State { since: maybe(row, at)?, firing: row.try_get(at + 1)?, told_at: maybe(row, at + 2)? })
+pub(crate) fn read_alert(row: &Row, at: usize) -> Result<AlertState, Fail> {
+    Ok(AlertState { since: maybe(row, at)?, firing: row.try_get(at + 1)?, notified_at: maybe(row, at + 2)? })
 }
 
 pub(super) async fn count_crawls(session: &Session, op: &CountCrawls) -> Result<CrawlsCounted, Fail> {
@@ -61,12 +61,12 @@ pub(super) async fn watch(session: &Session, op: &WatchAlert) -> Result<AlertWat
         moment(session, &now),
     )?;
     let before = read_alert(&row, 0)?;
-    let (state, tell) = before.watched(op.holds, op.hold, op.repeat, now.0);
-    let (since, told) = (state.since.map(Time), state.told_at.map(Time));
+    let (state, tell) = before.watched(op.is_met, op.delay, op.repeat, now.0);
+    let (since, told) = (state.since.map(Time), state.notified_at.map(Time));
     let (_, ()) = pipeline!(
         session
             .write(&write, &[&op.alert, &op.subject, &level, &since, &state.firing, &told, &op.value, &op.threshold],),
         session.commit(),
     )?;
-    Ok(AlertWatched { since: state.since.or(before.since), state, tell })
+    Ok(AlertWatched { since: state.since.or(before.since), state, notify: tell })
 }

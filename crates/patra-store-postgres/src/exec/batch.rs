@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use patra_core::BatchId;
-use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Stored, TxError};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, StoredRecord, TxError};
 use tokio_postgres::{Row, Statement};
 
 use super::candidate::{self, MARK};
@@ -21,7 +21,7 @@ use crate::time::Time;
 
 /// Whether the run is the lease's own; what a HARVEST calls late; and whether anybody asks for records of the stream, so that
 /// the usual page need not look for each of its own. Whoever asks from now on asks for what comes after this page. By key only:
-/// with a condition on the status, the planner may read all that are under way.
+/// with a condition on the status, the planner may read all that are in progress.
 const LOCK: &str = "
 SELECT asked.task, asked.fence, asked.run, t.status_code = 'EXECUTING', r.id IS NOT NULL,
   CASE WHEN t.operation_code = 'HARVEST' THEN c.normalized_instant END,
@@ -211,7 +211,7 @@ async fn enter(
     session: &Session,
     insert: &Statement,
     pages: &[Page<'_>],
-    stored: &[(BatchStats, Vec<Stored<'_>>)],
+    stored: &[(BatchStats, Vec<StoredRecord<'_>>)],
 ) -> Result<HashMap<PageId, BatchId>, Fail> {
     let entries = pages.iter().zip(stored).map(|(page, (stats, _))| Ledger::of_page(page.op, stats, page.now));
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
@@ -279,7 +279,7 @@ struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// The statistics and, if they are asked for, the records that were inserted or replaced others.
-    async fn store(&self) -> Result<(BatchStats, Vec<Stored<'a>>), Fail> {
+    async fn store(&self) -> Result<(BatchStats, Vec<StoredRecord<'a>>), Fail> {
         let Page { session, statements, op, late_below, asked_for, now } = *self;
         let ((), stored) = pipeline!(
             signal::lock_items(session, &statements.lock_items, op),
@@ -289,7 +289,7 @@ impl<'a> Page<'a> {
     }
 
     /// What the page settles.
-    async fn settle(&self, stored: &[Stored<'a>]) -> Result<(), Fail> {
+    async fn settle(&self, stored: &[StoredRecord<'a>]) -> Result<(), Fail> {
         let Page { session, statements, op, now, asked_for, .. } = *self;
         let events = op.events(stored);
         pipeline!(
@@ -320,7 +320,7 @@ async fn store_items<'a>(
     late_below: Option<Time>,
     named: bool,
     now: Time,
-) -> Result<(BatchStats, Vec<Stored<'a>>), Fail> {
+) -> Result<(BatchStats, Vec<StoredRecord<'a>>), Fail> {
     let (mut stats, mut stored) = (op.stats, Vec::new());
     let stream = &op.stream;
     for records in op.records.chunks(ROWS_AT_ONCE) {
@@ -365,7 +365,7 @@ async fn store_items<'a>(
         for (key, inserted) in keys.into_iter().zip(new) {
             let at = records.binary_search_by(|record| record.key.as_str().cmp(key));
             let at = at.map_err(|_| refused(format!("{key:?} was stored and is not in the page")))?;
-            stored.push(Stored { record: &records[at], inserted });
+            stored.push(StoredRecord { record: &records[at], inserted });
         }
     }
     stored.sort_unstable_by(|one, other| one.record.key.cmp(&other.record.key));

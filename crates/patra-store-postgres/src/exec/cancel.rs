@@ -1,6 +1,6 @@
 //! Work that ends by somebody's will. Rows are locked as everywhere: trigger, tasks, then slices and plans below.
 
-use patra_core::tx::{Cancel, Cancelled, Target};
+use patra_core::tx::{CancelSubject, CancelWork, WorkCancelled};
 
 use super::{NOW, count, moment};
 use crate::error::Fail;
@@ -69,7 +69,7 @@ const CANCEL_SLICES: &str = "
 UPDATE ing_plan_slice SET status_code = 'CANCELLED'
 WHERE (plan_id = ANY ($1::bigint[]) OR id = ANY ($2::bigint[])) AND status_code IN ('PENDING', 'READY')";
 
-/// A chore has an end. A plan that is not sliced to its end takes its trigger with it: it would be planned anew at once.
+/// A chore has an end. A plan that is not sliced to its end takes its trigger with it: it would be planned again at once.
 const CANCEL_TRIGGERS: &str = "
 UPDATE ing_schedule_instance
 SET status_code = 'CANCELLED', record_remarks = $3, lease_owner = NULL, leased_until = NULL,
@@ -105,12 +105,12 @@ pub(super) struct Found {
     tasks: Vec<i64>,
 }
 
-pub(super) async fn cancel(session: &Session, op: &Cancel) -> Result<Cancelled, Fail> {
+pub(super) async fn cancel(session: &Session, op: &CancelWork) -> Result<WorkCancelled, Fail> {
     let [now] = session.prepare([NOW]).await?;
     session.begin().await?;
     let Some(found) = find(session, &op.target).await? else {
         session.commit().await?;
-        return Ok(Cancelled::default());
+        return Ok(WorkCancelled::default());
     };
     let now = moment(session, &now).await?;
     let done = end(session, op, &found, now).await?;
@@ -119,10 +119,10 @@ pub(super) async fn cancel(session: &Session, op: &Cancel) -> Result<Cancelled, 
 }
 
 /// `None` when it is not there.
-async fn find(session: &Session, target: &Target) -> Result<Option<Found>, Fail> {
+async fn find(session: &Session, target: &CancelSubject) -> Result<Option<Found>, Fail> {
     let mut found = Found::default();
     match target {
-        Target::Trigger(public_id) => {
+        CancelSubject::Job(public_id) => {
             let [lock, family, plans] = session.prepare([LOCK_TRIGGER, LOCK_FAMILY, FIND_PLANS]).await?;
             let Some(trigger) = session.opt(&lock, &[public_id]).await? else { return Ok(None) };
             for row in session.rows(&family, &[&trigger.try_get::<_, i64>(0)?]).await? {
@@ -132,18 +132,18 @@ async fn find(session: &Session, target: &Target) -> Result<Option<Found>, Fail>
                 found.plans.push(row.try_get(0)?);
             }
         }
-        Target::Plan(plan) => {
+        CancelSubject::Plan(plan) => {
             let [lock, find] = session.prepare([LOCK_PLANNER, FIND_PLAN]).await?;
             let (_, row) = pipeline!(session.opt(&lock, &[&plan.0]), session.opt(&find, &[&plan.0]))?;
             let Some(row) = row else { return Ok(None) };
             found.plans.extend(row.try_get::<_, bool>(0)?.then_some(plan.0));
         }
-        Target::Slice(slice) => {
+        CancelSubject::Slice(slice) => {
             let [find] = session.prepare([FIND_SLICE]).await?;
             let Some(row) = session.opt(&find, &[&slice.0]).await? else { return Ok(None) };
             found.slices.extend(row.try_get::<_, bool>(0)?.then_some(slice.0));
         }
-        Target::Task(task) => {
+        CancelSubject::Task(task) => {
             let [find] = session.prepare([FIND_TASK]).await?;
             if session.opt(&find, &[&task.0]).await?.is_none() {
                 return Ok(None);
@@ -155,7 +155,7 @@ async fn find(session: &Session, target: &Target) -> Result<Option<Found>, Fail>
 }
 
 /// In the caller's transaction, which holds the triggers.
-pub(super) async fn end(session: &Session, op: &Cancel, found: &Found, now: Time) -> Result<Cancelled, Fail> {
+pub(super) async fn end(session: &Session, op: &CancelWork, found: &Found, now: Time) -> Result<WorkCancelled, Fail> {
     let [tasks, slices, triggers, plans] =
         session.prepare([CANCEL_TASKS, CANCEL_SLICES, CANCEL_TRIGGERS, CANCEL_PLANS]).await?;
     let (error, remarks) = (Json::of(&op.fault())?, Json(op.remarks()));
@@ -165,9 +165,9 @@ pub(super) async fn end(session: &Session, op: &Cancel, found: &Found, now: Time
         session.write(&triggers, &[&found.triggers, &found.plans, &remarks, &now]),
         session.write(&plans, &[&found.plans]),
     )?;
-    Ok(Cancelled {
+    Ok(WorkCancelled {
         found: true,
-        triggers: count(triggers.cast_signed()),
+        jobs: count(triggers.cast_signed()),
         plans: count(plans.cast_signed()),
         slices: count(slices.cast_signed()),
         tasks: count(tasks.try_get(0)?),

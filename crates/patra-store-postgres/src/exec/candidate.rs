@@ -1,6 +1,6 @@
 //! Ids whose details are fetched apart: what became of each, and which are still wanted.
 
-use patra_core::record::{Candidate, Stream};
+use patra_core::record::{DetailCandidate, RecordStream};
 use patra_core::tx::CommitBatch;
 use tokio_postgres::Statement;
 
@@ -42,7 +42,7 @@ pub(super) async fn mark(session: &Session, statement: &Statement, op: &CommitBa
     let ids: Vec<_> = op.marks.iter().map(|mark| mark.candidate.id.as_str()).collect();
     let versions: Vec<_> = op.marks.iter().map(|mark| mark.candidate.version.as_str()).collect();
     let reasons: Vec<_> = op.marks.iter().map(|mark| mark.bad.as_deref()).collect();
-    let Stream { project_key, provenance_code, endpoint_name, .. } = &*op.stream;
+    let RecordStream { project_key, provenance_code, endpoint_name, .. } = &*op.stream;
     session.write(statement, &[project_key, provenance_code, endpoint_name, &ids, &versions, &reasons, &now]).await?;
     Ok(())
 }
@@ -50,13 +50,13 @@ pub(super) async fn mark(session: &Session, statement: &Statement, op: &CommitBa
 /// Those that are neither fetched in this version nor bad for now.
 pub(crate) async fn screen(
     session: &Session,
-    stream: Stream,
-    candidates: Vec<Candidate>,
-) -> Result<Vec<Candidate>, Fail> {
+    stream: RecordStream,
+    candidates: Vec<DetailCandidate>,
+) -> Result<Vec<DetailCandidate>, Fail> {
     let [statement] = session.prepare([SCREEN]).await?;
     let ids: Vec<_> = candidates.iter().map(|candidate| candidate.id.as_str()).collect();
     let versions: Vec<_> = candidates.iter().map(|candidate| candidate.version.as_str()).collect();
-    let Stream { project_key, provenance_code, endpoint_name, .. } = &stream;
+    let RecordStream { project_key, provenance_code, endpoint_name, .. } = &stream;
     let rows = session.alone(&statement, &[project_key, provenance_code, endpoint_name, &ids, &versions]).await?;
-    rows.iter().map(|row| Ok(Candidate { id: row.try_get(0)?, version: row.try_get(1)? })).collect()
+    rows.iter().map(|row| Ok(DetailCandidate { id: row.try_get(0)?, version: row.try_get(1)? })).collect()
 }

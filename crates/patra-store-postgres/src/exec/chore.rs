@@ -1,8 +1,11 @@
 //! Chores: rows of the ledger that no planner takes. Their provenance is written out in the statements, as in the index that
 //! they are found by.
 
-use patra_core::tx::{AskChore, ChoreKept, ChoreTaken, Fired, KeepChore, TakeChore, TxError};
-use patra_core::{Fence, InstanceId};
+use patra_core::tx::{
+    BackgroundJobUpdated, ClaimBackgroundJob, ClaimedBackgroundJob, JobRequested, RequestBackgroundJob, TxError,
+    UpdateBackgroundJob,
+};
+use patra_core::{Fence, JobId};
 use serde_json::json;
 
 use super::micros;
@@ -51,7 +54,7 @@ RETURNING id";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[ASK, TAKE, KEEP];
 
-pub(super) async fn ask(session: &Session, op: &AskChore) -> Result<Fired, Fail> {
+pub(super) async fn ask(session: &Session, op: &RequestBackgroundJob) -> Result<JobRequested, Fail> {
     let [ask, find] = session.prepare([ASK, FIND]).await?;
     let params = Json(op.params.as_str());
     let ((), made, found) = pipeline!(
@@ -60,15 +63,15 @@ pub(super) async fn ask(session: &Session, op: &AskChore) -> Result<Fired, Fail>
         session.one(&find, &[&op.public_id]),
     )?;
     session.commit().await?;
-    Ok(Fired { instance: InstanceId(found.try_get(0)?), existed: made == 0 })
+    Ok(JobRequested { job: JobId(found.try_get(0)?), existed: made == 0 })
 }
 
-pub(super) async fn take(session: &Session, op: &TakeChore) -> Result<Option<ChoreTaken>, Fail> {
+pub(super) async fn take(session: &Session, op: &ClaimBackgroundJob) -> Result<Option<ClaimedBackgroundJob>, Fail> {
     let [take] = session.prepare([TAKE]).await?;
     let rows = session.alone(&take, &[&op.owner, &micros(op.lease)]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    Ok(Some(ChoreTaken {
-        instance: InstanceId(row.try_get(0)?),
+    Ok(Some(ClaimedBackgroundJob {
+        job: JobId(row.try_get(0)?),
         fence: Fence(row.try_get(1)?),
         public_id: row.try_get(2)?,
         project_key: row.try_get(3)?,
@@ -77,16 +80,15 @@ pub(super) async fn take(session: &Session, op: &TakeChore) -> Result<Option<Cho
     }))
 }
 
-pub(super) async fn keep(session: &Session, op: &KeepChore) -> Result<ChoreKept, Fail> {
+pub(super) async fn keep(session: &Session, op: &UpdateBackgroundJob) -> Result<BackgroundJobUpdated, Fail> {
     let [keep] = session.prepare([KEEP]).await?;
     let (status, result, remarks) = match &op.done {
         None => ("REQUESTED", None, None),
         Some(Ok(result)) => ("FINISHED", Some(Json(result.as_str())), None),
         Some(Err(error)) => ("FAILED", None, Some(Json::of(&json!({ "error": error }))?)),
     };
-    let rows =
-        session.alone(&keep, &[&op.instance.0, &op.fence.0, &micros(op.lease), &status, &result, &remarks]).await?;
-    if rows.is_empty() { Err(TxError::Fenced.into()) } else { Ok(ChoreKept) }
+    let rows = session.alone(&keep, &[&op.job.0, &op.fence.0, &micros(op.lease), &status, &result, &remarks]).await?;
+    if rows.is_empty() { Err(TxError::Fenced.into()) } else { Ok(BackgroundJobUpdated) }
 }
 
 #[cfg(test)]
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_statements_name_the_provenance_of_chores() {
-        let named = format!("'{}'", patra_core::tx::CHORES);
+        let named = format!("'{}'", patra_core::tx::BACKGROUND_JOBS);
         assert!(STATEMENTS.iter().all(|sql| sql.contains(&named)));
         assert!(super::super::trigger::TAKE.contains(&format!("<> {named}")));
     }

@@ -1,5 +1,5 @@
 //! The fair claim. A first statement looks at the head of every lane of the queue and locks nothing; from that follows which
-//! of them may be next. A second round trip takes the locks of their partitions, counts again what each has under way, and
+//! of them may be next. A second round trip takes the locks of their partitions, counts again what each has in progress, and
 //! takes the tasks.
 //!
 //! A *lane* is what of the queue has the same partition, C_max, credential and priority: few, however much waits. Within a
@@ -10,8 +10,8 @@
 
 mod lane;
 
-use patra_core::tx::{Claim, Claimed, Lease, Lineage};
-use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, SourceId, TaskId, Ts};
+use patra_core::tx::{ClaimTasks, ClaimedTasks, Lease, TaskLineage};
+use patra_core::{CredentialId, CursorId, Fence, JobId, PlanId, SliceId, SourceId, TaskId, Ts};
 use tokio_postgres::Row;
 
 use self::lane::{Chosen, Lane, choose, direction};
@@ -240,8 +240,8 @@ pub(super) const STATEMENTS: &[&str] = &[LOOK, TRY_LOCK, WAIT_LOCK, TAKE];
 /// there may be nothing else to take.
 const LOOKS: usize = 3;
 
-pub(super) async fn claim(session: &Session, op: &Claim) -> Result<Claimed, Fail> {
-    let mut claimed = Claimed { leases: Vec::new(), now: Ts::MIN };
+pub(super) async fn claim(session: &Session, op: &ClaimTasks) -> Result<ClaimedTasks, Fail> {
+    let mut claimed = ClaimedTasks { leases: Vec::new(), now: Ts::MIN };
     for look in 0..LOOKS {
         let (now, lanes) = self::look(session).await?;
         claimed.now = now;
@@ -277,7 +277,7 @@ async fn look(session: &Session) -> Result<(Ts, Vec<Lane>), Fail> {
 }
 
 /// Everything goes out at once, the COMMIT with it: the locks are held for no longer than the server needs.
-async fn take(session: &Session, op: &Claim, chosen: &[Chosen<'_>], wait: bool) -> Result<Claimed, Fail> {
+async fn take(session: &Session, op: &ClaimTasks, chosen: &[Chosen<'_>], wait: bool) -> Result<ClaimedTasks, Fail> {
     let [lock, take] = session.prepare([if wait { WAIT_LOCK } else { TRY_LOCK }, TAKE]).await?;
     let lanes = || chosen.iter().map(|chosen| chosen.lane);
     let provenances: Vec<_> = lanes().map(|lane| lane.provenance_code.as_str()).collect();
@@ -311,7 +311,7 @@ async fn take(session: &Session, op: &Claim, chosen: &[Chosen<'_>], wait: bool) 
         session.commit(),
     )?;
     let leases = taken(&rows)?.map(read_lease).collect::<Result<_, _>>()?;
-    Ok(Claimed { leases, now: now(&rows)?.0 })
+    Ok(ClaimedTasks { leases, now: now(&rows)?.0 })
 }
 
 pub(super) fn read_lease(row: &Row) -> Result<Lease, Fail> {
@@ -320,8 +320,8 @@ pub(super) fn read_lease(row: &Row) -> Result<Lease, Fail> {
         fence: Fence(row.try_get(2)?),
         until: row.try_get::<_, Time>(3)?.0,
         attempts: count(row.try_get(4)?),
-        lineage: Lineage {
-            instance: InstanceId(row.try_get(5)?),
+        lineage: TaskLineage {
+            job: JobId(row.try_get(5)?),
             plan: PlanId(row.try_get(6)?),
             slice: SliceId(row.try_get(7)?),
         },

@@ -1,6 +1,6 @@
 //! What collectors no longer need: the content of old items, the ledger of old polls, and old jobs.
 
-use patra_core::tx::{Clean, Cleaned};
+use patra_core::tx::{ExpiredPurged, PurgeExpired};
 
 use super::{NOW, count, micros, moment};
 use crate::error::Fail;
@@ -118,7 +118,7 @@ SELECT count(*) FROM gone";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[EMPTY, UNLINK, FORGET, FORGET_JOBS, FORGET_CHORES];
 
-pub(super) async fn clean(session: &Session, op: &Clean) -> Result<Cleaned, Fail> {
+pub(super) async fn clean(session: &Session, op: &PurgeExpired) -> Result<ExpiredPurged, Fail> {
     let [now, forget, jobs, chores] = session.prepare([NOW, FORGET, FORGET_JOBS, FORGET_CHORES]).await?;
     let ((), now) = pipeline!(session.begin(), moment(session, &now))?;
     let limit = i64::from(op.limit);
@@ -134,7 +134,7 @@ pub(super) async fn clean(session: &Session, op: &Clean) -> Result<Cleaned, Fail
         session.commit(),
     )?;
     let jobs = count(jobs.try_get(0)?) + count(chores.try_get(0)?);
-    Ok(Cleaned { items, polls: count(polls.try_get(0)?), jobs })
+    Ok(ExpiredPurged { items, polls: count(polls.try_get(0)?), jobs })
 }
 
 async fn empty(session: &Session, keep: i64, limit: i64, now: Time) -> Result<u32, Fail> {

@@ -2,12 +2,12 @@
 //! and written back. The order of locks: name or source, binding, definition, runtime half.
 
 use patra_core::CredentialId;
-use patra_core::cookie::{DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY, Wear};
-use patra_core::credential::{Binding, State};
+use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY};
+use patra_core::credential::{Binding, CredentialRuntime};
 use patra_core::state::TokenStatus;
 use patra_core::tx::{
-    CookieJudged, CookiePicked, CookieReactivated, CookieSaved, JudgeCookie, PickCookie, ReactivateCookie, Reseal,
-    Resealed, SaveCookie, Sealed, TxError,
+    CookieOutcomeRecorded, CookiePicked, CookieReactivated, CookieSaved, PickCookie, ReactivateCookie,
+    RecordCookieOutcome, Reseal, Resealed, SaveCookie, SealedText, TxError,
 };
 use tokio_postgres::Row;
 
@@ -122,10 +122,10 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 /// Nine columns from `at` on: the limit, and the wear in the order of [`LOCK_STATE`], null for one that was never used.
-pub(crate) fn read_wear(row: &Row, at: usize) -> Result<Wear, Fail> {
+pub(crate) fn read_wear(row: &Row, at: usize) -> Result<CookieUsage, Fail> {
     let daily_limit = row.try_get::<_, Option<i64>>(at)?.map_or(DEFAULT_DAILY_LIMIT, count);
-    let Some(status) = row.try_get::<_, Option<&str>>(at + 1)? else { return Ok(Wear::new(daily_limit)) };
-    Ok(Wear {
+    let Some(status) = row.try_get::<_, Option<&str>>(at + 1)? else { return Ok(CookieUsage::new(daily_limit)) };
+    Ok(CookieUsage {
         status: status.parse()?,
         daily_used: count(row.try_get(at + 2)?),
         day: maybe(row, at + 3)?,
@@ -139,13 +139,13 @@ pub(crate) fn read_wear(row: &Row, at: usize) -> Result<Wear, Fail> {
 }
 
 /// With the lock on the runtime half.
-async fn lock(session: &Session, id: i64) -> Result<Option<(State, Wear)>, Fail> {
+async fn lock(session: &Session, id: i64) -> Result<Option<(CredentialRuntime, CookieUsage)>, Fail> {
     let [lock] = session.prepare([LOCK_STATE]).await?;
     let found = session.opt(&lock, &[&id]).await?;
     found.map(|row| Ok((read_state(&row, 0)?, read_wear(&row, 7)?))).transpose()
 }
 
-async fn write(session: &Session, id: i64, wear: &Wear, now: Time) -> Result<(), Fail> {
+async fn write(session: &Session, id: i64, wear: &CookieUsage, now: Time) -> Result<(), Fail> {
     let [write] = session.prepare([WRITE_WEAR]).await?;
     session
         .write(
@@ -172,7 +172,7 @@ async fn trust(session: &Session, id: i64, replaced: bool, now: Time) -> Result<
     let [trust] = session.prepare([TRUST]).await?;
     let Some((state, wear)) = lock(session, id).await? else { return Ok(()) };
     let blamed = state.status != TokenStatus::Active || state.fail_count > 0 || state.last_error.is_some();
-    let trusted = wear.trusted();
+    let trusted = wear.reactivated();
     if replaced || blamed || trusted != wear {
         session.write(&trust, &[&id, &replaced]).await?;
         write(session, id, &trusted, now).await?;
@@ -218,7 +218,7 @@ async fn insert(session: &Session, op: &SaveCookie, now: Time) -> Result<Credent
     let [newest, insert] = session.prepare([NEWEST, INSERT]).await?;
     let Binding { alias, provenance_code, endpoint_name } = &op.binding;
     let newest: i64 = session.one(&newest, &[alias, provenance_code, endpoint_name]).await?.try_get(0)?;
-    let Some(Sealed { text, key_id }) = op.value.as_ref().filter(|_| op.version == newest + 1) else {
+    let Some(SealedText { text, key_id }) = op.value.as_ref().filter(|_| op.version == newest + 1) else {
         return Err(TxError::Conflict.into());
     };
     let (priority, limit) = (op.priority.unwrap_or(DEFAULT_PRIORITY), op.daily_limit.map(i64::from));
@@ -251,24 +251,24 @@ pub(super) async fn pick(session: &Session, op: &PickCookie) -> Result<CookiePic
         }
         write(session, id, &wear.used(now.0, op.day), now).await?;
         session.commit().await?;
-        credential.state = State { updated_at: Some(now.0), ..state };
+        credential.state = CredentialRuntime { updated_at: Some(now.0), ..state };
         return Ok(CookiePicked::Picked { credential: Box::new(credential), now: now.0 });
     }
 }
 
-pub(super) async fn judge(session: &Session, op: &JudgeCookie) -> Result<CookieJudged, Fail> {
+pub(super) async fn judge(session: &Session, op: &RecordCookieOutcome) -> Result<CookieOutcomeRecorded, Fail> {
     let [make, now, blame] = session.prepare([MAKE_STATE, NOW, BLAME]).await?;
     let id = op.credential.0;
     let ((), _) = pipeline!(session.begin(), session.write(&make, &[&id]))?;
-    let found = lock(session, id).await?.filter(|(state, _)| state.version == op.seen);
+    let found = lock(session, id).await?.filter(|(state, _)| state.version == op.seen_version);
     let judged = match found {
-        None => CookieJudged { before: None, after: None },
+        None => CookieOutcomeRecorded { before: None, after: None },
         Some((state, wear)) => {
             let now = moment(session, &now).await?;
-            let (after, last_error) = op.judged(&wear, state.last_error, now.0);
+            let (after, last_error) = op.apply(&wear, state.last_error, now.0);
             write(session, id, &after, now).await?;
             session.write(&blame, &[&id, &last_error]).await?;
-            CookieJudged { before: Some(wear.status), after: Some(after.status) }
+            CookieOutcomeRecorded { before: Some(wear.status), after: Some(after.status) }
         }
     };
     session.commit().await?;
@@ -299,7 +299,7 @@ pub(super) async fn rest(session: &Session, now: Time) -> Result<u64, Fail> {
     for row in session.rows(&rested, &[&now]).await? {
         let id: i64 = row.try_get(0)?;
         let Some((_, wear)) = lock(session, id).await? else { continue };
-        let after = wear.rested(now.0);
+        let after = wear.after_cooling(now.0);
         if after != wear {
             write(session, id, &after, now).await?;
             count += 1;

@@ -1,4 +1,4 @@
-//! What of a namespace is done or under way.
+//! What of a namespace is done or in progress.
 
 use std::time::Duration;
 

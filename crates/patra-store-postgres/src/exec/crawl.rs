@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use patra_core::crawl::{Candidate, after_failure, idempotency_key};
+use patra_core::crawl::{CrawlCandidate, after_failure, idempotency_key};
 use patra_core::state::CandidateStatus;
 use patra_core::tx::{
     AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued, Captured, ClaimCandidates,
@@ -119,8 +119,8 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 /// Fourteen columns, in the order of [`LOCK`].
-pub(crate) fn read_candidate(row: &Row) -> Result<Candidate, Fail> {
-    Ok(Candidate {
+pub(crate) fn read_candidate(row: &Row) -> Result<CrawlCandidate, Fail> {
+    Ok(CrawlCandidate {
         id: row.try_get(0)?,
         platform: row.try_get(1)?,
         note_id: row.try_get(2)?,
@@ -182,7 +182,7 @@ pub(super) async fn claim(session: &Session, op: &ClaimCandidates) -> Result<Can
 }
 
 /// Begins the transaction and locks the record.
-async fn lock(session: &Session, of: [&str; 3]) -> Result<(Option<Candidate>, Time), Fail> {
+async fn lock(session: &Session, of: [&str; 3]) -> Result<(Option<CrawlCandidate>, Time), Fail> {
     let [lock, now] = session.prepare([LOCK, NOW]).await?;
     let ((), row, now) =
         pipeline!(session.begin(), session.opt(&lock, &[&of[0], &of[1], &of[2]]), moment(session, &now))?;
@@ -199,10 +199,10 @@ pub(super) async fn fail(session: &Session, op: &FailCandidate) -> Result<Candid
         }
         Some(record) => {
             let (status, retry_count) = after_failure(record.retry_count);
-            let meta = op.tried.exec_meta(&record.exec_meta, record.source_keyword.as_deref(), retry_count);
+            let meta = op.attempt.exec_meta(&record.exec_meta, record.source_keyword.as_deref(), retry_count);
             let retries = i64::from(retry_count);
             session.write(&settle, &[&record.id, &status.as_str(), &retries, &op.error_code, &meta, &now]).await?;
-            CandidateFailed::Failed(Box::new(Candidate {
+            CandidateFailed::Failed(Box::new(CrawlCandidate {
                 status,
                 retry_count,
                 processing_lock: None,
@@ -229,8 +229,8 @@ pub(super) async fn write_note(session: &Session, op: &WriteNote) -> Result<Note
     let (project, platform, note) = (&op.project_key, &op.platform, &op.note);
     let (candidate, now) = lock(session, [project, platform, &note.note_id]).await?;
     let meta = match &candidate {
-        Some(known) => op.tried.exec_meta(&known.exec_meta, known.source_keyword.as_deref(), known.retry_count),
-        None => op.tried.exec_meta("", None, 0),
+        Some(known) => op.attempt.exec_meta(&known.exec_meta, known.source_keyword.as_deref(), known.retry_count),
+        None => op.attempt.exec_meta("", None, 0),
     };
     let (key, hash) = (idempotency_key(&note.note_id), note.content_hash.as_slice());
     let inserted = session.opt(&insert, &[project, platform, &key, &hash, &note.fields, &note.payload, &now]).await?;

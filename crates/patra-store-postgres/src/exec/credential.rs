@@ -1,7 +1,7 @@
 //! Credentials: versions of a binding, and the runtime half with its lease on the refresh. The definition's row is locked
 //! before the runtime half.
 
-use patra_core::credential::{Binding, Credential, State};
+use patra_core::credential::{Binding, Credential, CredentialRuntime};
 use patra_core::state::AuthType;
 use patra_core::tx::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
@@ -153,9 +153,9 @@ pub(super) async fn revoke(session: &Session, op: &RevokeCredential) -> Result<C
 }
 
 /// Seven columns from `at` on: version, sealed, expires_at, status_code, fail_count, last_error, updated_at.
-pub(crate) fn read_state(row: &Row, at: usize) -> Result<State, Fail> {
+pub(crate) fn read_state(row: &Row, at: usize) -> Result<CredentialRuntime, Fail> {
     let time = |at| Ok::<_, Fail>(row.try_get::<_, Option<Time>>(at)?.map(|Time(ts)| ts));
-    Ok(State {
+    Ok(CredentialRuntime {
         version: row.try_get(at)?,
         sealed: row.try_get(at + 1)?,
         expires_at: time(at + 2)?,
@@ -177,7 +177,7 @@ pub(crate) fn read_credential(row: &Row) -> Result<Credential, Fail> {
         priority: row.try_get(6)?,
         sealed: row.try_get(7)?,
         status: row.try_get::<_, &str>(8)?.parse()?,
-        state: if used { read_state(row, 9)? } else { State::default() },
+        state: if used { read_state(row, 9)? } else { CredentialRuntime::default() },
     })
 }
 
@@ -194,7 +194,7 @@ pub(super) async fn lease(session: &Session, op: &LeaseRefresh) -> Result<Refres
             let until = row.try_get::<_, Option<Time>>(8)?.map(|Time(ts)| ts);
             let held = owner.zip(until).filter(|(_, until)| now.0 < *until);
             let fence: i64 = row.try_get(9)?;
-            if state.version > op.seen {
+            if state.version > op.seen_version {
                 RefreshLeased::Newer { state, now: now.0 }
             } else if let Some((_, until)) = held.filter(|(owner, _)| *owner != op.owner) {
                 RefreshLeased::Busy { until, now: now.0 }
@@ -237,7 +237,7 @@ pub(super) async fn mark(session: &Session, op: &MarkCredential) -> Result<Crede
     let ((), _, marked) = pipeline!(
         session.begin(),
         session.write(&make, &[&id]),
-        session.write(&mark, &[&id, &op.seen, &op.rejected]),
+        session.write(&mark, &[&id, &op.seen_version, &op.rejected]),
     )?;
     session.commit().await?;
     Ok(CredentialMarked { marked: marked > 0 })

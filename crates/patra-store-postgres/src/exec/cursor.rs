@@ -1,8 +1,8 @@
 //! Progress marks: how far the completed part of a namespace reaches, and the move behind its event.
 
-use patra_core::cursor::{Mark, completed_end};
+use patra_core::cursor::{CursorValue, completed_end};
 use patra_core::state::{Direction, Operation};
-use patra_core::tx::{Advance, AdvanceCursor, CursorMoved, RecordAdvance};
+use patra_core::tx::{AdvanceCursor, AdvanceRecorded, CursorMoved, RecordAdvance};
 use patra_core::{RunId, Ts, Window};
 use tokio_postgres::Row;
 
@@ -143,7 +143,7 @@ const ADVANCE_SEGMENTS: &str = advance!(
 pub(super) const STATEMENTS: &[&str] =
     &[READ, LOCK, FURTHEST, COMPLETED, SEGMENTS, RECORD, ADVANCE_TIME, ADVANCE_SEGMENTS];
 
-pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Result<Advance, Fail> {
+pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Result<AdvanceRecorded, Fail> {
     let [read, lock, furthest, completed, segments] =
         session.prepare([READ, LOCK, FURTHEST, COMPLETED, SEGMENTS]).await?;
     let id = op.cursor.0;
@@ -159,7 +159,7 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
     let seen = Seen::read(op, row, event.as_ref(), &near)?;
     if let Some(end) = seen.end_of_windows
         && !seen.leads_beyond_open
-        && !seen.is_news(&Mark::At(end))
+        && !seen.is_news(&CursorValue::At(end))
     {
         return Ok(seen.advance);
     }
@@ -174,9 +174,9 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
     let complete = match seen.start {
         Some(start) if seen.leads_beyond_open => {
             let all = windows(&session.rows(&completed, &[&id, &true]).await?)?;
-            Some(Mark::At(completed_end(seen.advance.direction, start, &all)))
+            Some(CursorValue::At(completed_end(seen.advance.direction, start, &all)))
         }
-        Some(_) => seen.end_of_windows.map(Mark::At),
+        Some(_) => seen.end_of_windows.map(CursorValue::At),
         None => completed_segments(&session.rows(&segments, &[&id]).await?)?,
     };
     if let Some(mark) = complete.filter(|mark| seen.is_news(mark)) {
@@ -189,7 +189,7 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
 
 /// A cursor, its furthest event, and how far the windows beyond it are complete.
 struct Seen {
-    advance: Advance,
+    advance: AdvanceRecorded,
     operation: Operation,
     /// Where the completed part begins; `None` when it counts segments.
     start: Option<Ts>,
@@ -203,7 +203,7 @@ impl Seen {
         let row = row.ok_or_else(|| refused(format!("there is no cursor {}", op.cursor)))?;
         let direction: Direction = row.try_get::<_, &str>(5)?.parse()?;
         let value = read_mark(&row)?;
-        let start = value.as_ref().map_or(maybe(&row, 3)?, Mark::instant);
+        let start = value.as_ref().map_or(maybe(&row, 3)?, CursorValue::instant);
         let windows = windows(near)?;
         let end_of_windows = start.map(|start| completed_end(direction, start, &windows));
         let open = near.first().map(|row| maybe(row, 2)).transpose()?.flatten();
@@ -211,7 +211,7 @@ impl Seen {
         let target = event.map(read_mark).transpose()?.flatten();
         let by = event.map(|row| row.try_get::<_, Option<i64>>(3)).transpose()?.flatten().map(RunId);
         Ok(Seen {
-            advance: Advance { direction, value, target, by, version: row.try_get(4)? },
+            advance: AdvanceRecorded { direction, value, target, by, version: row.try_get(4)? },
             operation: row.try_get::<_, &str>(6)?.parse()?,
             start,
             end_of_windows,
@@ -220,9 +220,9 @@ impl Seen {
     }
 
     /// No event says so much yet.
-    fn is_news(&self, mark: &Mark) -> bool {
-        let Advance { direction, value, target, .. } = &self.advance;
-        let start = self.start.map(Mark::At);
+    fn is_news(&self, mark: &CursorValue) -> bool {
+        let AdvanceRecorded { direction, value, target, .. } = &self.advance;
+        let start = self.start.map(CursorValue::At);
         mark.is_beyond(start.as_ref().or(value.as_ref()), *direction) && mark.is_beyond(target.as_ref(), *direction)
     }
 }
@@ -232,23 +232,23 @@ fn windows(rows: &[Row]) -> Result<Vec<Window>, Fail> {
 }
 
 /// How far segments, by ordinal, are complete. Numbers that are left out are another plan's.
-fn completed_segments(rows: &[Row]) -> Result<Option<Mark>, Fail> {
+fn completed_segments(rows: &[Row]) -> Result<Option<CursorValue>, Fail> {
     let mut mark = None;
     for row in rows {
         let (place, done): (i64, bool) = (row.try_get(0)?, row.try_get(1)?);
         if !done {
             break;
         }
-        mark = Some(Mark::Nth { ordinal: place + 1, last: row.try_get(2)? });
+        mark = Some(CursorValue::Nth { ordinal: place + 1, last: row.try_get(2)? });
     }
     Ok(mark)
 }
 
-async fn append(session: &Session, op: RecordAdvance, operation: Operation, mark: &Mark) -> Result<(), Fail> {
+async fn append(session: &Session, op: RecordAdvance, operation: Operation, mark: &CursorValue) -> Result<(), Fail> {
     let [record] = session.prepare([RECORD]).await?;
     let (instant, numeric) = match mark {
-        Mark::At(at) => (Some(Time(*at)), None),
-        Mark::Nth { ordinal, .. } => (None, Some(*ordinal)),
+        CursorValue::At(at) => (Some(Time(*at)), None),
+        CursorValue::Nth { ordinal, .. } => (None, Some(*ordinal)),
     };
     let place = instant.map_or(numeric.unwrap_or_default(), |Time(at)| at.micros());
     let (task, run) = (op.cause.map(|cause| cause.task.0), op.cause.map(|cause| cause.run.0));
@@ -265,16 +265,16 @@ async fn append(session: &Session, op: RecordAdvance, operation: Operation, mark
 }
 
 /// A value in its three columns: the instant, the number, the text.
-fn read_mark(row: &Row) -> Result<Option<Mark>, Fail> {
+fn read_mark(row: &Row) -> Result<Option<CursorValue>, Fail> {
     mark_at(row, 0)
 }
 
-pub(super) fn mark_at(row: &Row, at: usize) -> Result<Option<Mark>, Fail> {
+pub(super) fn mark_at(row: &Row, at: usize) -> Result<Option<CursorValue>, Fail> {
     if let Some(instant) = maybe(row, at)? {
-        return Ok(Some(Mark::At(instant)));
+        return Ok(Some(CursorValue::At(instant)));
     }
     let Some(ordinal) = row.try_get::<_, Option<i64>>(at + 1)? else { return Ok(None) };
-    Ok(Some(Mark::Nth { ordinal, last: row.try_get::<_, Option<String>>(at + 2)?.unwrap_or_default() }))
+    Ok(Some(CursorValue::Nth { ordinal, last: row.try_get::<_, Option<String>>(at + 2)?.unwrap_or_default() }))
 }
 
 pub(super) async fn advance(session: &Session, op: &AdvanceCursor) -> Result<CursorMoved, Fail> {
@@ -282,8 +282,8 @@ pub(super) async fn advance(session: &Session, op: &AdvanceCursor) -> Result<Cur
     let (id, text) = (op.cursor.0, op.to.to_text());
     let moved = async {
         match &op.to {
-            Mark::At(at) => session.rows(&time, &[&id, &text, &Time(*at), &op.version]).await,
-            Mark::Nth { ordinal, .. } => session.rows(&segments, &[&id, &text, ordinal, &op.version]).await,
+            CursorValue::At(at) => session.rows(&time, &[&id, &text, &Time(*at), &op.version]).await,
+            CursorValue::Nth { ordinal, .. } => session.rows(&segments, &[&id, &text, ordinal, &op.version]).await,
         }
     };
     let ((), rows, ()) = pipeline!(session.begin_derived(), moved, session.commit())?;

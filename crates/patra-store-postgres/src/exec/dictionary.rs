@@ -32,7 +32,7 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::int[]) AS given (type_code, 
 pub(super) const STATEMENTS: &[&str] = &[LOCK, EMPTY, INSERT_TYPES, INSERT_ITEMS, INSERT_ALIASES];
 
 pub(super) async fn sync(session: &Session, op: &SyncDictionary) -> Result<DictionarySynced, Fail> {
-    if let Some(flaw) = op.flaw() {
+    if let Some(flaw) = op.invalid_reason() {
         return Err(refused(flaw));
     }
     // Mostly nothing has changed, and then nobody needs a lock.

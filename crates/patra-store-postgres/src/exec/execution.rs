@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 use super::{NOW, moment};
 use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
+use crate::query::count;
 use crate::time::{Time, maybe};
 
 const LOCK: &str = "
@@ -65,7 +66,6 @@ pub(super) const STATEMENTS: &[&str] =
 /// The first eight columns.
 pub(crate) fn read_execution(row: &Row) -> Result<Execution, Fail> {
     let time = |at| Ok::<_, Fail>(row.try_get::<_, Time>(at)?.0);
-    let count = |at| Ok::<_, Fail>(u64::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0));
     Ok(Execution {
         execution_id: row.try_get(0)?,
         workflow_name: row.try_get(1)?,
@@ -73,8 +73,8 @@ pub(crate) fn read_execution(row: &Row) -> Result<Execution, Fail> {
         started_at: time(3)?,
         heartbeat_at: time(4)?,
         completed_at: maybe(row, 5)?,
-        items_processed: count(6)?,
-        items_failed: count(7)?,
+        items_processed: count(row, 6)?,
+        items_failed: count(row, 7)?,
     })
 }
 

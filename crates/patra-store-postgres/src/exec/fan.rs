@@ -1,6 +1,6 @@
 //! A trigger that becomes one trigger per partition, and the records that name partitions.
 
-use patra_core::tx::{FanOut, FannedOut, MAX_PARENTS, MAX_WAITING, Parent, ReadParents, TxError};
+use patra_core::tx::{FanOut, FannedOut, MAX_PARENTS, MAX_WAITING, ParentRecord, ReadParents, TxError};
 
 use super::scope::scope_id;
 use super::{NOW, count, moment};
@@ -57,14 +57,12 @@ pub(super) async fn fan_out(session: &Session, op: &FanOut) -> Result<FannedOut,
     let [lock, now, insert, children, go_on] =
         session.prepare([LOCK_TRIGGER, NOW, INSERT_CHILDREN, COUNT_CHILDREN, GO_ON]).await?;
     let ((), held, now) =
-        pipeline!(session.begin(), session.opt(&lock, &[&op.instance.0, &op.fence.0]), moment(session, &now))?;
+        pipeline!(session.begin(), session.opt(&lock, &[&op.job.0, &op.fence.0]), moment(session, &now))?;
     held.ok_or(TxError::Fenced)?;
     let ids: Vec<_> = op.children.iter().map(|child| child.public_id.as_str()).collect();
     let params: Vec<_> = op.children.iter().map(|child| Json(child.params.as_str())).collect();
-    let (created, counted) = pipeline!(
-        session.write(&insert, &[&op.instance.0, &ids, &params, &now]),
-        session.one(&children, &[&op.instance.0]),
-    )?;
+    let (created, counted) =
+        pipeline!(session.write(&insert, &[&op.job.0, &ids, &params, &now]), session.one(&children, &[&op.job.0]),)?;
     let (children, waiting) = (count(counted.try_get(0)?), count(counted.try_get(1)?));
     if children > op.limit {
         return Err(refused(op.too_many()));
@@ -75,14 +73,14 @@ pub(super) async fn fan_out(session: &Session, op: &FanOut) -> Result<FannedOut,
         let wait = if waiting >= MAX_WAITING { op.wait } else { std::time::Duration::ZERO };
         ("REQUESTED", None, Time(now.0 + wait))
     };
-    session.write(&go_on, &[&op.instance.0, &status, &remarks, &not_before, &Json(op.place.as_str())]).await?;
+    session.write(&go_on, &[&op.job.0, &status, &remarks, &not_before, &Json(op.position.as_str())]).await?;
     session.commit().await?;
     let created = count(created.cast_signed());
     let existing = count(op.children.len() as i64) - created;
     Ok(FannedOut { created, existing, children })
 }
 
-pub(super) async fn read_parents(session: &Session, op: &ReadParents) -> Result<Vec<Parent>, Fail> {
+pub(super) async fn read_parents(session: &Session, op: &ReadParents) -> Result<Vec<ParentRecord>, Fail> {
     let [statement] = session.prepare([READ_PARENTS]).await?;
     // Every key lies behind the empty text, since no key is empty.
     let after = op.after.as_deref().unwrap_or_default();
@@ -96,7 +94,7 @@ pub(super) async fn read_parents(session: &Session, op: &ReadParents) -> Result<
     rows.iter()
         .map(|row| {
             let task_params: Option<JsonText> = row.try_get(2)?;
-            Ok(Parent {
+            Ok(ParentRecord {
                 key: row.try_get(0)?,
                 payload: row.try_get(1)?,
                 task_params: task_params.map(|JsonText(text)| text),

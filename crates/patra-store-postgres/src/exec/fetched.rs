@@ -49,7 +49,7 @@ pub(super) const STATEMENTS: &[&str] = &[SUMS, READ, WRITE, ABOUT, KEYS];
 
 /// The poll has succeeded; in the caller's transaction, which holds the source.
 pub(super) async fn record(session: &Session, op: &EndRun, poll: &PollEnd, now: Time) -> Result<(), Fail> {
-    if !poll.counted && !poll.tell {
+    if !poll.counted && !poll.emit {
         return Ok(());
     }
     let [sums, read] = session.prepare([SUMS, READ]).await?;
@@ -60,7 +60,7 @@ pub(super) async fn record(session: &Session, op: &EndRun, poll: &PollEnd, now: 
         let before = before.as_ref().map(read_stats).transpose()?.map_or(FetchStats::default(), |(_, stats)| stats);
         write(session, source, &before.after(fetched, new, now.0), now).await?;
     }
-    if poll.tell && new > 0 {
+    if poll.emit && new > 0 {
         tell(session, op, poll, now).await?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The rate gate. The arithmetic is in the core; here its state is read under a lock and written back.
 
-use patra_core::gate::{Answer, State};
-use patra_core::tx::AskGate;
+use patra_core::gate::{GateReply, GateState};
+use patra_core::tx::RequestPermits;
 
 use super::{NOW, moment};
 use crate::error::Fail;
@@ -21,13 +21,13 @@ const TELL: &str = "SELECT pg_notify('patra_gate', current_schema() || ' ' || $1
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ, MAKE, WRITE, TELL];
 
-pub(super) async fn ask(session: &Session, op: &AskGate) -> Result<Answer, Fail> {
+pub(super) async fn ask(session: &Session, op: &RequestPermits) -> Result<GateReply, Fail> {
     let [read, make, write, tell, now] = session.prepare([READ, MAKE, WRITE, TELL, NOW]).await?;
     let ((), row, time) = pipeline!(session.begin(), session.opt(&read, &[&op.key]), moment(session, &now))?;
     let (row, time) = match row {
         Some(row) => (row, time),
         None => {
-            let new = State::new(op.limits, time.0).write();
+            let new = GateState::new(op.limits, time.0).write();
             let (_, row, time) = pipeline!(
                 session.write(&make, &[&op.key, &new, &time]),
                 session.one(&read, &[&op.key]),
@@ -37,13 +37,13 @@ pub(super) async fn ask(session: &Session, op: &AskGate) -> Result<Answer, Fail>
         }
     };
     let text: &str = row.try_get(0)?;
-    let (mut state, unreadable) = State::read_or_spent(text, op.limits, time.0);
+    let (mut state, unreadable) = GateState::read_or_spent(text, op.limits, time.0);
     if let Some(error) = unreadable {
         tracing::warn!(rate_key = op.key, %error, "the state of a rate key is unreadable: burst and quotas count as used up");
     }
-    let answer = state.ask(op.limits, &op.ask, time.0);
+    let answer = state.request(op.limits, &op.request, time.0);
     let tell = async {
-        match answer.news {
+        match answer.notify_others {
             true => session.one(&tell, &[&op.key]).await.map(|_| ()),
             false => Ok(()),
         }

@@ -1,8 +1,8 @@
 //! What stands still: setting and releasing holds, and the condition under which one covers a task.
 
-use patra_core::HoldId;
+use patra_core::PauseId;
 use patra_core::state::Operation;
-use patra_core::tx::{Hold, Holding, Release, Released, Which};
+use patra_core::tx::{PauseSelector, PauseWork, ResumeWork, WorkPaused, WorkResumed};
 use tokio_postgres::Statement;
 
 use super::{NOW, moment};
@@ -119,17 +119,17 @@ WHERE kind_code = 'ADVISORY' AND released_at IS NULL
 pub(super) const STATEMENTS: &[&str] =
     &[INSERT, FIND, RELEASE_ID, RELEASE_SUBJECT, RELEASE_ADVISORY, RELEASE_ADVISED, RELEASE_OLD_ADVICE];
 
-pub(super) async fn set(session: &Session, op: &Hold) -> Result<Holding, Fail> {
+pub(super) async fn set(session: &Session, op: &PauseWork) -> Result<WorkPaused, Fail> {
     let [now, insert, find] = session.prepare([NOW, INSERT, FIND]).await?;
     let ((), now) = pipeline!(session.begin(), moment(session, &now))?;
     let made = put(session, &insert, op, now).await?;
     let holding = match made {
-        Some(hold) => Holding { hold, existed: false },
+        Some(hold) => WorkPaused { pause: hold, existed: false },
         None => {
             let found = session.opt(&find, &[&op.kind.as_str(), &op.subject.to_text()]).await?;
             // Released between the two statements: then ours is to be set after all.
             let found = found.ok_or(patra_core::tx::TxError::Busy)?;
-            Holding { hold: HoldId(found.try_get(0)?), existed: true }
+            WorkPaused { pause: PauseId(found.try_get(0)?), existed: true }
         }
     };
     session.commit().await?;
@@ -137,9 +137,14 @@ pub(super) async fn set(session: &Session, op: &Hold) -> Result<Holding, Fail> {
 }
 
 /// Sets a hold unless it lasts already; with [`INSERT`], in the caller's transaction.
-pub(super) async fn put(session: &Session, insert: &Statement, op: &Hold, now: Time) -> Result<Option<HoldId>, Fail> {
+pub(super) async fn put(
+    session: &Session,
+    insert: &Statement,
+    op: &PauseWork,
+    now: Time,
+) -> Result<Option<PauseId>, Fail> {
     let subject = &op.subject;
-    if let Some(flaw) = subject.flaw() {
+    if let Some(flaw) = subject.invalid_reason() {
         return Err(refused(flaw));
     }
     let made = session
@@ -161,19 +166,19 @@ pub(super) async fn put(session: &Session, insert: &Statement, op: &Hold, now: T
             ],
         )
         .await?;
-    Ok(made.map(|row| row.try_get(0).map(HoldId)).transpose()?)
+    Ok(made.map(|row| row.try_get(0).map(PauseId)).transpose()?)
 }
 
-pub(super) async fn release(session: &Session, op: &Release) -> Result<Released, Fail> {
-    let rows = match &op.which {
-        Which::Hold(hold) => {
+pub(super) async fn release(session: &Session, op: &ResumeWork) -> Result<WorkResumed, Fail> {
+    let rows = match &op.target {
+        PauseSelector::Id(hold) => {
             let [release] = session.prepare([RELEASE_ID]).await?;
             session.alone(&release, &[&hold.0, &op.by]).await?
         }
-        Which::On(subject) => {
+        PauseSelector::On(subject) => {
             let [release] = session.prepare([RELEASE_SUBJECT]).await?;
             session.alone(&release, &[&subject.to_text(), &op.by]).await?
         }
     };
-    Ok(Released { released: u32::try_from(rows.len()).unwrap_or(u32::MAX) })
+    Ok(WorkResumed { resumed: u32::try_from(rows.len()).unwrap_or(u32::MAX) })
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use patra_core::hash::sha256_hex;
 use patra_core::paging::Position;
-use patra_core::tx::{BatchStats, CommitBatch, EndRun, Failure, Lineage};
+use patra_core::tx::{BatchFailure, BatchStats, CommitBatch, EndRun, TaskLineage};
 use patra_core::{RunId, TaskId};
 
 use crate::error::Fail;
@@ -58,7 +58,7 @@ const MAX_TOKEN: usize = 1_024;
 pub(super) struct Ledger<'a> {
     run: RunId,
     task: TaskId,
-    lineage: Lineage,
+    lineage: TaskLineage,
     expr_hash: &'a str,
     batch_no: i64,
     here: Place,
@@ -101,7 +101,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Without a token: the page may be asked for again under another number.
-    pub(super) fn of_failure(op: &EndRun, failure: &'a Failure, now: Time) -> Result<Ledger<'a>, Fail> {
+    pub(super) fn of_failure(op: &EndRun, failure: &'a BatchFailure, now: Time) -> Result<Ledger<'a>, Fail> {
         Ok(Ledger {
             run: op.run,
             task: op.lease.task,
@@ -133,7 +133,7 @@ impl<'a> Ledger<'a> {
             &self.task.0,
             &self.lineage.slice.0,
             &self.lineage.plan.0,
-            &self.lineage.instance.0,
+            &self.lineage.job.0,
             &self.expr_hash,
             &self.batch_no,
             &self.here.json,

@@ -1,8 +1,8 @@
 //! Events that wait to be told.
 
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, NewEvent, RETOLD_AT_ONCE, Retell, Retold,
-    SettleEvent, Settled, TakeEvents,
+    ClaimEvents, EVENTS_KEPT, EventSettled, EventUpdate, EventsClaimed, EventsRetried, NewEvent, OutboxEvent,
+    PURGE_BATCH, RETRY_BATCH, RetryEvents, SettleEvent,
 };
 use tokio_postgres::{Row, Statement};
 
@@ -31,15 +31,15 @@ WHERE id = ANY (ARRAY(
 /// put it off.
 const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' outbox', 0))";
 
-/// None of a topic of which another is on its way, and none behind another that is put off.
+/// None of a topic of which one is on its way, and none behind another that is put off.
 const TAKE: &str = "
 WITH next AS MATERIALIZED (
   SELECT next.id FROM outbox_event next
   WHERE next.status_code = 'PENDING' AND next.event_type = $5
-    AND next.not_before <= $1 AND (next.leased_until IS NULL OR next.leased_until <= $1)
+    AND next.not_before <= $1
     AND NOT EXISTS (
-      SELECT 1 FROM outbox_event other
-      WHERE other.leased_until IS NOT NULL AND other.topic = next.topic AND other.leased_until > $1)
+      SELECT 1 FROM outbox_event held
+      WHERE held.leased_until IS NOT NULL AND held.topic = next.topic AND held.leased_until > $1)
     AND NOT EXISTS (
       SELECT 1 FROM outbox_event earlier
       WHERE earlier.status_code = 'PENDING' AND earlier.topic = next.topic AND earlier.id < next.id
@@ -86,21 +86,21 @@ pub(super) async fn tell(session: &Session, statement: &Statement, events: &[New
     Ok(())
 }
 
-pub(super) async fn take(session: &Session, op: &TakeEvents) -> Result<EventsTaken, Fail> {
+pub(super) async fn take(session: &Session, op: &ClaimEvents) -> Result<EventsClaimed, Fail> {
     let [alone, now, forget, take] = session.prepare([ALONE, NOW, FORGET, TAKE]).await?;
     let ((), _, now) = pipeline!(session.begin(), session.one(&alone, &[]), moment(session, &now))?;
     let (_, rows, ()) = pipeline!(
-        session.write(&forget, &[&Time(now.0 - EVENTS_KEPT), &i64::from(FORGOTTEN_AT_ONCE)]),
+        session.write(&forget, &[&Time(now.0 - EVENTS_KEPT), &i64::from(PURGE_BATCH)]),
         session.rows(&take, &[&now, &op.owner, &micros(op.lease), &i64::from(op.limit), &op.event_type]),
         session.commit(),
     )?;
     let mut events = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     events.sort_by_key(|event| event.id);
-    Ok(EventsTaken { events, now: now.0 })
+    Ok(EventsClaimed { events, now: now.0 })
 }
 
-fn read(row: &Row) -> Result<Event, Fail> {
-    Ok(Event {
+fn read(row: &Row) -> Result<OutboxEvent, Fail> {
+    Ok(OutboxEvent {
         id: row.try_get(0)?,
         project_key: row.try_get(1)?,
         event_type: row.try_get(2)?,
@@ -121,7 +121,7 @@ pub(super) async fn settle(session: &Session, op: &SettleEvent) -> Result<EventS
         moment(session, &now),
     )?;
     if let Some(held) = held {
-        let Settled { status, tries, error, again } = op.told.settle(count(held.try_get(0)?));
+        let EventUpdate { status, tries, error, retry_in: again } = op.delivery.settle(count(held.try_get(0)?));
         let not_before = again.map(|again| Time(now.0 + again));
         let ended = again.is_none().then_some(now);
         session.write(&settle, &[&op.id, &status, &i64::from(tries), &error, &not_before, &ended]).await?;
@@ -130,13 +130,13 @@ pub(super) async fn settle(session: &Session, op: &SettleEvent) -> Result<EventS
     Ok(EventSettled)
 }
 
-pub(super) async fn retell(session: &Session, op: &Retell) -> Result<Retold, Fail> {
+pub(super) async fn retell(session: &Session, op: &RetryEvents) -> Result<EventsRetried, Fail> {
     let [alone, retell] = session.prepare([ALONE, RETELL]).await?;
     let ((), _, events, ()) = pipeline!(
         session.begin(),
         session.one(&alone, &[]),
-        session.write(&retell, &[&op.project_key, &op.event, &i64::from(RETOLD_AT_ONCE)]),
+        session.write(&retell, &[&op.project_key, &op.event, &i64::from(RETRY_BATCH)]),
         session.commit(),
     )?;
-    Ok(Retold { events: u32::try_from(events).unwrap_or(RETOLD_AT_ONCE) })
+    Ok(EventsRetried { events: u32::try_from(events).unwrap_or(RETRY_BATCH) })
 }

@@ -124,7 +124,7 @@ async fn lock(session: &Session, op: &SavePlan) -> Result<Locked, Fail> {
     let (operation, scope) = (name.operation.as_str(), name.scope.as_str());
     let (direction, kind) = (name.operation.direction().as_str(), if op.origin.is_some() { "TIME" } else { "ID" });
     let ((), trigger, now) =
-        pipeline!(session.begin(), session.opt(&trigger, &[&op.instance.0, &op.fence.0]), moment(session, &now),)?;
+        pipeline!(session.begin(), session.opt(&trigger, &[&op.job.0, &op.fence.0]), moment(session, &now),)?;
     let trigger = trigger.ok_or(TxError::Fenced)?;
     let (_, cursor) = pipeline!(
         session.write(
@@ -174,7 +174,7 @@ async fn insert_plan(
         session.one(
             &insert,
             &[
-                &op.instance.0,
+                &op.job.0,
                 &cursor.0,
                 &op.project_key,
                 &from,
@@ -197,10 +197,8 @@ async fn continue_plan(
     plan: PlanId,
 ) -> Result<(PlanId, String), Fail> {
     let [raise, go_on] = session.prepare([RAISE_EPOCH, CONTINUE_PLAN]).await?;
-    let (_, found) = pipeline!(
-        session.write(&raise, &[&cursor.0]),
-        session.opt(&go_on, &[&plan.0, &op.instance.0, &plan_status(op)]),
-    )?;
+    let (_, found) =
+        pipeline!(session.write(&raise, &[&cursor.0]), session.opt(&go_on, &[&plan.0, &op.job.0, &plan_status(op)]),)?;
     Ok((plan, found.ok_or(TxError::Conflict)?.try_get(0)?))
 }
 
@@ -237,7 +235,7 @@ async fn insert_tasks(
         session.write(
             &tasks,
             &[
-                &op.instance.0,
+                &op.job.0,
                 &plan.0,
                 &cursor.0,
                 &op.project_key,
@@ -266,8 +264,7 @@ async fn end_trigger(session: &Session, op: &SavePlan, proto: &str, now: Time) -
     let [trigger] = session.prepare([END_TRIGGER]).await?;
     let (status, not_before) =
         if op.complete { ("PLANNED", now) } else { ("REQUESTED", Time(now.0 + op.resume_delay)) };
-    let (ended, ()) =
-        pipeline!(session.write(&trigger, &[&op.instance.0, &status, &not_before, &proto]), session.commit())?;
+    let (ended, ()) = pipeline!(session.write(&trigger, &[&op.job.0, &status, &not_before, &proto]), session.commit())?;
     if ended == 1 { Ok(()) } else { Err(refused("a locked trigger disappeared")) }
 }
 

@@ -1,14 +1,14 @@
 //! Polls: queueing them, claiming them by host, what a page of one belongs to, and what its end means for its source.
 //!
-//! No host is asked more than it should be over all processes because whoever raises a count of polls under way holds one
+//! No host is asked more than it should be over all processes because whoever raises a count of polls in progress holds one
 //! advisory lock until it has committed, and counts in a statement that starts when it has the lock.
 
 use std::collections::{HashMap, HashSet};
 
-use patra_core::source::Outcome;
+use patra_core::source::PollOutcome;
 use patra_core::state::TaskStatus;
 use patra_core::tx::{
-    ClaimPolls, Claimed, CommitBatch, EndRun, HurryPoll, NewPoll, Poll, PollHurried, Polled, job_type,
+    ClaimPolls, ClaimedTasks, CommitBatch, EndRun, HurryPoll, NewPoll, PollHurried, PollsQueued, QueuePolls, job_type,
 };
 use patra_core::{TaskId, Ts, hash};
 use tokio_postgres::Statement;
@@ -181,7 +181,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     LINK,
 ];
 
-pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> {
+pub(super) async fn queue(session: &Session, op: &QueuePolls) -> Result<PollsQueued, Fail> {
     let [lock, read, under_way, now, snapshots, queue] =
         session.prepare([source::LOCK, source::READ, UNDER_WAY, NOW, STORE_SNAPSHOTS, QUEUE]).await?;
     let unfit = op.unfit.iter().map(|poll| poll.source.0);
@@ -210,14 +210,14 @@ pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> 
         };
         if let Some(tasks) = tasks {
             session.commit().await?;
-            return Ok(Polled { tasks, busy: by, now: now.0 });
+            return Ok(PollsQueued { tasks, busy: by, now: now.0 });
         }
     }
     let mut failed = Vec::new();
     for poll in &op.unfit {
         let is_free = |kept: &Kept| kept.poll_count == poll.poll_count && !busy.contains(&kept.id);
         if let Some(mut kept) = kept.remove(&poll.source.0).filter(is_free) {
-            let outcome = Outcome::Failed { reason: &poll.reason, counted: true, gone: false };
+            let outcome = PollOutcome::Failed { reason: &poll.reason, counted: true, gone: false };
             kept.state.after(kept.id, &outcome, kept.interval(), now.0);
             failed.push(kept);
         }
@@ -244,7 +244,7 @@ pub(super) async fn queue(session: &Session, op: &Poll) -> Result<Polled, Fail> 
         takes_part.then(task).transpose()
     };
     let tasks = op.polls.iter().zip(takes_part).map(task_of).collect::<Result<_, _>>()?;
-    Ok(Polled { tasks, busy: None, now: now.0 })
+    Ok(PollsQueued { tasks, busy: None, now: now.0 })
 }
 
 /// What became of sources that cannot be polled.
@@ -343,7 +343,7 @@ pub(super) async fn hurry(session: &Session, op: HurryPoll) -> Result<PollHurrie
     Ok(PollHurried { task })
 }
 
-pub(super) async fn claim(session: &Session, op: &ClaimPolls) -> Result<Claimed, Fail> {
+pub(super) async fn claim(session: &Session, op: &ClaimPolls) -> Result<ClaimedTasks, Fail> {
     let [lock, now, hosts, lease] = session.prepare([LOCK_POLLS, NOW, COUNT_HOSTS, LEASE]).await?;
     let ((), _, now, hosts) =
         pipeline!(session.begin(), session.one(&lock, &[]), moment(session, &now), session.rows(&hosts, &[]),)?;
@@ -351,7 +351,7 @@ pub(super) async fn claim(session: &Session, op: &ClaimPolls) -> Result<Claimed,
     let picked = pick(session, op, hosts.collect::<Result<_, Fail>>()?, now).await?;
     let (rows, ()) =
         pipeline!(session.rows(&lease, &[&picked, &op.owner, &now, &micros(op.lease)]), session.commit(),)?;
-    Ok(Claimed { leases: rows.iter().map(read_lease).collect::<Result<_, _>>()?, now: now.0 })
+    Ok(ClaimedTasks { leases: rows.iter().map(read_lease).collect::<Result<_, _>>()?, now: now.0 })
 }
 
 /// Polls that are looked at in one go.
@@ -402,14 +402,14 @@ pub(super) async fn end(session: &Session, op: &EndRun, status: TaskStatus, now:
     let Some(poll) = &op.poll else { return Ok(()) };
     let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
     let outcome = match status {
-        TaskStatus::Succeeded | TaskStatus::Partial => Outcome::Fetched,
-        TaskStatus::Failed => Outcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
+        TaskStatus::Succeeded | TaskStatus::Partial => PollOutcome::Fetched,
+        TaskStatus::Failed => PollOutcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
         _ => return Ok(()),
     };
     let [keys, lock, read, write_known, shift] =
         session.prepare([LOCK_OWN_KEYS, source::LOCK, source::READ, WRITE_KNOWN, MOVE]).await?;
     let id = poll.source.0;
-    let moved_to = poll.moved_to.as_ref().filter(|_| outcome == Outcome::Fetched);
+    let moved_to = poll.moved_to.as_ref().filter(|_| outcome == PollOutcome::Fetched);
     if moved_to.is_some() {
         // Keys come before sources.
         session.opt(&keys, &[&id]).await?;
@@ -420,7 +420,7 @@ pub(super) async fn end(session: &Session, op: &EndRun, status: TaskStatus, now:
     let interval = kept.interval();
     kept.state.after(id, &outcome, interval, now.0);
     source::write(session, &[kept], now).await?;
-    if outcome == Outcome::Fetched {
+    if outcome == PollOutcome::Fetched {
         fetched::record(session, op, poll, now).await?;
     }
     if let Some(validators) = &poll.validators {

@@ -1,7 +1,7 @@
 //! Running again what has ended.
 
 use patra_core::paging::Position;
-use patra_core::tx::{Redrive, Redriven, TaskView, TxError, What};
+use patra_core::tx::{RedriveTarget, RedriveWork, Redriven, TaskView, TxError};
 use patra_core::{BatchId, TaskId};
 
 use super::{NOW, moment};
@@ -53,11 +53,11 @@ RETURNING id";
 pub(super) const STATEMENTS: &[&str] =
     &[READ_RUN, READ_BATCH, LOCK_TASK, FIND, LOCK_SLICE, LOCK_PLAN, REOPEN_SLICE, REPLACE, INSERT];
 
-pub(super) async fn redrive(session: &Session, op: &Redrive) -> Result<Redriven, Fail> {
+pub(super) async fn redrive(session: &Session, op: &RedriveWork) -> Result<Redriven, Fail> {
     session.begin().await?;
-    let redriven = match op.what {
-        What::Task(task) => drive(session, op, task).await?,
-        What::Batch { run, batch_no } => {
+    let redriven = match op.target {
+        RedriveTarget::Task(task) => drive(session, op, task).await?,
+        RedriveTarget::Batch { run, batch_no } => {
             let [read_run, read_batch] = session.prepare([READ_RUN, READ_BATCH]).await?;
             let (task, batch) = pipeline!(
                 session.opt(&read_run, &[&run.0]),
@@ -82,7 +82,7 @@ fn read_back(row: &tokio_postgres::Row) -> Result<Redriven, Fail> {
     Ok(Redriven::ReadBack { batch: BatchId(row.try_get(0)?), stats, next })
 }
 
-async fn drive(session: &Session, op: &Redrive, task: TaskId) -> Result<Redriven, Fail> {
+async fn drive(session: &Session, op: &RedriveWork, task: TaskId) -> Result<Redriven, Fail> {
     let [lock, find, slice, plan, now] = session.prepare([LOCK_TASK, FIND, LOCK_SLICE, LOCK_PLAN, NOW]).await?;
     let [reopen, replace, insert] = session.prepare([REOPEN_SLICE, REPLACE, INSERT]).await?;
     let key = op.key(task);
@@ -99,7 +99,7 @@ async fn drive(session: &Session, op: &Redrive, task: TaskId) -> Result<Redriven
         pipeline!(session.opt(&slice, &[&task.0]), session.opt(&plan, &[&task.0]), moment(session, &now),)?;
     let status = plan.ok_or(TxError::Conflict)?.try_get::<_, String>(0)?;
     if matches!(&*status, "FAILED" | "CANCELLED") {
-        return Err(refused(format!("the task's plan is {status}: trigger the work anew")));
+        return Err(refused(format!("the task's plan is {status}: trigger the work again")));
     }
     let (_, _, made) = pipeline!(
         session.write(&reopen, &[&task.0]),

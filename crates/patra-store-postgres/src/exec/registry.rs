@@ -1,9 +1,9 @@
 //! Writing the registry. The provenance's row is the lock: two who write the same one take turns.
 
 use patra_core::Ts;
-use patra_core::registry::{Table, WHOLE};
+use patra_core::registry::{RegistryTable, WHOLE};
 use patra_core::state::UpdateReason;
-use patra_core::tx::{Applied, ApplyProvenance, Release, RemoveProvenance, Removed, TxError};
+use patra_core::tx::{ApplyProvenance, ProvenanceApplied, ProvenanceRemoved, RemoveProvenance, ResumeWork, TxError};
 
 use super::hold::RELEASE_ADVISED;
 use super::{NOW, moment};
@@ -108,16 +108,16 @@ pub(super) const STATEMENTS: &[&str] = &[
     REMOVE,
 ];
 
-pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<Applied, Fail> {
+pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<ProvenanceApplied, Fail> {
     let [create, lock, now, change, release] = session.prepare([CREATE, LOCK, NOW, CHANGE, RELEASE_ADVISED]).await?;
     let [remove_endpoints, put_endpoints, remove_sections, put_sections, remove_schedules, put_schedules] = session
         .prepare([REMOVE_ENDPOINTS, PUT_ENDPOINTS, REMOVE_SECTIONS, PUT_SECTIONS, REMOVE_SCHEDULES, PUT_SCHEDULES])
         .await?;
-    if let Some(flaw) = op.flaw() {
+    if let Some(flaw) = op.invalid_reason() {
         return Err(refused(flaw));
     }
     let code = &op.provenance_code;
-    let config = op.config(Table::Provenance, WHOLE);
+    let config = op.config(RegistryTable::Provenance, WHOLE);
     let ((), created, stored, now) = pipeline!(
         session.begin(),
         session.write(&create, &[code, &op.name, &config, &op.document_hash, &op.project_key]),
@@ -126,13 +126,13 @@ pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<App
     )?;
     // Removed by somebody else between the two statements.
     let stored = stored.ok_or(TxError::Busy)?;
-    let applied = if created > 0 { Applied::Created } else { Applied::Changed };
-    if applied == Applied::Changed && stored.try_get::<_, &str>(0)? == op.document_hash {
+    let applied = if created > 0 { ProvenanceApplied::Created } else { ProvenanceApplied::Changed };
+    if applied == ProvenanceApplied::Changed && stored.try_get::<_, &str>(0)? == op.document_hash {
         session.commit().await?;
-        return Ok(Applied::Unchanged);
+        return Ok(ProvenanceApplied::Unchanged);
     }
-    let now = if applied == Applied::Created { stored.try_get(1)? } else { now };
-    if applied == Applied::Changed {
+    let now = if applied == ProvenanceApplied::Created { stored.try_get(1)? } else { now };
+    if applied == ProvenanceApplied::Changed {
         session.write(&change, &[code, &op.name, &config, &op.document_hash, &now, &op.project_key]).await?;
     }
     let given = Columns::of(op, now.0);
@@ -146,13 +146,13 @@ pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<App
             &put_schedules,
             &[code, &given.scheduled, &given.operations, &given.reasons, &given.times, &given.due],
         ),
-        session.write(&release, &[code, &Release::BY_MANIFEST, &now]),
+        session.write(&release, &[code, &ResumeWork::BY_MANIFEST, &now]),
     )?;
     session.commit().await?;
     Ok(applied)
 }
 
-pub(super) async fn remove(session: &Session, op: &RemoveProvenance) -> Result<Removed, Fail> {
+pub(super) async fn remove(session: &Session, op: &RemoveProvenance) -> Result<ProvenanceRemoved, Fail> {
     let [lock, remove, remove_endpoints, remove_sections, remove_schedules] =
         session.prepare([LOCK, REMOVE, REMOVE_ENDPOINTS, REMOVE_SECTIONS, REMOVE_SCHEDULES]).await?;
     let code = &op.provenance_code;
@@ -167,7 +167,7 @@ pub(super) async fn remove(session: &Session, op: &RemoveProvenance) -> Result<R
         )?;
     }
     session.commit().await?;
-    Ok(Removed { removed: stored.is_some() })
+    Ok(ProvenanceRemoved { removed: stored.is_some() })
 }
 
 /// The manifest as the arrays that `unnest` takes.
@@ -192,13 +192,13 @@ impl Columns<'_> {
         for endpoint in &op.endpoints {
             columns.names.push(&endpoint.endpoint_name);
             columns.roles.push(&endpoint.role);
-            columns.defs.push(op.config(Table::EndpointDef, &endpoint.endpoint_name));
+            columns.defs.push(op.config(RegistryTable::EndpointDef, &endpoint.endpoint_name));
             for schedule in &endpoint.schedules {
                 columns.scheduled.push(&endpoint.endpoint_name);
                 columns.operations.push(schedule.operation.as_str());
                 columns.reasons.push(schedule.reason.map_or("", UpdateReason::as_str));
-                columns.times.push(schedule.when.to_text());
-                columns.due.push(Time(schedule.when.first_after(now).unwrap_or(Ts::NEVER)));
+                columns.times.push(schedule.recurrence.to_text());
+                columns.due.push(Time(schedule.recurrence.first_after(now).unwrap_or(Ts::NEVER)));
             }
         }
         for row in &op.rows {

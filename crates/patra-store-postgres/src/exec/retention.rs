@@ -1,6 +1,6 @@
 //! Old rows leave the ledger for the archive; what nobody needs any more is deleted.
 
-use patra_core::tx::{Archive, Archived, ExportRecorded, RecordExport};
+use patra_core::tx::{ArchiveLedger, ExportRecorded, LedgerArchived, RecordExport};
 use tokio_postgres::Row;
 
 use super::{NOW, count, minute, moment};
@@ -80,7 +80,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     EXPORT,
 ];
 
-pub(super) async fn archive(session: &Session, op: Archive) -> Result<Archived, Fail> {
+pub(super) async fn archive(session: &Session, op: ArchiveLedger) -> Result<LedgerArchived, Fail> {
     let [archiving, now, batches, events] = session.prepare([ARCHIVING, NOW, READ_BATCHES, READ_EVENTS]).await?;
     let [insert, delete_batches, delete_events] = session.prepare([INSERT, DELETE_BATCHES, DELETE_EVENTS]).await?;
     let [raw, holds, signals] = session.prepare([DELETE_RAW, DELETE_HOLDS, DELETE_SIGNALS]).await?;
@@ -104,7 +104,7 @@ pub(super) async fn archive(session: &Session, op: Archive) -> Result<Archived, 
         session.write(&signals, &[&before, &limit]),
         session.commit(),
     )?;
-    Ok(Archived {
+    Ok(LedgerArchived {
         batches: count(batches.ids.len() as i64),
         events: count(events.ids.len() as i64),
         raw: count(raw.cast_signed()),

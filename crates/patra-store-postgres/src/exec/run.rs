@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use patra_core::paging::Position;
 use patra_core::state::TaskStatus;
-use patra_core::tx::{EndRun, Release, Resume, RunEnd, RunEnded, RunStarted, StartRun, Subject, TxError};
+use patra_core::tx::{EndRun, PauseSubject, ResumePoint, ResumeWork, RunEnd, RunEnded, RunStarted, StartRun, TxError};
 use patra_core::{Fault, RunId};
 use serde_json::json;
 use tokio_postgres::Row;
@@ -19,7 +19,7 @@ use crate::pool::{Session, pipeline, unless_empty};
 use crate::rows::{Rows, Value};
 use crate::time::Time;
 
-/// By key only: with a condition on the status, the planner may read all that are under way.
+/// By key only: with a condition on the status, the planner may read all that are in progress.
 const LOCK_LEASED: &str = "
 SELECT t.id, p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request, polled.validators,
   s.slice_signature_hash, t.status_code IN ('DISPATCHED', 'EXECUTING'), t.lease_epoch
@@ -174,7 +174,7 @@ pub(super) async fn start(session: &Session, ops: &[StartRun]) -> Result<Vec<Res
             slice_signature_hash: leased.slice_signature_hash.clone(),
             resume: resume_of(at.0).cloned(),
             // What cannot be read costs one whole answer, no more.
-            known: leased.known.as_ref().and_then(|JsonText(text)| serde_json::from_str(text).ok()),
+            validators: leased.known.as_ref().and_then(|JsonText(text)| serde_json::from_str(text).ok()),
         })
     };
     Ok(ops.iter().map(answer).collect())
@@ -216,7 +216,7 @@ impl Leased {
     }
 
     /// What a new run notes about where it comes from.
-    fn checkpoint(&self, resume: Option<&Resume>) -> Result<Option<Json<String>>, Fail> {
+    fn checkpoint(&self, resume: Option<&ResumePoint>) -> Result<Option<Json<String>>, Fail> {
         let mut checkpoint = serde_json::Map::new();
         if let Some(resume) = resume {
             let from = json!({ "runId": resume.run, "batchNo": resume.batch_no });
@@ -229,12 +229,12 @@ impl Leased {
     }
 }
 
-fn read_resume(row: &Row) -> Result<Resume, Fail> {
+fn read_resume(row: &Row) -> Result<ResumePoint, Fail> {
     let next: Option<JsonText> = row.try_get(2)?;
     let next = next.map(|JsonText(text)| serde_json::from_str::<Position>(&text)).transpose()?;
     let number = |at| Ok::<_, Fail>(row.try_get::<_, Option<i64>>(at)?.and_then(|n| u64::try_from(n).ok()));
     let (total, taken) = (number(3)?, number(4)?);
-    Ok(Resume { run: RunId(row.try_get(0)?), batch_no: count(row.try_get(1)?), next, total, taken })
+    Ok(ResumePoint { run: RunId(row.try_get(0)?), batch_no: count(row.try_get(1)?), next, total, taken })
 }
 
 pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result<RunEnded, TxError>>, Fail> {
@@ -262,7 +262,7 @@ pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result
         if let RunEnd::Split { slices, .. } = &op.end {
             split::replace(session, op.lease.task, slices, now).await?;
         }
-        if let Some(wanted) = &op.hold {
+        if let Some(wanted) = &op.pause {
             hold::put(session, &set_hold, wanted, now).await?;
         }
         endings.push(Closed::of(op, ending, now)?);
@@ -273,7 +273,7 @@ pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result
     let answered = if is_advised { answered(&endings, &tasks)? } else { Vec::new() };
     pipeline!(
         unless_empty(&endings, session.write(&end, &ended)),
-        unless_empty(&answered, session.write(&end_advice, &[&answered, &Release::BY_SUCCESS, &now])),
+        unless_empty(&answered, session.write(&end_advice, &[&answered, &ResumeWork::BY_SUCCESS, &now])),
         session.commit(),
     )?;
     Ok(judged.into_iter().map(Judgement::answer).collect())
@@ -383,9 +383,9 @@ fn answered(endings: &[Closed<'_>], tasks: &HashMap<i64, &Row>) -> Result<Vec<St
     let mut subjects = BTreeSet::new();
     for ending in endings.iter().filter(|ending| ending.op.end == RunEnd::Succeeded) {
         let Some(task) = tasks.get(&ending.op.lease.task.0) else { continue };
-        let partition = Subject {
+        let partition = PauseSubject {
             operation: Some(task.try_get::<_, &str>(6)?.parse()?),
-            ..Subject::endpoint(task.try_get(4)?, task.try_get(5)?)
+            ..PauseSubject::endpoint(task.try_get(4)?, task.try_get(5)?)
         };
         subjects.insert(partition.to_text());
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use patra_core::tx::{Busy, NewPoll, NewScrape, Poll, TxError};
+use patra_core::tx::{NewPoll, QueuePolls, ScrapeConflict, ScrapeJob, TxError};
 use patra_core::{SourceId, TaskId};
 
 use super::cancel::{self, Found};
@@ -18,7 +18,7 @@ SELECT t.source_id, t.id
 FROM ing_schedule_instance i JOIN ing_task t ON t.schedule_instance_id = i.id
 WHERE i.parent_id = $1 AND t.source_id IS NOT NULL";
 
-/// Polls that wait for their turn, of no job. One that is locked is being claimed or cancelled: it is under way.
+/// Polls that wait for their turn, of no job. One that is locked is being claimed or cancelled: it is in progress.
 const LOCK_WAITING: &str = "
 SELECT t.id, i.id, t.plan_id
 FROM ing_task t JOIN ing_schedule_instance i ON i.id = t.schedule_instance_id
@@ -52,14 +52,14 @@ pub(super) enum Begun {
     Now(i64),
     /// It was there already, with these tasks.
     Before(Vec<Option<TaskId>>),
-    Busy(Busy),
+    Busy(ScrapeConflict),
 }
 
 /// In the caller's transaction, which holds the sources.
 pub(super) async fn begin(
     session: &Session,
-    op: &Poll,
-    job: &NewScrape,
+    op: &QueuePolls,
+    job: &ScrapeJob,
     kept: &HashMap<i64, Kept>,
     now: Time,
 ) -> Result<Begun, Fail> {
@@ -82,9 +82,9 @@ pub(super) async fn begin(
         return Ok(Begun::Busy(busy));
     }
     if !waiting.is_empty() {
-        cancel::end(session, &job.instead_of(String::new()), &replaced, now).await?;
+        cancel::end(session, &job.cancel_replaced(String::new()), &replaced, now).await?;
     }
-    let NewScrape {
+    let ScrapeJob {
         public_id,
         project_key,
         job_type,
@@ -115,7 +115,7 @@ pub(super) async fn begin(
     Ok(Begun::Now(made.ok_or(TxError::Busy)?.try_get(0)?))
 }
 
-async fn tasks(session: &Session, op: &Poll, job: i64) -> Result<Vec<Option<TaskId>>, Fail> {
+async fn tasks(session: &Session, op: &QueuePolls, job: i64) -> Result<Vec<Option<TaskId>>, Fail> {
     let [tasks] = session.prepare([TASKS]).await?;
     let mut found = HashMap::<i64, TaskId>::new();
     for row in session.rows(&tasks, &[&job]).await? {
@@ -124,14 +124,14 @@ async fn tasks(session: &Session, op: &Poll, job: i64) -> Result<Vec<Option<Task
     Ok(op.polls.iter().map(|poll| found.get(&poll.source.0).copied()).collect())
 }
 
-fn conflict(polls: &[NewPoll], kept: &HashMap<i64, Kept>, at_it: &BTreeMap<i64, String>) -> Option<Busy> {
+fn conflict(polls: &[NewPoll], kept: &HashMap<i64, Kept>, at_it: &BTreeMap<i64, String>) -> Option<ScrapeConflict> {
     if let Some(public_id) = at_it.values().next() {
         let sources = at_it.iter().filter(|(_, by)| *by == public_id).map(|(id, _)| SourceId(*id));
-        return Some(Busy { public_id: public_id.clone(), sources: sources.collect() });
+        return Some(ScrapeConflict { public_id: public_id.clone(), sources: sources.collect() });
     }
     let as_seen = |poll: &&NewPoll| kept.get(&poll.source.0).is_some_and(|kept| kept.poll_count == poll.poll_count);
     let changed: HashSet<_> = polls.iter().filter(|poll| !as_seen(poll)).map(|poll| poll.source).collect();
     let mut sources: Vec<_> = changed.into_iter().collect();
     sources.sort_unstable();
-    (!sources.is_empty()).then(|| Busy { public_id: String::new(), sources })
+    (!sources.is_empty()).then(|| ScrapeConflict { public_id: String::new(), sources })
 }

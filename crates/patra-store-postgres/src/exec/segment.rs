@@ -1,7 +1,7 @@
 //! Which records an UPDATE wants, and how they are cut into ranges.
 
-use patra_core::record::Stream;
-use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, Segments, Wanted};
+use patra_core::record::RecordStream;
+use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, RefreshCriteria, Segments};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -91,11 +91,11 @@ enum Bound<'a> {
 }
 
 impl Bound<'_> {
-    fn of(wanted: &Wanted) -> Bound<'_> {
+    fn of(wanted: &RefreshCriteria) -> Bound<'_> {
         match wanted {
-            Wanted::Stale { before } => Bound::Before(Time(*before)),
-            Wanted::MappedOtherThan { generation } => Bound::Other(generation),
-            Wanted::Signalled => Bound::Nothing(None),
+            RefreshCriteria::Stale { before } => Bound::Before(Time(*before)),
+            RefreshCriteria::MappedOtherThan { generation } => Bound::Other(generation),
+            RefreshCriteria::Signalled => Bound::Nothing(None),
         }
     }
 
@@ -109,18 +109,18 @@ impl Bound<'_> {
 }
 
 pub(super) async fn read(session: &Session, op: &ReadSegments) -> Result<Segments, Fail> {
-    let sql = match op.wanted {
-        Wanted::Stale { .. } => STALE_BORDERS,
-        Wanted::MappedOtherThan { .. } => MAPPED_BORDERS,
-        Wanted::Signalled => SIGNALLED_BORDERS,
+    let sql = match op.criteria {
+        RefreshCriteria::Stale { .. } => STALE_BORDERS,
+        RefreshCriteria::MappedOtherThan { .. } => MAPPED_BORDERS,
+        RefreshCriteria::Signalled => SIGNALLED_BORDERS,
     };
     let [borders, now] = session.prepare([sql, NOW]).await?;
-    let Stream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = &op.stream;
+    let RecordStream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = &op.stream;
     // Every key lies behind the empty text, since no key is empty.
     let after = op.after.as_deref().unwrap_or_default();
     let size = i64::from(op.size.max(1));
     let most = size * i64::from(op.limit.min(MAX_SEGMENTS));
-    let bound = Bound::of(&op.wanted);
+    let bound = Bound::of(&op.criteria);
     let (Time(now), rows) = pipeline!(
         moment(session, &now),
         session.rows(
@@ -143,19 +143,19 @@ pub(super) async fn read(session: &Session, op: &ReadSegments) -> Result<Segment
 /// The keys of the wanted records of a range, behind `after`, at most so many.
 pub(crate) async fn wanted(
     session: &Session,
-    stream: Stream,
-    wanted: Wanted,
+    stream: RecordStream,
+    wanted: RefreshCriteria,
     range: IdRange,
     after: Option<String>,
     limit: u32,
 ) -> Result<Vec<String>, Fail> {
     let sql = match wanted {
-        Wanted::Stale { .. } => STALE_KEYS,
-        Wanted::MappedOtherThan { .. } => MAPPED_KEYS,
-        Wanted::Signalled => SIGNALLED_KEYS,
+        RefreshCriteria::Stale { .. } => STALE_KEYS,
+        RefreshCriteria::MappedOtherThan { .. } => MAPPED_KEYS,
+        RefreshCriteria::Signalled => SIGNALLED_KEYS,
     };
     let [keys] = session.prepare([sql]).await?;
-    let Stream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = &stream;
+    let RecordStream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = &stream;
     // No key lies before the range's beginning, whatever the caller says.
     let after = after.max(range.after).unwrap_or_default();
     let bound = Bound::of(&wanted);

@@ -1,6 +1,9 @@
 //! Records that must be fetched again: who says so, and what became of it.
 
-use patra_core::tx::{Abandon, Abandoned, CommitBatch, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, Signal, Signalled, Stored};
+use patra_core::tx::{
+    AbandonRecord, CommitBatch, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, RecordAbandoned, RecordsSignalled, SignalRecords,
+    StoredRecord,
+};
 use tokio_postgres::Statement;
 
 use super::count;
@@ -110,18 +113,18 @@ WHERE s.status_code = 'OPEN' AND s.project_key = g.project_key AND s.provenance_
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[SIGNAL, SET_ASIDE, RESOLVE, LOCK_ITEMS, CHECK, LOCK_ROW, ABANDON];
 
-pub(super) async fn signal(session: &Session, op: &Signal) -> Result<Signalled, Fail> {
+pub(super) async fn signal(session: &Session, op: &SignalRecords) -> Result<RecordsSignalled, Fail> {
     if op.keys.len() > MAX_SIGNAL_KEYS {
         return Err(refused(format!("more than {MAX_SIGNAL_KEYS} keys in one signal")));
     }
     let [signal] = session.prepare([SIGNAL]).await?;
-    let Signal { project_key, provenance_code, endpoint_name, keys, reason, by } = op;
+    let SignalRecords { project_key, provenance_code, endpoint_name, keys, reason, by } = op;
     let rows = session.alone(&signal, &[project_key, provenance_code, endpoint_name, keys, reason, by]).await?;
     let (added, asked) = (count(rows.len() as i64), count(keys.len() as i64));
-    Ok(Signalled { added, existing: asked.saturating_sub(added) })
+    Ok(RecordsSignalled { added, existing: asked.saturating_sub(added) })
 }
 
-pub(super) async fn abandon(session: &Session, op: &Abandon) -> Result<Abandoned, Fail> {
+pub(super) async fn abandon(session: &Session, op: &AbandonRecord) -> Result<RecordAbandoned, Fail> {
     let [lock, abandon] = session.prepare([LOCK_ROW, ABANDON]).await?;
     let ((), row, _, ()) = pipeline!(
         session.begin(),
@@ -130,7 +133,7 @@ pub(super) async fn abandon(session: &Session, op: &Abandon) -> Result<Abandoned
         session.commit(),
     )?;
     let abandoned = row.as_ref().map(|row| row.try_get(0)).transpose()?;
-    Ok(Abandoned { found: row.is_some(), abandoned: abandoned.unwrap_or(false) })
+    Ok(RecordAbandoned { found: row.is_some(), abandoned: abandoned.unwrap_or(false) })
 }
 
 pub(super) async fn set_aside(
@@ -165,7 +168,7 @@ pub(super) async fn set_aside(
                 &samples,
                 &now,
                 &Json(op.request_digest.as_str()),
-                &Signal::BY_QUARANTINE,
+                &SignalRecords::BY_QUARANTINE,
             ],
         )
         .await?;
@@ -177,7 +180,7 @@ pub(super) async fn resolve(
     session: &Session,
     statement: &Statement,
     op: &CommitBatch,
-    stored: &[Stored<'_>],
+    stored: &[StoredRecord<'_>],
     now: Time,
 ) -> Result<(), Fail> {
     if stored.is_empty() {

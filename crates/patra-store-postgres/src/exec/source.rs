@@ -7,11 +7,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use patra_core::source::{DEFAULT_MINUTES, State};
+use patra_core::source::{DEFAULT_MINUTES, SourceState};
 use patra_core::state::PausedReason;
 use patra_core::tx::{
-    Beat, Beaten, ChangeSource, Configure, Configured, NewConfig, SaveSources, SavedSource, SourceChanged,
-    SourcesSaved, SyncTypes, TxError, TypeRow, TypesSynced,
+    ChangeSource, Heartbeat, HeartbeatRecorded, NewSourceConfig, SaveSetting, SaveSources, SavedSource, SettingSaved,
+    SourceChanged, SourceTypeRow, SourcesSaved, SyncTypes, TxError, TypesSynced,
 };
 use patra_core::{SourceId, Ts};
 use tokio_postgres::Row;
@@ -159,7 +159,7 @@ pub(super) struct Kept {
     pub(super) id: i64,
     pub(super) project_key: String,
     pub(super) poll_count: i64,
-    pub(super) state: State,
+    pub(super) state: SourceState,
     /// Its own.
     minutes: Option<u32>,
     /// Its type's.
@@ -187,8 +187,8 @@ impl Kept {
 }
 
 /// The first nine columns, in the order of [`READ`].
-pub(crate) fn read_state(row: &Row) -> Result<State, Fail> {
-    Ok(State {
+pub(crate) fn read_state(row: &Row) -> Result<SourceState, Fail> {
+    Ok(SourceState {
         paused: row.try_get::<_, Option<&str>>(0)?.map(str::parse).transpose()?,
         paused_at: maybe(row, 1)?,
         last_fetched_at: maybe(row, 2)?,
@@ -286,7 +286,7 @@ pub(super) async fn change(session: &Session, op: &ChangeSource) -> Result<Sourc
         session.commit().await?;
         return Ok(SourceChanged::Unknown);
     };
-    if let Some(NewConfig { config, source_key, minutes }) = &op.config {
+    if let Some(NewSourceConfig { config, source_key, minutes }) = &op.config {
         if session.opt(&has_key, &[&op.project_key, source_key, &id]).await?.is_some() {
             return Err(TxError::Conflict.into());
         }
@@ -339,7 +339,7 @@ pub(super) async fn sync_types(session: &Session, op: &SyncTypes) -> Result<Type
 
 /// A type of which the table says something else, or nothing.
 struct News<'a> {
-    row: &'a TypeRow,
+    row: &'a SourceTypeRow,
     /// Its sources are due at other times now.
     moves: bool,
 }
@@ -391,17 +391,17 @@ async fn reschedule(session: &Session, types: &[&str], now: Time) -> Result<u64,
     Ok(moved.len() as u64)
 }
 
-pub(super) async fn beat(session: &Session, op: &Beat) -> Result<Beaten, Fail> {
+pub(super) async fn beat(session: &Session, op: &Heartbeat) -> Result<HeartbeatRecorded, Fail> {
     let [beat] = session.prepare([BEAT]).await?;
     let tick_seconds = i64::try_from(op.tick.as_secs()).unwrap_or(i64::MAX);
     let concurrency = i64::from(op.concurrency);
     let rows = session.alone(&beat, &[&op.owner, &micros(op.tick), &tick_seconds, &concurrency, &op.leaving]).await?;
     let row = rows.first().ok_or_else(|| refused("a statement without its moment"))?;
     let Time(now): Time = row.try_get(0)?;
-    Ok(Beaten { now })
+    Ok(HeartbeatRecorded { now })
 }
 
-pub(super) async fn configure(session: &Session, op: &Configure) -> Result<Configured, Fail> {
+pub(super) async fn configure(session: &Session, op: &SaveSetting) -> Result<SettingSaved, Fail> {
     match &op.value {
         Some(value) => {
             let [configure] = session.prepare([CONFIGURE]).await?;
@@ -412,7 +412,7 @@ pub(super) async fn configure(session: &Session, op: &Configure) -> Result<Confi
             session.alone(&remove, &[&op.key]).await?;
         }
     }
-    Ok(Configured)
+    Ok(SettingSaved)
 }
 
 /// What a poll that begins now moves the due time to.

@@ -96,7 +96,7 @@ pub(super) async fn sweep(session: &Session, op: Sweep) -> Result<Swept, Fail> {
     let [sweep] = session.prepare([SWEEP]).await?;
     let error = Json::of(&Fault::transient(Code::LockLost, "lease_expired"))?;
     let (limit, max_attempts) = (i64::from(op.limit), i64::from(op.max_attempts));
-    let rows = session.alone(&sweep, &[&limit, &max_attempts, &op.everyone, &error]).await?;
+    let rows = session.alone(&sweep, &[&limit, &max_attempts, &op.all_owners, &error]).await?;
     let (mut requeued, mut failed) = (Vec::new(), Vec::new());
     for row in taken(&rows)? {
         let list = if row.try_get::<_, &str>(2)? == "FAILED" { &mut failed } else { &mut requeued };

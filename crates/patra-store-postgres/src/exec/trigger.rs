@@ -2,10 +2,10 @@
 
 use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::{
-    ADVICE_LASTS, Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, Release, Rest, SettleTrigger, Settlement,
-    TakeTrigger, TriggerSettled, TriggerTaken, TxError, When, job_type,
+    ADVISORY_TTL, ClaimJob, ClaimedJob, FireDue, FiredDue, JobRequested, JobSettled, JobSettlement, OpenPlan,
+    PartitionKey, Recurrence, RemainingPlan, RequestJob, ResumeWork, SettleJob, TxError, job_type,
 };
-use patra_core::{Fence, InstanceId, PlanId};
+use patra_core::{Fence, JobId, PlanId};
 use serde_json::json;
 use tokio_postgres::Row;
 
@@ -114,7 +114,7 @@ RETURNING id";
 pub(super) const STATEMENTS: &[&str] =
     &[FIRE, FIND, DUE, FIRE_SCHEDULES, MOVE_SCHEDULES, NEXT_DUE, TAKE, OPEN_PLAN, SETTLE];
 
-pub(super) async fn fire(session: &Session, op: &Fire) -> Result<Fired, Fail> {
+pub(super) async fn fire(session: &Session, op: &RequestJob) -> Result<JobRequested, Fail> {
     let [fire, find] = session.prepare([FIRE, FIND]).await?;
     let (trigger, operation) = (op.trigger_type.as_str(), op.operation.as_str());
     let (from, to) = (op.window_from.map(Time), op.window_to.map(Time));
@@ -142,7 +142,7 @@ pub(super) async fn fire(session: &Session, op: &Fire) -> Result<Fired, Fail> {
         session.one(&find, &[&op.public_id]),
     )?;
     session.commit().await?;
-    Ok(Fired { instance: InstanceId(found.try_get(0)?), existed: made == 0 })
+    Ok(JobRequested { job: JobId(found.try_get(0)?), existed: made == 0 })
 }
 
 pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue, Fail> {
@@ -152,7 +152,8 @@ pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue,
     let (mut fired, mut public_ids) = (Vec::new(), Vec::new());
     for row in session.rows(&due, &[&Time(now), &i64::from(op.limit)]).await? {
         let (id, Time(at), when): (i64, Time, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        let when = When::from_text(when).ok_or_else(|| refused(format!("schedule {id} has no time: `{when}`")))?;
+        let when =
+            Recurrence::from_text(when).ok_or_else(|| refused(format!("schedule {id} has no time: `{when}`")))?;
         ids.push(id);
         times.push(Time(FireDue::next_due(at, &when, now)));
         let waits: bool = row.try_get(3)?;
@@ -171,13 +172,13 @@ pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue,
     Ok(FiredDue { fired: count(fired.cast_signed()), next_due: next_due.map(|Time(at)| at), now })
 }
 
-pub(super) async fn take(session: &Session, op: &TakeTrigger) -> Result<Option<TriggerTaken>, Fail> {
+pub(super) async fn take(session: &Session, op: &ClaimJob) -> Result<Option<ClaimedJob>, Fail> {
     let [advice, take, open_plan] = session.prepare([RELEASE_OLD_ADVICE, TAKE, OPEN_PLAN]).await?;
     let lease = micros(op.lease);
-    let full: Vec<_> = op.full.iter().map(Inventory::to_text).collect();
+    let full: Vec<_> = op.full.iter().map(PartitionKey::to_text).collect();
     let ((), _, taken) = pipeline!(
         session.begin(),
-        session.write(&advice, &[&micros(ADVICE_LASTS), &Release::BY_TIME]),
+        session.write(&advice, &[&micros(ADVISORY_TTL), &ResumeWork::BY_TIME]),
         session.opt(&take, &[&op.owner, &lease, &full]),
     )?;
     let Some(taken) = taken else {
@@ -192,9 +193,9 @@ pub(super) async fn take(session: &Session, op: &TakeTrigger) -> Result<Option<T
     Ok(Some(taken))
 }
 
-fn read_taken(row: &Row, operation: Operation, plan: Option<OpenPlan>) -> Result<TriggerTaken, Fail> {
-    Ok(TriggerTaken {
-        instance: InstanceId(row.try_get(0)?),
+fn read_taken(row: &Row, operation: Operation, plan: Option<OpenPlan>) -> Result<ClaimedJob, Fail> {
+    Ok(ClaimedJob {
+        job: JobId(row.try_get(0)?),
         fence: Fence(row.try_get(1)?),
         public_id: row.try_get(2)?,
         trigger_type: row.try_get::<_, &str>(3)?.parse()?,
@@ -209,7 +210,7 @@ fn read_taken(row: &Row, operation: Operation, plan: Option<OpenPlan>) -> Result
         priority: row.try_get(10)?,
         params: row.try_get::<_, JsonText>(11)?.0,
         overrides: row.try_get::<_, JsonText>(12)?.0,
-        place: row.try_get::<_, Option<JsonText>>(13)?.map(|JsonText(place)| place),
+        position: row.try_get::<_, Option<JsonText>>(13)?.map(|JsonText(place)| place),
         plan,
         now: row.try_get::<_, Time>(14)?.0,
     })
@@ -217,20 +218,20 @@ fn read_taken(row: &Row, operation: Operation, plan: Option<OpenPlan>) -> Result
 
 fn read_open_plan(row: &Row, operation: Operation) -> Result<OpenPlan, Fail> {
     let rest = match window(row, 2)? {
-        Some(whole) => Rest::Time(Rest::of(whole, operation.direction(), window(row, 4)?)),
-        None => Rest::Ids { after: row.try_get(6)? },
+        Some(whole) => RemainingPlan::Time(RemainingPlan::of(whole, operation.direction(), window(row, 4)?)),
+        None => RemainingPlan::Ids { after: row.try_get(6)? },
     };
     Ok(OpenPlan { plan: PlanId(row.try_get(0)?), snapshot_hash: row.try_get(1)?, rest })
 }
 
-pub(super) async fn settle(session: &Session, op: &SettleTrigger) -> Result<TriggerSettled, Fail> {
+pub(super) async fn settle(session: &Session, op: &SettleJob) -> Result<JobSettled, Fail> {
     let [settle] = session.prepare([SETTLE]).await?;
     let (status, remarks, delay) = match &op.settlement {
-        Settlement::Nothing { remark } => ("PLANNED", Some(json!({ "remark": remark })), 0),
-        Settlement::Refused { error } => ("FAILED", Some(json!({ "error": error })), 0),
-        Settlement::Later { delay } => ("REQUESTED", None, micros(*delay)),
+        JobSettlement::Nothing { remark } => ("PLANNED", Some(json!({ "remark": remark })), 0),
+        JobSettlement::Refused { error } => ("FAILED", Some(json!({ "error": error })), 0),
+        JobSettlement::Later { delay } => ("REQUESTED", None, micros(*delay)),
     };
     let remarks = remarks.as_ref().map(Json::of).transpose()?;
-    let rows = session.alone(&settle, &[&op.instance.0, &op.fence.0, &status, &remarks, &delay]).await?;
-    if rows.is_empty() { Err(TxError::Fenced.into()) } else { Ok(TriggerSettled) }
+    let rows = session.alone(&settle, &[&op.job.0, &op.fence.0, &status, &remarks, &delay]).await?;
+    if rows.is_empty() { Err(TxError::Fenced.into()) } else { Ok(JobSettled) }
 }

@@ -1,9 +1,9 @@
 //! When there is something to do: the first entry of each queue.
 
 use patra_core::Ts;
-use patra_core::port::ahead::Ahead;
+use patra_core::port::next_due::NextDue;
 use patra_core::time::micros;
-use patra_core::tx::ADVICE_LASTS;
+use patra_core::tx::ADVISORY_TTL;
 
 use crate::error::Fail;
 use crate::exec::lanes;
@@ -50,15 +50,15 @@ SELECT (SELECT now FROM moment),
   (SELECT min(leased_until) FROM ing_task WHERE status_code IN ('DISPATCHED', 'EXECUTING'))"
 );
 
-pub(crate) async fn read(session: &Session) -> Result<Ahead, Fail> {
+pub(crate) async fn read(session: &Session) -> Result<NextDue, Fail> {
     let [look] = session.prepare([LOOK]).await?;
-    let row = session.one(&look, &[&micros(ADVICE_LASTS)]).await?;
+    let row = session.one(&look, &[&micros(ADVISORY_TTL)]).await?;
     let first = |column| -> Result<Option<Ts>, Fail> { Ok(row.try_get::<_, Option<Time>>(column)?.map(|Time(at)| at)) };
-    Ok(Ahead {
+    Ok(NextDue {
         now: row.try_get::<_, Time>(0)?.0,
         schedule: first(1)?,
-        trigger: first(2)?,
-        chore: first(3)?,
+        job: first(2)?,
+        background_job: first(3)?,
         task: first(4)?,
         poll: first(5)?,
         lease: first(6)?,

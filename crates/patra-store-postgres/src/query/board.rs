@@ -1,14 +1,16 @@
 //! What boards show: the queue as it is, and what was counted by the minute.
 
 use patra_core::port::board::{
-    About, Advanced, Counts, CursorAsk, Held, HttpStatus, MAX_ROWS, MAX_STEPS, Queued, Step, TopError, Watermark,
+    ActivePause, CursorFilter, CursorStep, HttpStatusCount, MAX_ROWS, MAX_STEPS, QueueDepth, SeriesStep, TopError,
+    Watermark, WorkCounts, WorkFilter,
 };
-use patra_core::port::{Boards, Boxed};
+use patra_core::port::{BoardQueries, BoxFuture};
 use patra_core::state::Operation;
-use patra_core::tx::{Inventory, Subject, TxError};
+use patra_core::tx::{PartitionKey, PauseSubject, TxError};
 use patra_core::{CursorId, Level, RunId, TaskId, Ts, Window};
 use tokio_postgres::Row;
 
+use super::{count, inventory};
 use crate::PostgresStore;
 use crate::error::Fail;
 use crate::pool::Session;
@@ -22,7 +24,7 @@ macro_rules! about {
     };
 }
 
-/// In the order of [`Counts`].
+/// In the order of [`WorkCounts`].
 macro_rules! sums {
     () => {
         "sum(picks)::bigint, sum(succeeded)::bigint, sum(partial)::bigint, sum(failed)::bigint, sum(batches)::bigint,
@@ -128,55 +130,69 @@ FROM ing_task_run_batch WHERE run_id = $1 GROUP BY status ORDER BY status";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[QUEUED, NOW, HELD, COUNTS, SERIES, ERRORS, WATERMARKS, ADVANCES, STATUSES];
 
-impl Boards for PostgresStore {
-    fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>> {
+impl BoardQueries for PostgresStore {
+    fn queued(&self, about: WorkFilter) -> BoxFuture<'_, Result<(Vec<QueueDepth>, Ts), TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(queued(session, about))))
     }
 
-    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>> {
+    fn active_pauses(&self) -> BoxFuture<'_, Result<Vec<ActivePause>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(held(session))))
     }
 
-    fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>> {
+    fn counts(
+        &self,
+        about: WorkFilter,
+        window: Window,
+    ) -> BoxFuture<'_, Result<Vec<(PartitionKey, WorkCounts)>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(counts(session, about, window))))
     }
 
-    fn series(&self, about: About, window: Window, minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>> {
+    fn series(
+        &self,
+        about: WorkFilter,
+        window: Window,
+        minutes: u32,
+    ) -> BoxFuture<'_, Result<Vec<SeriesStep>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(series(session, about, window, minutes))))
     }
 
     fn errors(
         &self,
-        about: About,
+        about: WorkFilter,
         level: Option<Level>,
         window: Window,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<TopError>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<TopError>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(errors(session, about, level, window, limit))))
     }
 
-    fn watermarks(&self, ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>> {
+    fn watermarks(&self, ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(watermarks(session, ask))))
     }
 
-    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>> {
+    fn advances(
+        &self,
+        cursor: CursorId,
+        window: Window,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CursorStep>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(advances(session, cursor, window, limit))))
     }
 
-    fn statuses(&self, run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>> {
+    fn statuses(&self, run: RunId) -> BoxFuture<'_, Result<Vec<HttpStatusCount>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(statuses(session, run))))
     }
 }
 
-async fn queued(session: &Session, about: About) -> Result<(Vec<Queued>, Ts), Fail> {
+async fn queued(session: &Session, about: WorkFilter) -> Result<(Vec<QueueDepth>, Ts), Fail> {
     let [queued, now] = session.prepare([QUEUED, NOW]).await?;
     let now: Time = session.one(&now, &[]).await?.try_get(0)?;
-    let About { project_key, provenance_code, endpoint_name, operation } = &about;
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &about;
     let operation = operation.map(Operation::as_str);
     let rows = session.rows(&queued, &[project_key, provenance_code, endpoint_name, &operation, &now]).await?;
     let read = |row: &Row| {
-        Ok(Queued {
-            of: inventory(row, 0)?,
+        Ok(QueueDepth {
+            partition: inventory(row, 0)?,
             depth: count(row, 3)?,
             due: count(row, 4)?,
             oldest_at: maybe(row, 5)?,
@@ -188,16 +204,16 @@ async fn queued(session: &Session, about: About) -> Result<(Vec<Queued>, Ts), Fa
     Ok((rows.iter().map(read).collect::<Result<_, Fail>>()?, now.0))
 }
 
-async fn held(session: &Session) -> Result<Vec<Held>, Fail> {
+async fn held(session: &Session) -> Result<Vec<ActivePause>, Fail> {
     let [held] = session.prepare([HELD]).await?;
     let read = |row: &Row| {
-        Ok(Held {
+        Ok(ActivePause {
             kind: row.try_get::<_, &str>(0)?.parse()?,
-            subject: Subject {
+            subject: PauseSubject {
                 provenance_code: row.try_get(1)?,
                 endpoint_name: row.try_get(2)?,
                 operation: row.try_get::<_, Option<&str>>(3)?.map(str::parse).transpose()?,
-                ..Subject::default()
+                ..PauseSubject::default()
             },
             reason: row.try_get(4)?,
             created_at: row.try_get::<_, Time>(5)?.0,
@@ -206,39 +222,39 @@ async fn held(session: &Session) -> Result<Vec<Held>, Fail> {
     session.rows(&held, &[&i64::from(MAX_ROWS)]).await?.iter().map(read).collect()
 }
 
-async fn counts(session: &Session, about: About, window: Window) -> Result<Vec<(Inventory, Counts)>, Fail> {
+async fn counts(session: &Session, about: WorkFilter, window: Window) -> Result<Vec<(PartitionKey, WorkCounts)>, Fail> {
     let [counts] = session.prepare([COUNTS]).await?;
-    let About { project_key, provenance_code, endpoint_name, operation } = &about;
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &about;
     let (operation, from, to) = (operation.map(Operation::as_str), Time(window.from), Time(window.to));
     let rows = session.rows(&counts, &[project_key, provenance_code, endpoint_name, &operation, &from, &to]).await?;
-    let read = |row: &Row| Ok((inventory(row, Counts::COLUMNS.len())?, Counts::read(|at| count(row, at))?));
+    let read = |row: &Row| Ok((inventory(row, WorkCounts::COLUMNS.len())?, WorkCounts::read(|at| count(row, at))?));
     rows.iter().map(read).collect()
 }
 
-async fn series(session: &Session, about: About, window: Window, minutes: u32) -> Result<Vec<Step>, Fail> {
+async fn series(session: &Session, about: WorkFilter, window: Window, minutes: u32) -> Result<Vec<SeriesStep>, Fail> {
     let [series] = session.prepare([SERIES]).await?;
-    let About { project_key, provenance_code, endpoint_name, operation } = &about;
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &about;
     let (operation, from, to) = (operation.map(Operation::as_str), Time(window.from), Time(window.to));
     let (minutes, limit) = (i64::from(minutes.max(1)), i64::from(MAX_STEPS));
     let rows = session
         .rows(&series, &[project_key, provenance_code, endpoint_name, &operation, &from, &to, &minutes, &limit])
         .await?;
     let read = |row: &Row| {
-        let at = row.try_get::<_, Time>(Counts::COLUMNS.len())?.0;
-        Ok(Step { at, counts: Counts::read(|at| count(row, at))? })
+        let at = row.try_get::<_, Time>(WorkCounts::COLUMNS.len())?.0;
+        Ok(SeriesStep { at, counts: WorkCounts::read(|at| count(row, at))? })
     };
     rows.iter().map(read).collect()
 }
 
 async fn errors(
     session: &Session,
-    about: About,
+    about: WorkFilter,
     level: Option<Level>,
     window: Window,
     limit: u32,
 ) -> Result<Vec<TopError>, Fail> {
     let [errors] = session.prepare([ERRORS]).await?;
-    let About { project_key, provenance_code, endpoint_name, operation } = &about;
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &about;
     let (operation, from, to) = (operation.map(Operation::as_str), Time(window.from), Time(window.to));
     let (level, limit) = (level.map(Level::as_str), i64::from(limit.min(MAX_ROWS)));
     let rows = session
@@ -246,7 +262,7 @@ async fn errors(
         .await?;
     let read = |row: &Row| {
         Ok(TopError {
-            of: inventory(row, 0)?,
+            partition: inventory(row, 0)?,
             level: row.try_get::<_, &str>(3)?.parse()?,
             code: row.try_get::<_, &str>(4)?.parse()?,
             errors: count(row, 5)?,
@@ -260,9 +276,9 @@ async fn errors(
     rows.iter().map(read).collect()
 }
 
-async fn watermarks(session: &Session, ask: CursorAsk) -> Result<Vec<Watermark>, Fail> {
+async fn watermarks(session: &Session, ask: CursorFilter) -> Result<Vec<Watermark>, Fail> {
     let [watermarks] = session.prepare([WATERMARKS]).await?;
-    let About { project_key, provenance_code, endpoint_name, operation } = &ask.about;
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &ask.work;
     let (operation, limit) = (operation.map(Operation::as_str), i64::from(ask.limit.min(MAX_ROWS)));
     let rows = session
         .rows(&watermarks, &[project_key, provenance_code, endpoint_name, &operation, &ask.namespace, &limit])
@@ -271,7 +287,7 @@ async fn watermarks(session: &Session, ask: CursorAsk) -> Result<Vec<Watermark>,
         Ok(Watermark {
             cursor: CursorId(row.try_get(0)?),
             project_key: row.try_get(1)?,
-            of: inventory(row, 2)?,
+            partition: inventory(row, 2)?,
             scope: row.try_get(5)?,
             namespace: row.try_get(6)?,
             direction: row.try_get::<_, &str>(7)?.parse()?,
@@ -283,11 +299,11 @@ async fn watermarks(session: &Session, ask: CursorAsk) -> Result<Vec<Watermark>,
     rows.iter().map(read).collect()
 }
 
-async fn advances(session: &Session, cursor: CursorId, window: Window, limit: u32) -> Result<Vec<Advanced>, Fail> {
+async fn advances(session: &Session, cursor: CursorId, window: Window, limit: u32) -> Result<Vec<CursorStep>, Fail> {
     let [advances] = session.prepare([ADVANCES]).await?;
     let (from, to, limit) = (Time(window.from), Time(window.to), i64::from(limit.min(MAX_ROWS)));
     let read = |row: &Row| {
-        Ok(Advanced {
+        Ok(CursorStep {
             id: row.try_get(0)?,
             cursor,
             from: row.try_get(1)?,
@@ -302,23 +318,11 @@ async fn advances(session: &Session, cursor: CursorId, window: Window, limit: u3
     session.rows(&advances, &[&cursor.0, &from, &to, &limit]).await?.iter().map(read).collect()
 }
 
-async fn statuses(session: &Session, run: RunId) -> Result<Vec<HttpStatus>, Fail> {
+async fn statuses(session: &Session, run: RunId) -> Result<Vec<HttpStatusCount>, Fail> {
     let [statuses] = session.prepare([STATUSES]).await?;
     let read = |row: &Row| {
         let status = u16::try_from(row.try_get::<_, i64>(0)?).unwrap_or(0);
-        Ok(HttpStatus { status, batches: count(row, 1)? })
+        Ok(HttpStatusCount { status, batches: count(row, 1)? })
     };
     session.rows(&statuses, &[&run.0]).await?.iter().map(read).collect()
-}
-
-fn inventory(row: &Row, at: usize) -> Result<Inventory, Fail> {
-    Ok(Inventory {
-        provenance_code: row.try_get(at)?,
-        endpoint_name: row.try_get(at + 1)?,
-        operation: row.try_get::<_, &str>(at + 2)?.parse()?,
-    })
-}
-
-fn count(row: &Row, at: usize) -> Result<u64, Fail> {
-    Ok(u64::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0))
 }

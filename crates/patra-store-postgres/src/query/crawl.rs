@@ -1,14 +1,15 @@
 //! What is shown of the crawler.
 
 use patra_core::alert::{self, RATE_WINDOW};
-use patra_core::crawl::{Candidate, Execution, Note, NoteFields, idempotency_key};
-use patra_core::port::crawl::{CookieView, Crawled, MAX_ROWS, Wanted};
-use patra_core::port::{Boxed, Crawls};
+use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution, NoteFields, idempotency_key};
+use patra_core::port::crawl::{CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS};
+use patra_core::port::{BoxFuture, CrawlQueries};
 use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::TxError;
 use patra_core::{CredentialId, Ts};
 use tokio_postgres::Row;
 
+use super::count;
 use crate::PostgresStore;
 use crate::error::Fail;
 use crate::exec::{read_alert, read_candidate, read_execution, read_wear};
@@ -84,32 +85,32 @@ SELECT alert, subject, level, since, firing = 1, told_at, value, threshold FROM 
 pub(crate) const STATEMENTS: &[&str] =
     &[EXECUTIONS, CANDIDATES, CANDIDATE, NOTES, NOTE, COOKIES, CLOCK, BACKLOG, CRAWLED, ALERTS];
 
-impl Crawls for PostgresStore {
-    fn executions(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+impl CrawlQueries for PostgresStore {
+    fn executions(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(executions(session, wanted))))
     }
 
-    fn candidates(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn candidates(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlCandidate>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(candidates(session, wanted))))
     }
 
-    fn notes(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+    fn notes(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(notes(session, wanted))))
     }
 
-    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(cookies(session, platform))))
     }
 
-    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+    fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(backlog(session))))
     }
 
-    fn crawled(&self) -> Boxed<'_, Result<Vec<Crawled>, TxError>> {
+    fn crawled(&self) -> BoxFuture<'_, Result<Vec<CrawlRequestCounts>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(crawled(session))))
     }
 
-    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+    fn alerts(&self) -> BoxFuture<'_, Result<Vec<alert::AlertView>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(all(session, ALERTS, &[], read_view))))
     }
 }
@@ -124,24 +125,24 @@ async fn all<T>(
     session.rows(&statement, values).await?.iter().map(read).collect()
 }
 
-async fn executions(session: &Session, wanted: Wanted) -> Result<Vec<(i64, Execution)>, Fail> {
+async fn executions(session: &Session, wanted: CrawlFilter) -> Result<Vec<(i64, Execution)>, Fail> {
     let (status, limit) = (wanted.execution.map(ExecutionStatus::as_str), i64::from(wanted.limit.min(MAX_ROWS)));
     let read = |row: &Row| Ok((row.try_get(8)?, read_execution(row)?));
-    let Wanted { project_key, after, workflow_name, .. } = &wanted;
+    let CrawlFilter { project_key, after, workflow_name, .. } = &wanted;
     all(session, EXECUTIONS, &[project_key, after, workflow_name, &status, &limit], read).await
 }
 
-async fn candidates(session: &Session, wanted: Wanted) -> Result<Vec<Candidate>, Fail> {
+async fn candidates(session: &Session, wanted: CrawlFilter) -> Result<Vec<CrawlCandidate>, Fail> {
     let (status, limit) = (wanted.candidate.map(CandidateStatus::as_str), i64::from(wanted.limit.min(MAX_ROWS)));
-    let Wanted { project_key, after, platform, source_keyword, note_id, .. } = &wanted;
+    let CrawlFilter { project_key, after, platform, source_keyword, note_id, .. } = &wanted;
     let statement = if platform.is_some() && note_id.is_some() { CANDIDATE } else { CANDIDATES };
     let values: Params<'_> = &[project_key, after, platform, &status, source_keyword, note_id, &limit];
     all(session, statement, values, read_candidate).await
 }
 
-async fn notes(session: &Session, wanted: Wanted) -> Result<Vec<Note>, Fail> {
+async fn notes(session: &Session, wanted: CrawlFilter) -> Result<Vec<CrawlNote>, Fail> {
     let limit = i64::from(wanted.limit.min(MAX_ROWS));
-    let Wanted { project_key, after, platform, note_id, .. } = &wanted;
+    let CrawlFilter { project_key, after, platform, note_id, .. } = &wanted;
     match (platform, note_id) {
         (Some(platform), Some(note_id)) => {
             let key = idempotency_key(note_id);
@@ -151,9 +152,9 @@ async fn notes(session: &Session, wanted: Wanted) -> Result<Vec<Note>, Fail> {
     }
 }
 
-fn read_note(row: &Row) -> Result<Note, Fail> {
+fn read_note(row: &Row) -> Result<CrawlNote, Fail> {
     let NoteFields { title, content, author } = NoteFields::read(row.try_get(11)?);
-    Ok(Note {
+    Ok(CrawlNote {
         id: row.try_get(0)?,
         platform: row.try_get(1)?,
         note_id: row.try_get(2)?,
@@ -185,7 +186,7 @@ async fn cookies(session: &Session, platform: Option<String>) -> Result<(Vec<Coo
             encryption_key_id: row.try_get(4)?,
             created_at: row.try_get::<_, Time>(5)?.0,
             updated_at: row.try_get::<_, Time>(6)?.0,
-            wear: read_wear(row, 7)?,
+            usage: read_wear(row, 7)?,
         })
     };
     Ok((rows.iter().map(read).collect::<Result<_, Fail>>()?, now.try_get::<_, Time>(0)?.0))
@@ -196,18 +197,16 @@ async fn backlog(session: &Session) -> Result<u64, Fail> {
     count(&session.one(&statement, &[]).await?, 0)
 }
 
-async fn crawled(session: &Session) -> Result<Vec<Crawled>, Fail> {
+async fn crawled(session: &Session) -> Result<Vec<CrawlRequestCounts>, Fail> {
     let window = patra_core::time::micros(RATE_WINDOW);
-    let read = |row: &Row| Ok(Crawled { platform: row.try_get(0)?, succeeded: count(row, 1)?, failed: count(row, 2)? });
+    let read = |row: &Row| {
+        Ok(CrawlRequestCounts { platform: row.try_get(0)?, succeeded: count(row, 1)?, failed: count(row, 2)? })
+    };
     all(session, CRAWLED, &[&window], read).await
 }
 
-fn count(row: &Row, at: usize) -> Result<u64, Fail> {
-    Ok(u64::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0))
-}
-
-fn read_view(row: &Row) -> Result<alert::View, Fail> {
-    Ok(alert::View {
+fn read_view(row: &Row) -> Result<alert::AlertView, Fail> {
+    Ok(alert::AlertView {
         alert: row.try_get(0)?,
         subject: row.try_get(1)?,
         level: row.try_get::<_, &str>(2)?.parse()?,

@@ -1,7 +1,7 @@
 //! Credentials with their runtime half, sealed.
 
 use patra_core::credential::Credential;
-use patra_core::port::credential::{Ask, MAX_CREDENTIALS};
+use patra_core::port::credential::{CredentialFilter, MAX_CREDENTIALS};
 
 use crate::error::Fail;
 use crate::exec::read_credential;
@@ -40,15 +40,17 @@ LIMIT $3";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[BOUND, BY_ID, BY_ALIAS, SEALED_WITHOUT];
 
-pub(crate) async fn credentials(session: &Session, ask: Ask) -> Result<Vec<Credential>, Fail> {
+pub(crate) async fn credentials(session: &Session, ask: CredentialFilter) -> Result<Vec<Credential>, Fail> {
     let limit = i64::from(MAX_CREDENTIALS);
     match &ask {
-        Ask::Bound { provenance_code, endpoint_name } => {
+        CredentialFilter::Bound { provenance_code, endpoint_name } => {
             read(session, BOUND, &[provenance_code, endpoint_name, &limit]).await
         }
-        Ask::Id(id) => read(session, BY_ID, &[&id.0]).await,
-        Ask::Alias(alias) => read(session, BY_ALIAS, &[alias, &limit]).await,
-        Ask::SealedWithoutKey { key_id, after } => read(session, SEALED_WITHOUT, &[key_id, &after.0, &limit]).await,
+        CredentialFilter::Id(id) => read(session, BY_ID, &[&id.0]).await,
+        CredentialFilter::Alias(alias) => read(session, BY_ALIAS, &[alias, &limit]).await,
+        CredentialFilter::SealedWithoutKey { key_id, after } => {
+            read(session, SEALED_WITHOUT, &[key_id, &after.0, &limit]).await
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! blank, so that one such item does not keep others from being found.
 
 use patra_core::SourceId;
-use patra_core::port::pool::{Document, DocumentFilter, StoredTweet, TweetFilter};
+use patra_core::port::pool::{DocumentFilter, DocumentRow, StoredTweet, TweetFilter};
 use patra_core::tweet::FetchStats;
 use tokio_postgres::Row;
 
@@ -69,7 +69,7 @@ ORDER BY source_id";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[DOCUMENTS, THESE_DOCUMENTS, TWEETS, TWEETS_OF, STATS];
 
-pub(crate) async fn documents(session: &Session, ask: DocumentFilter) -> Result<Vec<Document>, Fail> {
+pub(crate) async fn documents(session: &Session, ask: DocumentFilter) -> Result<Vec<DocumentRow>, Fail> {
     let DocumentFilter { project_key, ids, doc_types, states, before, limit } = &ask;
     let limit = i64::from(*limit);
     let rows = match ids {
@@ -83,7 +83,12 @@ pub(crate) async fn documents(session: &Session, ask: DocumentFilter) -> Result<
         }
     };
     let read = |row: &Row| {
-        Ok(Document { id: row.try_get(0)?, fields: row.try_get(1)?, payload: row.try_get(2)?, kind: row.try_get(3)? })
+        Ok(DocumentRow {
+            id: row.try_get(0)?,
+            fields: row.try_get(1)?,
+            payload: row.try_get(2)?,
+            kind: row.try_get(3)?,
+        })
     };
     rows.iter().map(read).collect()
 }

@@ -1,7 +1,7 @@
-//! All that is known of one batch: the rows that the black box is made of.
+//! All that is known of one batch: the rows that the diagnostic bundle is made of.
 
 use patra_core::RunId;
-use patra_core::port::query::Evidence;
+use patra_core::port::query::BatchEvidence;
 use serde_json::Value;
 use tokio_postgres::Row;
 
@@ -42,7 +42,7 @@ const QUARANTINE: &str = "SELECT * FROM item_quarantine WHERE run_id = $1 AND ba
 pub(crate) const STATEMENTS: &[&str] =
     &[BATCH, ARCHIVED_BATCH, RUN, TASK, SLICE, PLAN, EVENTS, ARCHIVED_EVENTS, QUARANTINE];
 
-pub(crate) async fn evidence(session: &Session, run: RunId, batch_no: u32) -> Result<Option<Evidence>, Fail> {
+pub(crate) async fn evidence(session: &Session, run: RunId, batch_no: u32) -> Result<Option<BatchEvidence>, Fail> {
     let [batch, archived_batch, quarantine] = session.prepare([BATCH, ARCHIVED_BATCH, QUARANTINE]).await?;
     let [of_run, task, slice, plan] = session.prepare([RUN, TASK, SLICE, PLAN]).await?;
     let [events, archived_events] = session.prepare([EVENTS, ARCHIVED_EVENTS]).await?;
@@ -67,7 +67,7 @@ pub(crate) async fn evidence(session: &Session, run: RunId, batch_no: u32) -> Re
     };
     let mut all_events = archived_events.iter().map(body).collect::<Result<Vec<_>, _>>()?;
     all_events.extend(objects(&events)?);
-    Ok(Some(Evidence {
+    Ok(Some(BatchEvidence {
         batch,
         run: one(of_run.as_ref())?,
         task: one(task.as_ref())?,

@@ -4,6 +4,7 @@ use patra_core::SourceId;
 use patra_core::port::pool::{EndedJob, JobFilter, JobPoll};
 use tokio_postgres::Row;
 
+use super::count;
 use crate::error::Fail;
 use crate::json::JsonText;
 use crate::pool::Session;
@@ -111,7 +112,7 @@ pub(crate) async fn ended(session: &Session, ask: JobFilter) -> Result<Vec<Ended
     let (since, limit) = (since.map(Time), i64::from(*limit));
     let read = |row: &Row| {
         Ok(EndedJob {
-            instance: row.try_get(0)?,
+            job: row.try_get(0)?,
             public_id: row.try_get(1)?,
             job_type: row.try_get(2)?,
             params: row.try_get::<_, JsonText>(3)?.0,
@@ -139,7 +140,7 @@ pub(crate) async fn polls(session: &Session, instance: i64) -> Result<Vec<JobPol
 
 fn read_poll(row: &Row) -> Result<JobPoll, Fail> {
     let text = |at| Ok::<_, Fail>(row.try_get::<_, Option<JsonText>>(at)?.map(|JsonText(text)| text));
-    let sum = |at| Ok::<_, Fail>(u64::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0));
+    let sum = |at| count(row, at);
     Ok(JobPoll {
         source: SourceId(row.try_get(0)?),
         config: text(1)?.unwrap_or_default(),

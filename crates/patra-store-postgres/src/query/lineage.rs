@@ -1,10 +1,11 @@
 //! A plan and all that came of it.
 
 use patra_core::PlanId;
-use patra_core::port::query::{BatchPage, Lineage};
+use patra_core::port::query::{BatchPage, PlanLineage};
 use serde_json::Value;
 use tokio_postgres::Row;
 
+use super::count;
 use super::evidence::{body, objects, one};
 use crate::error::Fail;
 use crate::object::object;
@@ -39,7 +40,7 @@ SELECT
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[PLAN, TRIGGER, SLICES, TASKS, RUNS, BATCHES, ARCHIVED_BATCHES, COUNT_BATCHES];
 
-pub(crate) async fn lineage(session: &Session, plan: PlanId, page: BatchPage) -> Result<Option<Lineage>, Fail> {
+pub(crate) async fn lineage(session: &Session, plan: PlanId, page: BatchPage) -> Result<Option<PlanLineage>, Fail> {
     let [of_plan, trigger, slices, tasks] = session.prepare([PLAN, TRIGGER, SLICES, TASKS]).await?;
     let [runs, batches, archived, total] = session.prepare([RUNS, BATCHES, ARCHIVED_BATCHES, COUNT_BATCHES]).await?;
     let (plan, after, limit) = (plan.0, page.after, i64::from(page.limit.min(BatchPage::MAX)));
@@ -57,9 +58,9 @@ pub(crate) async fn lineage(session: &Session, plan: PlanId, page: BatchPage) ->
     )?;
     let Some(of_plan) = of_plan else { return Ok(None) };
     let batches = first_batches(&batches, &archived, limit as usize)?;
-    let total = u64::try_from(total.try_get::<_, i64>(0)?).unwrap_or(0);
-    Ok(Some(Lineage {
-        trigger: one(trigger.as_ref())?,
+    let total = count(&total, 0)?;
+    Ok(Some(PlanLineage {
+        job: one(trigger.as_ref())?,
         plan: object(&of_plan)?,
         slices: objects(&slices)?,
         tasks: objects(&tasks)?,

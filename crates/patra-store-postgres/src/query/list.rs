@@ -1,6 +1,6 @@
 //! Lists. The only statements that are put together: from the names that a view declares, never from a caller's text.
 
-use patra_core::port::query::{Cell, CellKind, Column, Condition, Filter, Owner, Row, View};
+use patra_core::port::query::{Cell, CellKind, RowOwner, View, ViewColumn, ViewCondition, ViewFilter, ViewRow};
 use patra_core::tx::TxError;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -9,7 +9,7 @@ use crate::json::JsonText;
 use crate::pool::Session;
 use crate::time::Time;
 
-pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Result<Vec<Row>, Fail> {
+pub(crate) async fn list(session: &Session, view: View, filter: ViewFilter) -> Result<Vec<ViewRow>, Fail> {
     let conditions = view.conditions(&filter).map_err(TxError::from)?;
     let owner = match (&filter.project_key, view.owner()) {
         (Some(_), None) => return Ok(Vec::new()),
@@ -20,7 +20,7 @@ pub(crate) async fn list(session: &Session, view: View, filter: Filter) -> Resul
     let limit = i64::from(filter.effective_limit());
     let times: Vec<_> = conditions.iter().map(|condition| time(&condition.value)).collect();
     let mut params: Vec<(&(dyn ToSql + Sync), Type)> = Vec::new();
-    for (Condition { column, value, .. }, at) in conditions.iter().zip(&times) {
+    for (ViewCondition { column, value, .. }, at) in conditions.iter().zip(&times) {
         params.push(match value {
             Cell::Text(text) => (text, Type::TEXT),
             Cell::Int(number) => (number, Type::INT8),
@@ -43,18 +43,19 @@ fn time(value: &Cell) -> Option<Time> {
     if let Cell::Time(at) = value { Some(Time(*at)) } else { None }
 }
 
-pub(crate) fn statement(view: View, conditions: &[Condition], owner: Option<Owner>) -> String {
+pub(crate) fn statement(view: View, conditions: &[ViewCondition], owner: Option<RowOwner>) -> String {
     let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
-    let compared = |(Condition { column, is, .. }, place): (&Condition, usize)| format!("{column} {is} ${place}");
+    let compared =
+        |(ViewCondition { column, is, .. }, place): (&ViewCondition, usize)| format!("{column} {is} ${place}");
     let mut wheres: Vec<_> = conditions.iter().zip(1..).map(compared).collect();
     if let Some(owner) = owner {
         let (table, place) = (view.table(), wheres.len() + 1);
         wheres.push(match owner {
-            Owner::Own => format!("project_key = ${place}"),
-            Owner::Plan => format!(
+            RowOwner::Own => format!("project_key = ${place}"),
+            RowOwner::Plan => format!(
                 "EXISTS (SELECT 1 FROM ing_plan owner WHERE owner.id = {table}.plan_id AND owner.project_key = ${place})"
             ),
-            Owner::Cursor => format!(
+            RowOwner::Cursor => format!(
                 "EXISTS (SELECT 1 FROM ing_cursor owner WHERE owner.id = {table}.cursor_id AND owner.project_key = ${place})"
             ),
         });
@@ -64,7 +65,7 @@ pub(crate) fn statement(view: View, conditions: &[Condition], owner: Option<Owne
     format!("SELECT {} FROM {}{wheres} ORDER BY id DESC LIMIT ${limit}", columns.join(", "), view.table())
 }
 
-fn cell(row: &tokio_postgres::Row, at: usize, column: Column) -> Result<Cell, Fail> {
+fn cell(row: &tokio_postgres::Row, at: usize, column: ViewColumn) -> Result<Cell, Fail> {
     let stored = row.columns()[at].type_();
     let cell = match column.kind {
         CellKind::Int if *stored == Type::INT4 => row.try_get::<_, Option<i32>>(at)?.map(|n| Cell::Int(n.into())),
@@ -87,9 +88,9 @@ mod tests {
     #[test]
     fn conditions_are_numbered_in_order() {
         let text = |word: &str| Some(word.to_owned());
-        let ends = |view: View, filter: Filter, owner| statement(view, &view.conditions(&filter).unwrap(), owner);
-        let below = Filter { before_id: Some(1), ..Filter::default() };
-        let of = Filter { provenance_code: text("p"), endpoint_name: text("e"), ..below.clone() };
+        let ends = |view: View, filter: ViewFilter, owner| statement(view, &view.conditions(&filter).unwrap(), owner);
+        let below = ViewFilter { before_id: Some(1), ..ViewFilter::default() };
+        let of = ViewFilter { provenance_code: text("p"), endpoint_name: text("e"), ..below.clone() };
         let sql = ends(View::Endpoints, of, None);
         assert_eq!(
             sql,
@@ -98,7 +99,7 @@ mod tests {
         );
         assert!(statement(View::Keys, &[], None).ends_with("FROM api_key ORDER BY id DESC LIMIT $1"));
         let since = Some(patra_core::Ts::from_secs(1));
-        let sql = ends(View::Jobs, Filter { status: text("FAILED"), from: since, ..below }, Some(Owner::Own));
+        let sql = ends(View::Jobs, ViewFilter { status: text("FAILED"), from: since, ..below }, Some(RowOwner::Own));
         assert!(
             sql.ends_with(
                 "WHERE status_code = $1 AND created_at >= $2 AND id < $3 AND project_key = $4 ORDER BY id DESC LIMIT $5"

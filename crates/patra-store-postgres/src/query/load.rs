@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use patra_core::port::load::{FORGOTTEN, Load, Outbox, Queue, Reached};
+use patra_core::port::load::{FORGOTTEN, OutboxLoad, PartitionQueue, ScopeProgress, StoreLoad};
 use patra_core::time::micros;
-use patra_core::tx::Inventory;
-use tokio_postgres::Row;
+use patra_core::tx::PartitionKey;
 
+use super::{count, inventory};
 use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
@@ -49,7 +49,7 @@ const CLOCK: &str = "SELECT clock_timestamp()";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[QUEUES, REACHED, SCHEDULED, OUTBOX, CLOCK];
 
-pub(crate) async fn read(session: &Session) -> Result<Load, Fail> {
+pub(crate) async fn read(session: &Session) -> Result<StoreLoad, Fail> {
     let [queues, reached, scheduled, outbox, clock] =
         session.prepare([QUEUES, REACHED, SCHEDULED, OUTBOX, CLOCK]).await?;
     let forgotten = micros(FORGOTTEN);
@@ -60,39 +60,27 @@ pub(crate) async fn read(session: &Session) -> Result<Load, Fail> {
         session.one(&outbox, &[]),
         session.one(&clock, &[]),
     )?;
-    let mut by_partition: BTreeMap<Inventory, Queue> = BTreeMap::new();
+    let mut by_partition: BTreeMap<PartitionKey, PartitionQueue> = BTreeMap::new();
     for row in &queues {
-        let partition = read_partition(row)?;
+        let partition = inventory(row, 0)?;
         let count = count(row, 3)?;
-        let queue = by_partition.entry(partition.clone()).or_insert_with(|| Queue::new(partition));
+        let queue = by_partition.entry(partition.clone()).or_insert_with(|| PartitionQueue::new(partition));
         match row.try_get::<_, Option<Time>>(4)? {
             Some(oldest) => queue.add_queued(count, oldest.0),
-            None => queue.held = count,
+            None => queue.active = count,
         }
     }
     let reached = reached.iter().map(|row| {
         let scope = row.try_get::<_, &str>(3)?.parse()?;
-        Ok(Reached { partition: read_partition(row)?, scope, instant: row.try_get::<_, Time>(4)?.0 })
+        Ok(ScopeProgress { partition: inventory(row, 0)?, scope, instant: row.try_get::<_, Time>(4)?.0 })
     });
     let oldest = outbox.try_get::<_, Option<Time>>(0)?.map(|oldest| oldest.0);
-    let load = Load {
+    let load = StoreLoad {
         now: clock.try_get::<_, Time>(0)?.0,
         queues: by_partition.into_values().collect(),
         reached: reached.collect::<Result<_, Fail>>()?,
-        scheduled: scheduled.iter().map(read_partition).collect::<Result<_, Fail>>()?,
-        outbox: Outbox { oldest, failed: count(&outbox, 1)? },
+        scheduled: scheduled.iter().map(|row| inventory(row, 0)).collect::<Result<_, Fail>>()?,
+        outbox: OutboxLoad { oldest, failed: count(&outbox, 1)? },
     };
     Ok(load.sorted())
-}
-
-fn count(row: &Row, column: usize) -> Result<u64, Fail> {
-    Ok(u64::try_from(row.try_get::<_, i64>(column)?).unwrap_or(0))
-}
-
-fn read_partition(row: &Row) -> Result<Inventory, Fail> {
-    Ok(Inventory {
-        provenance_code: row.try_get(0)?,
-        endpoint_name: row.try_get(1)?,
-        operation: row.try_get::<_, &str>(2)?.parse()?,
-    })
 }

@@ -4,12 +4,12 @@
 //! project does not have itself. How many there are is known without counting, as long as nothing is filtered.
 
 use patra_core::SourceId;
-use patra_core::port::Boxed;
+use patra_core::port::BoxFuture;
 use patra_core::port::pool::{
-    CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobPoll, Pool, PoolUrl, Project, StoredTweet,
-    TweetFilter, UrlFilter, UrlPage,
+    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobPoll, PoolQueries, PoolUrl, ProjectRow,
+    StoredTweet, TweetFilter, UrlFilter, UrlPage,
 };
-use patra_core::project::{Library, Sight};
+use patra_core::project::{Library, LibraryScope};
 use patra_core::tweet::FetchStats;
 use patra_core::tx::{TxError, UrlSource};
 use tokio_postgres::Row;
@@ -127,25 +127,25 @@ WHERE (scope = $1 AND project_key = $2) OR ($3 AND scope = 'shared' AND project_
 pub(crate) const STATEMENTS: &[&str] =
     &[PROJECTS, RULES, PROJECT, SHARED, EFFECTIVE, PROJECT_FILTERED, SHARED_FILTERED, EFFECTIVE_FILTERED, COUNTED];
 
-impl Pool for PostgresStore {
-    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+impl PoolQueries for PostgresStore {
+    fn projects(&self) -> BoxFuture<'_, Result<Vec<ProjectRow>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(projects(session))))
     }
 
-    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+    fn pool_urls(&self, ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(urls(session, ask))))
     }
 
-    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+    fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
         let project = project_key.map(str::to_owned);
         Box::pin(self.readers.run(move |session| Box::pin(rules(session, project))))
     }
 
-    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+    fn documents(&self, ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(document::documents(session, ask))))
     }
 
-    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+    fn ended_jobs(&self, ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(job::ended(session, ask))))
     }
 
@@ -154,34 +154,34 @@ impl Pool for PostgresStore {
         instance: i64,
         after: i64,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<(i64, String, String)>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<(i64, String, String)>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(job::items(session, instance, after, limit))))
     }
 
-    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+    fn polls_of_job(&self, instance: i64) -> BoxFuture<'_, Result<Vec<JobPoll>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(job::polls(session, instance))))
     }
 
-    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+    fn fetch_stats(&self, sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
         let sources: Vec<_> = sources.iter().map(|source| source.0).collect();
         Box::pin(self.readers.run(move |session| Box::pin(document::fetch_stats(session, sources))))
     }
 
-    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+    fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(document::tweets(session, ask))))
     }
 
-    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         let project_key = project_key.to_owned();
         Box::pin(self.readers.run(move |session| Box::pin(job::types(session, project_key))))
     }
 }
 
-async fn projects(session: &Session) -> Result<Vec<Project>, Fail> {
+async fn projects(session: &Session) -> Result<Vec<ProjectRow>, Fail> {
     let [projects] = session.prepare([PROJECTS]).await?;
     let read = |row: &Row| {
         let Time(created_at): Time = row.try_get(2)?;
-        Ok(Project { project_key: row.try_get(0)?, name: row.try_get(1)?, created_at })
+        Ok(ProjectRow { project_key: row.try_get(0)?, name: row.try_get(1)?, created_at })
     };
     session.rows(&projects, &[]).await?.iter().map(read).collect()
 }
@@ -200,12 +200,12 @@ async fn rules(session: &Session, project: Option<String>) -> Result<Vec<Capture
     session.rows(&rules, &[&project]).await?.iter().map(read).collect()
 }
 
-/// Planned anew each time, for the values at hand: how deep a page lies decides how it is best found.
+/// Planned again each time, for the values at hand: how deep a page lies decides how it is best found.
 async fn urls(session: &Session, ask: UrlFilter) -> Result<UrlPage, Fail> {
-    let (page, filtered) = match ask.sight {
-        Sight::Project => (PROJECT, PROJECT_FILTERED),
-        Sight::Shared => (SHARED, SHARED_FILTERED),
-        Sight::Effective => (EFFECTIVE, EFFECTIVE_FILTERED),
+    let (page, filtered) = match ask.scope {
+        LibraryScope::Project => (PROJECT, PROJECT_FILTERED),
+        LibraryScope::Shared => (SHARED, SHARED_FILTERED),
+        LibraryScope::Effective => (EFFECTIVE, EFFECTIVE_FILTERED),
     };
     let (limit, offset) = (i64::from(ask.limit), i64::try_from(ask.offset).unwrap_or(i64::MAX / 2));
     let source = ask.source.map(UrlSource::as_str);
@@ -214,8 +214,9 @@ async fn urls(session: &Session, ask: UrlFilter) -> Result<UrlPage, Fail> {
     let client = session.client()?;
     let (rows, total) = if source.is_none() && ask.domain.is_none() {
         let [counted] = session.prepare([COUNTED]).await?;
-        let library = if ask.sight == Sight::Shared { Library::Shared } else { Library::Project };
-        let (scope, key, both) = (library.as_str(), library.key(&ask.project_key), ask.sight == Sight::Effective);
+        let library = if ask.scope == LibraryScope::Shared { Library::Shared } else { Library::Project };
+        let (scope, key, both) =
+            (library.as_str(), library.key(&ask.project_key), ask.scope == LibraryScope::Effective);
         let ((), rows, total, ()) = pipeline!(
             session.begin_reading(),
             async { Ok(client.query_typed(page, &values).await?) },

@@ -1,8 +1,9 @@
 //! What became of one trigger.
 
-use patra_core::InstanceId;
-use patra_core::port::query::Progress;
+use patra_core::JobId;
+use patra_core::port::query::JobProgress;
 
+use super::count;
 use crate::error::Fail;
 use crate::json::JsonText;
 use crate::pool::Session;
@@ -59,21 +60,21 @@ SELECT asked.id, asked.status_code, asked.record_remarks, t.queued, t.active, t.
    LIMIT 1)
 FROM asked, tasks t, batches b";
 
-pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Option<Progress>, Fail> {
+pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Option<JobProgress>, Fail> {
     let [statement] = session.prepare([PROGRESS]).await?;
     let Some(row) = session.opt(&statement, &[&public_id]).await? else { return Ok(None) };
-    let sum = |at| Ok::<u64, Fail>(u64::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0));
-    let mut progress = Progress {
-        instance: InstanceId(row.try_get(0)?),
+    let sum = |at| count(&row, at);
+    let mut progress = JobProgress {
+        job: JobId(row.try_get(0)?),
         project_key: row.try_get(21)?,
         job_type: row.try_get(22)?,
-        under_way: row.try_get(23)?,
+        in_progress: row.try_get(23)?,
         result: row.try_get::<_, Option<JsonText>>(24)?.map(|JsonText(text)| text),
         request_id: row.try_get(25)?,
         created_at: row.try_get::<_, Time>(26)?.0,
         started_at: maybe(&row, 27)?,
         finished_at: maybe(&row, 28)?,
-        trigger_status: row.try_get::<_, &str>(1)?.parse()?,
+        job_status: row.try_get::<_, &str>(1)?.parse()?,
         remarks: row.try_get::<_, Option<JsonText>>(2)?.map(|JsonText(text)| text),
         partitions: sum(16)?,
         partitions_waiting: sum(17)?,

@@ -1,7 +1,7 @@
 //! All that the registry holds of a provenance, in one statement: one snapshot, however many endpoints there are.
 
-use patra_core::port::query::Registered;
-use patra_core::registry::{Row, Table};
+use patra_core::port::query::RegisteredProvenance;
+use patra_core::registry::{RegistryRow, RegistryTable};
 
 use crate::error::{Fail, refused};
 use crate::pool::Session;
@@ -29,17 +29,17 @@ sections! {
     "reg_expr_field_dict",
 }
 
-pub(crate) async fn read(session: &Session, provenance_code: String) -> Result<Option<Registered>, Fail> {
+pub(crate) async fn read(session: &Session, provenance_code: String) -> Result<Option<RegisteredProvenance>, Fail> {
     let [statement] = session.prepare([READ]).await?;
     let (mut document_hash, mut rows) = (None, Vec::new());
     for row in session.rows(&statement, &[&provenance_code]).await? {
         let name: &str = row.try_get(0)?;
-        let table = Table::named(name).ok_or_else(|| refused(format!("{name} is no table of the registry")))?;
+        let table = RegistryTable::named(name).ok_or_else(|| refused(format!("{name} is no table of the registry")))?;
         document_hash = document_hash.or(row.try_get(3)?);
-        rows.push(Row { table, endpoint_name: row.try_get(1)?, config: row.try_get(2)? });
+        rows.push(RegistryRow { table, endpoint_name: row.try_get(1)?, config: row.try_get(2)? });
     }
     rows.sort();
-    Ok(document_hash.map(|document_hash| Registered { document_hash, rows }))
+    Ok(document_hash.map(|document_hash| RegisteredProvenance { document_hash, rows }))
 }
 
 #[cfg(test)]
@@ -49,10 +49,10 @@ mod tests {
     // covers: ING-3.7-03
     #[test]
     fn the_one_statement_reads_every_table() {
-        for table in Table::ALL {
+        for table in RegistryTable::ALL {
             assert!(READ.contains(&format!("FROM {} WHERE", table.name())), "{}", table.name());
         }
-        assert_eq!(READ.matches(" FROM ").count(), Table::ALL.len());
+        assert_eq!(READ.matches(" FROM ").count(), RegistryTable::ALL.len());
         assert!(READ.contains(&format!("'{}'", patra_core::registry::WHOLE)));
     }
 }

@@ -1,13 +1,13 @@
 //! Sources and what they brought. `now()` is the moment at which the transaction began, the same for all its statements.
 
 use patra_core::SourceId;
-use patra_core::port::Boxed;
+use patra_core::port::BoxFuture;
 use patra_core::port::source::{
-    BeatRow, Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter, Sources,
+    CollectorStats, DueSources, HeartbeatRow, ItemFilter, ItemStats, RawItem, SourceFilter, SourceQueries, StoredSource,
 };
 use patra_core::source::{DEFAULT_MINUTES, Interval};
 use patra_core::state::IntervalFrom;
-use patra_core::tx::{TxError, TypeRow};
+use patra_core::tx::{SourceTypeRow, TxError};
 use tokio_postgres::Row;
 
 use crate::PostgresStore;
@@ -87,39 +87,39 @@ ORDER BY last_tick_at DESC, owner";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[DUE, NEXT_DUE, SOURCES, TYPES, SETTINGS, ITEMS, STATS, COUNTS, BEATS];
 
-impl Sources for PostgresStore {
-    fn due(&self, limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+impl SourceQueries for PostgresStore {
+    fn due(&self, limit: u32) -> BoxFuture<'_, Result<DueSources, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(due(session, limit))))
     }
 
-    fn sources(&self, ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+    fn sources(&self, ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(sources(session, ask))))
     }
 
-    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+    fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(types(session))))
     }
 
-    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+    fn settings(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(settings(session))))
     }
 
-    fn raw_items(&self, ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+    fn raw_items(&self, ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
         Box::pin(self.readers.run(move |session| Box::pin(raw_items(session, ask))))
     }
 
-    fn raw_item_stats(&self, project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+    fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
         let project = project_key.to_owned();
         Box::pin(self.readers.run(move |session| Box::pin(stats(session, project))))
     }
 
-    fn collecting(&self, project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
+    fn collector_stats(&self, project_key: &str) -> BoxFuture<'_, Result<CollectorStats, TxError>> {
         let project = project_key.to_owned();
         Box::pin(self.readers.run(move |session| Box::pin(collecting(session, project))))
     }
 }
 
-async fn due(session: &Session, limit: u32) -> Result<Due, Fail> {
+async fn due(session: &Session, limit: u32) -> Result<DueSources, Fail> {
     let [due, next] = session.prepare([DUE, NEXT_DUE]).await?;
     let ((), due, next, ()) = pipeline!(
         session.begin_reading(),
@@ -128,10 +128,10 @@ async fn due(session: &Session, limit: u32) -> Result<Due, Fail> {
         session.commit(),
     )?;
     let sources = due.iter().map(|row| row.try_get(0).map(SourceId)).collect::<Result<_, _>>()?;
-    Ok(Due { sources, next: maybe(&next, 1)?, now: next.try_get::<_, Time>(0)?.0 })
+    Ok(DueSources { sources, next: maybe(&next, 1)?, now: next.try_get::<_, Time>(0)?.0 })
 }
 
-async fn sources(session: &Session, ask: SourceFilter) -> Result<Vec<Source>, Fail> {
+async fn sources(session: &Session, ask: SourceFilter) -> Result<Vec<StoredSource>, Fail> {
     let [sources] = session.prepare([SOURCES]).await?;
     let limit = (ask.limit > 0).then_some(i64::from(ask.limit));
     let SourceFilter { after, project_key, public_only, ids, polling_only, .. } = &ask;
@@ -139,7 +139,7 @@ async fn sources(session: &Session, ask: SourceFilter) -> Result<Vec<Source>, Fa
     rows.iter().map(read_source).collect()
 }
 
-fn read_source(row: &Row) -> Result<Source, Fail> {
+fn read_source(row: &Row) -> Result<StoredSource, Fail> {
     let (own, of_type) = (minutes(row, 15)?, minutes(row, 16)?);
     let interval = match own {
         Some(minutes) => Interval { minutes, from: IntervalFrom::Source },
@@ -147,11 +147,11 @@ fn read_source(row: &Row) -> Result<Source, Fail> {
     };
     let r#type: String = row.try_get(11)?;
     let unheard: bool = row.try_get(18)?;
-    Ok(Source {
+    Ok(StoredSource {
         state: read_state(row)?,
         id: SourceId(row.try_get(9)?),
         project_key: row.try_get(10)?,
-        unsupported: if unheard { Some(Source::no_fetcher(&r#type)) } else { row.try_get(19)? },
+        unsupported: if unheard { Some(StoredSource::no_fetcher(&r#type)) } else { row.try_get(19)? },
         r#type,
         name: row.try_get(12)?,
         config: row.try_get::<_, JsonText>(13)?.0,
@@ -173,11 +173,11 @@ fn origin(row: &Row, at: usize) -> Result<IntervalFrom, Fail> {
     Ok(from.unwrap_or(IntervalFrom::Default))
 }
 
-async fn types(session: &Session) -> Result<Vec<TypeRow>, Fail> {
+async fn types(session: &Session) -> Result<Vec<SourceTypeRow>, Fail> {
     let [types] = session.prepare([TYPES]).await?;
     let read = |row: &Row| {
         let interval = Interval { minutes: minutes(row, 1)?.unwrap_or(DEFAULT_MINUTES), from: origin(row, 2)? };
-        Ok(TypeRow { r#type: row.try_get(0)?, interval, unsupported: row.try_get(3)? })
+        Ok(SourceTypeRow { r#type: row.try_get(0)?, interval, unsupported: row.try_get(3)? })
     };
     session.rows(&types, &[]).await?.iter().map(read).collect()
 }
@@ -220,7 +220,7 @@ async fn stats(session: &Session, project: String) -> Result<Vec<ItemStats>, Fai
     session.rows(&stats, &[&project]).await?.iter().map(read).collect()
 }
 
-async fn collecting(session: &Session, project: String) -> Result<Collecting, Fail> {
+async fn collecting(session: &Session, project: String) -> Result<CollectorStats, Fail> {
     let [counts, beats] = session.prepare([COUNTS, BEATS]).await?;
     let ((), counts, beats, ()) = pipeline!(
         session.begin_reading(),
@@ -228,18 +228,18 @@ async fn collecting(session: &Session, project: String) -> Result<Collecting, Fa
         session.rows(&beats, &[]),
         session.commit(),
     )?;
-    Ok(Collecting {
+    Ok(CollectorStats {
         fetches_24h: counts.try_get(1)?,
         errors_24h: counts.try_get(2)?,
         items_24h: counts.try_get(3)?,
         running: counts.try_get(4)?,
-        beats: beats.iter().map(read_beat).collect::<Result<_, _>>()?,
+        heartbeats: beats.iter().map(read_beat).collect::<Result<_, _>>()?,
         now: maybe(&counts, 0)?,
     })
 }
 
-fn read_beat(row: &Row) -> Result<BeatRow, Fail> {
-    Ok(BeatRow {
+fn read_beat(row: &Row) -> Result<HeartbeatRow, Fail> {
+    Ok(HeartbeatRow {
         owner: row.try_get(0)?,
         last_tick_at: row.try_get::<_, Time>(1)?.0,
         next_tick_at: row.try_get::<_, Time>(2)?.0,

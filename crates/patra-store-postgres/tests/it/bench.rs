@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use patra_core::state::Operation;
-use patra_core::tx::{Claim, ReadCoverage, RunEnd, RunStarted, StartRun};
+use patra_core::tx::{ClaimTasks, ReadCoverage, RunEnd, RunStarted, StartRun};
 use patra_store_postgres::{Options, PostgresStore};
 use patra_testkit::contract::make;
 
@@ -63,7 +63,7 @@ async fn bench_claims_by_several_executors_in_a_long_queue() {
             tokio::spawn(async move {
                 let mut times = Vec::new();
                 for _ in 0..claims {
-                    let claim = Claim { owner: format!("worker-{no}"), ..make::claim(16, make::LONG) };
+                    let claim = ClaimTasks { owner: format!("worker-{no}"), ..make::claim(16, make::LONG) };
                     let started = Instant::now();
                     let claimed = run(&store, claim).await.unwrap();
                     times.push(started.elapsed());

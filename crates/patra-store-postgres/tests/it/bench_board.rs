@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use patra_core::port::Boards as _;
-use patra_core::port::board::{About, CursorAsk};
+use patra_core::port::BoardQueries as _;
+use patra_core::port::board::{CursorFilter, WorkFilter};
 use patra_core::state::Operation;
-use patra_core::tx::{Claim, Lease, ReadCoverage, RunStarted, StartRun};
+use patra_core::tx::{ClaimTasks, Lease, ReadCoverage, RunStarted, StartRun};
 use patra_core::{RunId, Window};
 use patra_store_postgres::{Options, PostgresStore};
 use patra_testkit::contract::make;
@@ -88,7 +88,7 @@ async fn lease_tasks(store: &PostgresStore) -> Vec<(Lease, RunId)> {
     let taken = run(store, make::take(make::LONG)).await.unwrap().unwrap();
     let epoch = run(store, ReadCoverage { cursor: make::namespace_of(&taken) }).await.unwrap().epoch;
     run(store, Arc::new(make::plan(&taken, epoch, &make::windows(0, HARVESTERS)))).await.unwrap();
-    let claim = Claim { owner: "bench".into(), ..make::claim(HARVESTERS as u32, make::LONG) };
+    let claim = ClaimTasks { owner: "bench".into(), ..make::claim(HARVESTERS as u32, make::LONG) };
     let mut leased = Vec::new();
     for lease in run(store, claim).await.unwrap().leases {
         let RunStarted::Go { run: id, .. } = run(store, StartRun { lease: (&lease).into() }).await.unwrap() else {
@@ -125,12 +125,12 @@ async fn bench_board_queries_beside_a_harvest() {
     let began = Instant::now();
     let mut times: [Vec<Duration>; 6] = Default::default();
     while began.elapsed() < half {
-        let (_, now) = timed(&mut times[0], store.queued(About::default())).await;
+        let (_, now) = timed(&mut times[0], store.queued(WorkFilter::default())).await;
         let window = |span: Duration| Window { from: now - span, to: now + Duration::from_secs(60) };
-        timed(&mut times[1], store.counts(About::default(), window(DAY / 24))).await;
-        timed(&mut times[2], store.series(About::default(), window(DAY), 15)).await;
-        timed(&mut times[3], store.errors(About::default(), None, window(DAY), 20)).await;
-        timed(&mut times[4], store.watermarks(CursorAsk { limit: 20, ..CursorAsk::default() })).await;
+        timed(&mut times[1], store.counts(WorkFilter::default(), window(DAY / 24))).await;
+        timed(&mut times[2], store.series(WorkFilter::default(), window(DAY), 15)).await;
+        timed(&mut times[3], store.errors(WorkFilter::default(), None, window(DAY), 20)).await;
+        timed(&mut times[4], store.watermarks(CursorFilter { limit: 20, ..CursorFilter::default() })).await;
         timed(&mut times[5], store.statuses(RunId(-1_000))).await;
         // Ten boards, each looked at every five seconds.
         tokio::time::sleep(Duration::from_millis(500)).await;

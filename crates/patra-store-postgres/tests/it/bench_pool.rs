@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use patra_core::port::Pool as _;
+use patra_core::port::PoolQueries as _;
 use patra_core::port::pool::UrlFilter;
-use patra_core::project::{Library, Sight};
+use patra_core::project::{Library, LibraryScope};
 use patra_core::tx::{AddUrls, FoundUrl, UrlSource};
 use patra_store_postgres::{Options, PostgresStore};
 
@@ -53,7 +53,7 @@ async fn bench_pages_of_a_large_pool() {
     }
     let page = |at: usize, offset: u64, limit: u32| UrlFilter {
         project_key: format!("p{}", at * 7 % projects),
-        sight: Sight::Effective,
+        scope: LibraryScope::Effective,
         offset,
         limit,
         ..UrlFilter::default()

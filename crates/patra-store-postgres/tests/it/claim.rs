@@ -4,19 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use patra_core::state::Operation;
-use patra_core::tx::{Claim, Fire, Lease, ReadCoverage, SavePlan};
+use patra_core::tx::{ClaimTasks, Lease, ReadCoverage, RequestJob, SavePlan};
 use patra_store_postgres::PostgresStore;
 use patra_testkit::contract::make;
 
 use crate::support::{Schema, run};
 
-fn claim(no: usize, limit: u32) -> Claim {
-    Claim { owner: format!("worker-{no}"), ..make::claim(limit, make::LONG) }
+fn claim(no: usize, limit: u32) -> ClaimTasks {
+    ClaimTasks { owner: format!("worker-{no}"), ..make::claim(limit, make::LONG) }
 }
 
 /// A partition of its own, with so many tasks.
 async fn plan(store: &PostgresStore, endpoint: &str, tasks: i64, c_max: u32) {
-    let fire = Fire { endpoint_name: endpoint.into(), ..make::fire(endpoint, Operation::Harvest) };
+    let fire = RequestJob { endpoint_name: endpoint.into(), ..make::fire(endpoint, Operation::Harvest) };
     run(store, fire).await.unwrap();
     let taken = run(store, make::take(make::LONG)).await.unwrap().unwrap();
     let epoch = run(store, ReadCoverage { cursor: make::namespace_of(&taken) }).await.unwrap().epoch;

@@ -2,38 +2,37 @@
 
 use std::sync::{Arc, Mutex};
 
-use patra_testkit::contract::{Subject, Time, differential, run_all};
+use patra_store_postgres::{Options, PostgresStore};
+use patra_testkit::contract::{Subject, differential, run_case};
+use patra_testkit::postgres::{Database, ServerTime};
 
-use crate::support::{Schema, server};
-
-/// Makes subjects, each in a schema of its own. The schemas go when this does.
-#[derive(Default)]
-struct Subjects(Mutex<Vec<Schema>>);
-
-impl Subjects {
-    async fn make(&self) -> Subject {
-        let schema = Schema::new().expect("a server");
-        let store = Arc::new(schema.open().await);
-        self.0.lock().expect("the list").push(schema);
-        Subject { store, time: Time::Real }
-    }
+/// A database of its own, with its time in the hands of the test.
+fn database() -> Option<Database> {
+    Database::new(async |url| drop(PostgresStore::open(Options::new(url)).await.expect("migrations")))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_store_keeps_the_contract() {
-    if server().is_none() {
-        return;
-    }
-    let subjects = Subjects::default();
-    run_all(async || subjects.make().await).await;
+async fn subject(database: &Database) -> Subject {
+    let store = PostgresStore::open(Options::new(database.url_in_test_time())).await.expect("a store");
+    Subject { store: Arc::new(store), time: Arc::new(ServerTime::of(database).await) }
+}
+
+patra_testkit::contract_tests!(super::keeps);
+
+fn keeps(case: &str) {
+    let Some(database) = database() else { return };
+    run_case(case, async || subject(&database).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_sequences_end_like_the_model() {
-    if server().is_none() {
-        return;
-    }
+    let Some(first) = database() else { return };
     let seeds = std::env::var("PATRA_TEST_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
-    let subjects = Subjects::default();
-    differential(async || subjects.make().await, 0..seeds).await;
+    let databases = Mutex::new(vec![first]);
+    let make = async || {
+        let next = database().expect("a server");
+        let made = subject(&next).await;
+        databases.lock().expect("the list").push(next);
+        made
+    };
+    differential(make, 0..seeds).await;
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use patra_core::port::Queries;
 use patra_core::state::Operation;
-use patra_core::tx::{CreateKey, Renew, Scope, Sweep, TxError};
+use patra_core::tx::{CreateKey, KeyScope, Renew, Sweep, TxError};
 use patra_store_postgres::{Options, PostgresStore};
 use patra_testkit::contract::make;
 
@@ -68,7 +68,7 @@ async fn a_row_that_stays_locked_makes_an_operation_busy() {
         prefix: prefix.into(),
         hash: "h".into(),
         name: "n".into(),
-        scope: Scope::Read,
+        scope: KeyScope::Read,
         projects: Vec::new(),
         shared: false,
         only_first: false,
@@ -121,7 +121,7 @@ async fn a_session_killed_in_a_statement_of_its_own_leaves_the_outcome_unknown()
     let Some(schema) = Schema::new() else { return };
     // One connection, which knows the statement: it is executing, not preparing, when it is killed.
     let store = PostgresStore::open(Options { pool_size: 1, ..schema.options() }).await.unwrap();
-    let sweep = Sweep { limit: 1, max_attempts: 5, everyone: false };
+    let sweep = Sweep { limit: 1, max_attempts: 5, all_owners: false };
     run(&store, sweep).await.unwrap();
     let mut client = schema.client().await;
     let killer = schema.client().await;

@@ -9,13 +9,13 @@ use patra_core::port::{Commands as _, Queries as _};
 use patra_core::tx::{Done, Lease, LeaseRef, RunEnd, RunStarted, StartRun, Tx, TxError};
 use patra_core::{RunId, TaskId};
 use patra_store_postgres::PostgresStore;
-use patra_testkit::contract::{Fixture, Subject, Time, make};
+use patra_testkit::contract::{Fixture, Subject, make};
 
 use crate::support::Schema;
 
 /// Tasks that are claimed.
 async fn leases(store: &PostgresStore, tasks: i64) -> (Fixture, Vec<Lease>) {
-    let fx = Fixture::new(Subject { store: Arc::new(store.clone()), time: Time::Real });
+    let fx = Fixture::new(Subject::untimed(Arc::new(store.clone())));
     fx.plan("a", &make::windows(0, tasks)).await;
     let leases = fx.claim(tasks as u32).await;
     assert_eq!(leases.len() as i64, tasks);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use patra_core::Ts;
 use patra_core::port::query::{Cell, View};
-use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{ADVICE_LASTS, Archive, LeaseRef, Release, RunStarted, StartRun};
-use patra_testkit::contract::{Fixture, Subject, Time, make};
+use patra_core::state::{Operation, PauseKind};
+use patra_core::tx::{ADVISORY_TTL, ArchiveLedger, LeaseRef, ResumeWork, RunStarted, StartRun};
+use patra_testkit::contract::{Fixture, Subject, make};
 
 use crate::support::{Schema, run};
 
@@ -16,7 +16,7 @@ use crate::support::{Schema, run};
 async fn a_task_is_executed_only_while_its_plan_is_ready_or_partial() {
     for (status, goes) in [("READY", true), ("PARTIAL", true), ("FAILED", false), ("CANCELLED", false)] {
         let Some(schema) = Schema::new() else { return };
-        let fx = Fixture::new(Subject { store: Arc::new(schema.open().await), time: Time::Real });
+        let fx = Fixture::new(Subject::untimed(Arc::new(schema.open().await)));
         fx.plan("a", &make::windows(0, 1)).await;
         let lease = fx.next().await;
         let beside = schema.client().await;
@@ -32,20 +32,20 @@ async fn a_task_is_executed_only_while_its_plan_is_ready_or_partial() {
 #[tokio::test]
 async fn an_advice_ends_when_it_has_lasted_long_enough() {
     let Some(schema) = Schema::new() else { return };
-    let fx = Fixture::new(Subject { store: Arc::new(schema.open().await), time: Time::Real });
+    let fx = Fixture::new(Subject::untimed(Arc::new(schema.open().await)));
     fx.fire("waiting").await;
-    fx.ok(make::hold(HoldKind::Advisory, make::partition(Operation::Harvest))).await;
+    fx.ok(make::hold(PauseKind::Advisory, make::partition(Operation::Harvest))).await;
     let beside = schema.client().await;
     let age = async |secs: f64| {
         let made = "UPDATE ing_hold SET created_at = clock_timestamp() - $1::float8 * interval '1 second'";
         beside.execute(made, &[&secs]).await.expect("an age");
     };
-    age(ADVICE_LASTS.as_secs_f64() - 60.0).await;
+    age(ADVISORY_TTL.as_secs_f64() - 60.0).await;
     assert_eq!(fx.take().await, None);
     assert_eq!(fx.rows(View::Holds).await.at(0, "released_by"), Cell::Null);
-    age(ADVICE_LASTS.as_secs_f64()).await;
+    age(ADVISORY_TTL.as_secs_f64()).await;
     assert!(fx.take().await.is_some());
-    assert_eq!(fx.rows(View::Holds).await.at(0, "released_by"), Cell::Text(Release::BY_TIME.into()));
+    assert_eq!(fx.rows(View::Holds).await.at(0, "released_by"), Cell::Text(ResumeWork::BY_TIME.into()));
 }
 
 /// The contract waits for it on a clock that can be moved.
@@ -73,7 +73,7 @@ async fn minutes_become_quarters_then_hours_and_hours_are_forgotten() {
         .await
         .expect("old rows");
     for _ in 0..2 {
-        run(&store, Archive { before: Ts::from_secs(0), limit: 9 }).await.expect("an archive");
+        run(&store, ArchiveLedger { before: Ts::from_secs(0), limit: 9 }).await.expect("an archive");
         for (table, column) in [("ing_minute", "batches"), ("ing_error_minute", "errors")] {
             let sql =
                 format!("SELECT count(*), sum({column})::bigint FROM {table} WHERE minute < now() - interval '2 days'");

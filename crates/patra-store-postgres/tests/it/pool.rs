@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use patra_core::crawl::Tried;
-use patra_core::port::Pool as _;
+use patra_core::crawl::CandidateAttempt;
+use patra_core::port::PoolQueries as _;
 use patra_core::port::pool::{DocumentFilter, TweetFilter, UrlFilter};
-use patra_core::project::{Library, Sight};
+use patra_core::project::{Library, LibraryScope};
 use patra_core::tx::{AddUrls, Capture, Captured, CreateProject, FoundUrl, NewNote, PutDocument, UrlSource, WriteNote};
 use patra_store_postgres::{Options, PostgresStore};
 
@@ -20,8 +20,8 @@ fn urls(library: Library, project: &str, numbers: impl Iterator<Item = u32>) -> 
     Arc::new(AddUrls { library, project_key: project.into(), source: UrlSource::Document, urls: found.collect() })
 }
 
-async fn total(store: &PostgresStore, project: &str, sight: Sight) -> u64 {
-    let ask = UrlFilter { project_key: project.into(), sight, limit: 1, ..UrlFilter::default() };
+async fn total(store: &PostgresStore, project: &str, sight: LibraryScope) -> u64 {
+    let ask = UrlFilter { project_key: project.into(), scope: sight, limit: 1, ..UrlFilter::default() };
     store.pool_urls(ask).await.expect("a page").total
 }
 
@@ -52,7 +52,7 @@ async fn counts_hold_whoever_adds_the_same_urls_to_both_libraries_at_once() {
                   count(DISTINCT url) FILTER (WHERE scope = 'shared')
                 FROM resource_pool_urls WHERE project_key IN ($1, '')";
             let row = beside.query_one(count, &[&project]).await.expect("a count");
-            let told = [Sight::Effective, Sight::Project, Sight::Shared];
+            let told = [LibraryScope::Effective, LibraryScope::Project, LibraryScope::Shared];
             for (at, sight) in told.into_iter().enumerate() {
                 let counted = row.get::<_, i64>(at).cast_unsigned();
                 assert_eq!(total(&store, project, sight).await, counted, "round {round}, {project}, {sight:?}");
@@ -79,7 +79,7 @@ async fn a_capture_that_fails_takes_nothing_with_it() {
                 content_hash: [0; 16],
                 published_at: None,
             },
-            tried: Tried::default(),
+            attempt: CandidateAttempt::default(),
             capture: Some(Capture {
                 library: Library::Project,
                 job_type: "xhs".into(),
@@ -105,10 +105,10 @@ async fn a_capture_that_fails_takes_nothing_with_it() {
         let stored = "SELECT count(*) FROM item_note WHERE note_id = $1";
         assert_eq!(beside.query_one(stored, &[&id]).await.expect("a count").get::<_, i64>(0), 1);
     }
-    assert_eq!(total(&store, "default", Sight::Project).await, 1);
+    assert_eq!(total(&store, "default", LibraryScope::Project).await, 1);
     let written = run(&store, note("c")).await.expect("a note");
     assert_eq!(written.captured, Captured::Stored { new: 1 });
-    assert_eq!(total(&store, "default", Sight::Effective).await, 2);
+    assert_eq!(total(&store, "default", LibraryScope::Effective).await, 2);
 }
 
 /// JSON can name a character that no text of this database holds: it must not keep other items from being read.

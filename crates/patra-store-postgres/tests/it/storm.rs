@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use patra_core::port::Queries;
-use patra_core::port::query::{Filter, View};
+use patra_core::port::query::{View, ViewFilter};
 use patra_core::state::Operation;
 use patra_testkit::contract::make;
 
@@ -50,7 +50,7 @@ async fn futures_dropped_at_any_point_leave_no_transaction_and_lose_no_acknowled
     for answer in again {
         answer.await.unwrap().unwrap();
     }
-    assert_eq!(store.list(View::Jobs, Filter { limit: 500, ..Filter::default() }).await.unwrap().len(), 500);
+    assert_eq!(store.list(View::Jobs, ViewFilter { limit: 500, ..ViewFilter::default() }).await.unwrap().len(), 500);
 }
 
 /// Waits until what was given up has run to its end; then nobody may be inside a transaction.

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use patra_core::port::CommandsExt;
-use patra_core::tx::{Operation, TxError};
+use patra_core::tx::{TxError, TxOperation};
 use patra_store_postgres::{Options, PostgresStore};
 use tokio_postgres::{Client, NoTls};
 
@@ -68,6 +68,6 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-pub(crate) async fn run<O: Operation>(store: &PostgresStore, operation: O) -> Result<O::Done, TxError> {
+pub(crate) async fn run<O: TxOperation>(store: &PostgresStore, operation: O) -> Result<O::Done, TxError> {
     store.run(operation).await
 }

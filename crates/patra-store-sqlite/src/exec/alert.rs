@@ -1,7 +1,7 @@
 //! What alerts are judged by, and what they have told. Whether there is something to tell is decided in the core.
 
 use patra_core::Ts;
-use patra_core::alert::State;
+use patra_core::alert::AlertState;
 use patra_core::tx::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, WatchAlert};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -28,8 +28,8 @@ SET level = excluded.level, since = excluded.since, firing = excluded.firing, to
 pub(super) const STATEMENTS: &[&str] = &[COUNT, FORGET, READ, WRITE];
 
 /// Three columns from `at` on: since, firing, told_at.
-pub(crate) fn read_alert(row: &Row<'_>, at: usize) -> rusqlite::Result<State> {
-    Ok(State { since: maybe_time(row, at)?, firing: row.get(at + 1)?, told_at: maybe_time(row, at + 2)? })
+pub(crate) fn read_alert(row: &Row<'_>, at: usize) -> rusqlite::Result<AlertState> {
+    Ok(AlertState { since: maybe_time(row, at)?, firing: row.get(at + 1)?, notified_at: maybe_time(row, at + 2)? })
 }
 
 pub(super) fn count_crawls(db: &Connection, op: &CountCrawls, now: Ts) -> Result<CrawlsCounted> {
@@ -42,16 +42,16 @@ pub(super) fn count_crawls(db: &Connection, op: &CountCrawls, now: Ts) -> Result
 pub(super) fn watch(db: &Connection, op: &WatchAlert, now: Ts) -> Result<AlertWatched> {
     let key = [&op.alert, &op.subject];
     let before = db.prepare_cached(READ)?.query_row(key, |row| read_alert(row, 0)).optional()?.unwrap_or_default();
-    let (state, tell) = before.watched(op.holds, op.hold, op.repeat, now);
+    let (state, tell) = before.watched(op.is_met, op.delay, op.repeat, now);
     db.prepare_cached(WRITE)?.execute(params![
         op.alert,
         op.subject,
         op.level.as_str(),
         state.since.map(Ts::micros),
         state.firing,
-        state.told_at.map(Ts::micros),
+        state.notified_at.map(Ts::micros),
         op.value,
         op.threshold,
     ])?;
-    Ok(AlertWatched { since: state.since.or(before.since), state, tell })
+    Ok(AlertWatched { since: state.since.or(before.since), state, notify: tell })
 }

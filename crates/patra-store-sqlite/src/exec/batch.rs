@@ -2,8 +2,8 @@
 
 use std::str;
 
-use patra_core::record::{Record, Rejected};
-use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, LeaseRef, Stored, TxError};
+use patra_core::record::{Record, RejectedRecord};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, LeaseRef, StoredRecord, TxError};
 use patra_core::{BatchId, Ts};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
@@ -89,7 +89,7 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
     if attempts != 0 && op.progress {
         db.prepare_cached(RESET_ATTEMPTS)?.execute([task.0])?;
     }
-    let captured = pool::capture(db, op.capture.as_ref(), &op.stream.project_key, Some(op.lineage.instance), now)?;
+    let captured = pool::capture(db, op.capture.as_ref(), &op.stream.project_key, Some(op.lineage.job), now)?;
     Ok(BatchCommitted { batch, stats, replayed: false, captured })
 }
 
@@ -111,7 +111,7 @@ fn store_records<'a>(
     harvested: Option<Ts>,
     stats: &mut BatchStats,
     now: Ts,
-) -> Result<Vec<Stored<'a>>> {
+) -> Result<Vec<StoredRecord<'a>>> {
     debug_assert!(op.records.is_sorted_by(|a, b| a.key < b.key), "one per key, sorted by key");
     let stream = &*op.stream;
     if op.records.is_empty() {
@@ -136,7 +136,7 @@ fn store_records<'a>(
             continue;
         }
         stats.late += u32::from(harvested.is_some_and(|value| record.version.updated_at < value));
-        stored.push(Stored { record, inserted });
+        stored.push(StoredRecord { record, inserted });
     }
     Ok(stored)
 }
@@ -169,7 +169,7 @@ fn store(statement: &mut Statement<'_>, record: &Record) -> Result<bool> {
 
 fn store_rejected(db: &Connection, op: &CommitBatch, now: Ts) -> Result<()> {
     let stream = &*op.stream;
-    for Rejected { index, key, code, reason, sample } in &op.rejected {
+    for RejectedRecord { index, key, code, reason, sample } in &op.rejected {
         if let Some(key) = key {
             signal::raise(db, stream, key, reason, now)?;
         }

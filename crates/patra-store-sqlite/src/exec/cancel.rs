@@ -1,6 +1,6 @@
 //! Ending work for good: triggers, plans, slices and tasks, each with what hangs below it.
 
-use patra_core::tx::{Cancel, Cancelled, Target};
+use patra_core::tx::{CancelSubject, CancelWork, WorkCancelled};
 use patra_core::{PlanId, SliceId, TaskId, Ts};
 use rusqlite::{Connection, Params, params};
 
@@ -80,21 +80,21 @@ pub(super) const STATEMENTS: &[&str] = &[
     CANCEL_RUNS,
 ];
 
-pub(super) fn cancel(db: &Connection, op: &Cancel, now: Ts) -> Result<Cancelled> {
+pub(super) fn cancel(db: &Connection, op: &CancelWork, now: Ts) -> Result<WorkCancelled> {
     let error = serde_json::to_string(&op.fault())?;
-    let mut work = Work { db, now, error, remarks: op.remarks(), done: Cancelled::default() };
+    let mut work = Work { db, now, error, remarks: op.remarks(), done: WorkCancelled::default() };
     match &op.target {
-        Target::Trigger(public_id) => {
+        CancelSubject::Job(public_id) => {
             for trigger in work.ids(READ_TRIGGER, [public_id])? {
                 work.done.found = true;
                 let made = work.ids(READ_MADE, [trigger])?;
                 [trigger].into_iter().chain(made).try_for_each(|trigger| work.trigger(trigger))?;
             }
         }
-        Target::Plan(plan) if work.has(HAS_PLAN, plan.0)? => work.plan(*plan)?,
-        Target::Slice(slice) if work.has(HAS_SLICE, slice.0)? => work.slice(*slice)?,
-        Target::Task(task) if work.has(HAS_TASK, task.0)? => work.task(*task)?,
-        Target::Plan(_) | Target::Slice(_) | Target::Task(_) => {}
+        CancelSubject::Plan(plan) if work.has(HAS_PLAN, plan.0)? => work.plan(*plan)?,
+        CancelSubject::Slice(slice) if work.has(HAS_SLICE, slice.0)? => work.slice(*slice)?,
+        CancelSubject::Task(task) if work.has(HAS_TASK, task.0)? => work.task(*task)?,
+        CancelSubject::Plan(_) | CancelSubject::Slice(_) | CancelSubject::Task(_) => {}
     }
     Ok(work.done)
 }
@@ -104,7 +104,7 @@ struct Work<'a> {
     now: Ts,
     error: String,
     remarks: String,
-    done: Cancelled,
+    done: WorkCancelled,
 }
 
 impl Work<'_> {
@@ -123,7 +123,7 @@ impl Work<'_> {
     }
 
     fn trigger(&mut self, trigger: i64) -> Result<()> {
-        self.done.triggers += self.change(CANCEL_TRIGGER, params![trigger, self.remarks, self.now.micros()])?;
+        self.done.jobs += self.change(CANCEL_TRIGGER, params![trigger, self.remarks, self.now.micros()])?;
         for plan in self.ids(READ_PLANS, [trigger])? {
             self.plan(PlanId(plan))?;
         }
@@ -137,7 +137,7 @@ impl Work<'_> {
         }
         self.done.plans += 1;
         for trigger in planning {
-            self.done.triggers += self.change(CANCEL_TRIGGER, params![trigger, self.remarks, self.now.micros()])?;
+            self.done.jobs += self.change(CANCEL_TRIGGER, params![trigger, self.remarks, self.now.micros()])?;
         }
         self.done.slices += self.change(CANCEL_SLICES, [plan.0])?;
         for task in self.ids(TASKS_OF_PLAN, [plan.0])? {

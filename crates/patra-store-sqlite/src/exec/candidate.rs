@@ -1,7 +1,7 @@
 //! Ids whose details are fetched apart: what became of each, and which are still wanted.
 
 use patra_core::Ts;
-use patra_core::record::{Candidate, Marked, Stream};
+use patra_core::record::{CandidateMark, DetailCandidate, RecordStream};
 use patra_core::tx::CommitBatch;
 use rusqlite::{Connection, params};
 
@@ -29,7 +29,7 @@ pub(super) const STATEMENTS: &[&str] = &[MARK, IS_SETTLED];
 
 pub(super) fn mark(db: &Connection, op: &CommitBatch, now: Ts) -> Result<()> {
     let stream = &*op.stream;
-    for Marked { candidate: Candidate { id, version }, bad } in &op.marks {
+    for CandidateMark { candidate: DetailCandidate { id, version }, bad } in &op.marks {
         db.prepare_cached(MARK)?.execute(params![
             stream.project_key,
             stream.provenance_code,
@@ -45,12 +45,17 @@ pub(super) fn mark(db: &Connection, op: &CommitBatch, now: Ts) -> Result<()> {
 }
 
 /// Those that are neither fetched in this version nor bad for now.
-pub(crate) fn screen(db: &Connection, stream: &Stream, candidates: Vec<Candidate>, now: Ts) -> Result<Vec<Candidate>> {
+pub(crate) fn screen(
+    db: &Connection,
+    stream: &RecordStream,
+    candidates: Vec<DetailCandidate>,
+    now: Ts,
+) -> Result<Vec<DetailCandidate>> {
     let mut settled = db.prepare_cached(IS_SETTLED)?;
     let mut wanted = Vec::new();
     for candidate in candidates {
-        let Stream { project_key, provenance_code, endpoint_name, .. } = stream;
-        let Candidate { id, version } = &candidate;
+        let RecordStream { project_key, provenance_code, endpoint_name, .. } = stream;
+        let DetailCandidate { id, version } = &candidate;
         let key = params![project_key, provenance_code, endpoint_name, id, version, now.micros()];
         if !settled.query_row(key, |row| row.get::<_, bool>(0))? {
             wanted.push(candidate);

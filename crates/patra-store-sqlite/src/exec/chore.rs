@@ -1,7 +1,10 @@
 //! Chores: jobs without a plan, leased as they are.
 
-use patra_core::tx::{AskChore, CHORES, ChoreKept, ChoreTaken, Fired, KeepChore, TakeChore, TxError};
-use patra_core::{Fence, InstanceId, Ts};
+use patra_core::tx::{
+    BACKGROUND_JOBS, BackgroundJobUpdated, ClaimBackgroundJob, ClaimedBackgroundJob, JobRequested,
+    RequestBackgroundJob, TxError, UpdateBackgroundJob,
+};
+use patra_core::{Fence, JobId, Ts};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde_json::json;
 
@@ -43,22 +46,23 @@ WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'REQUESTED' AND leased_unti
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[INSERT, TAKE, KEEP, END];
 
-pub(super) fn ask(db: &Connection, op: &AskChore, now: Ts) -> Result<Fired> {
-    let values = params![op.public_id, op.project_key, op.job_type, CHORES, op.params, op.request_id, now.micros()];
+pub(super) fn ask(db: &Connection, op: &RequestBackgroundJob, now: Ts) -> Result<JobRequested> {
+    let values =
+        params![op.public_id, op.project_key, op.job_type, BACKGROUND_JOBS, op.params, op.request_id, now.micros()];
     let inserted: Option<i64> = db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0)).optional()?;
     let existed = inserted.is_none();
     let instance = match inserted {
         Some(id) => id,
         None => db.prepare_cached(trigger::READ_ID)?.query_row([&op.public_id], |row| row.get(0))?,
     };
-    Ok(Fired { instance: InstanceId(instance), existed })
+    Ok(JobRequested { job: JobId(instance), existed })
 }
 
-pub(super) fn take(db: &Connection, op: &TakeChore, now: Ts) -> Result<Option<ChoreTaken>> {
+pub(super) fn take(db: &Connection, op: &ClaimBackgroundJob, now: Ts) -> Result<Option<ClaimedBackgroundJob>> {
     let values = params![op.owner, (now + op.lease).micros(), now.micros()];
     let taken = db.prepare_cached(TAKE)?.query_row(values, |row| {
-        Ok(ChoreTaken {
-            instance: InstanceId(row.get(0)?),
+        Ok(ClaimedBackgroundJob {
+            job: JobId(row.get(0)?),
             fence: Fence(row.get(1)?),
             public_id: row.get(2)?,
             project_key: row.get(3)?,
@@ -69,8 +73,8 @@ pub(super) fn take(db: &Connection, op: &TakeChore, now: Ts) -> Result<Option<Ch
     Ok(taken.optional()?)
 }
 
-pub(super) fn keep(db: &Connection, op: &KeepChore, now: Ts) -> Result<ChoreKept> {
-    let (id, fence) = (op.instance.0, op.fence.0);
+pub(super) fn keep(db: &Connection, op: &UpdateBackgroundJob, now: Ts) -> Result<BackgroundJobUpdated> {
+    let (id, fence) = (op.job.0, op.fence.0);
     let kept = match &op.done {
         None => db.prepare_cached(KEEP)?.execute(params![id, fence, (now + op.lease).micros()])?,
         Some(done) => {
@@ -81,5 +85,5 @@ pub(super) fn keep(db: &Connection, op: &KeepChore, now: Ts) -> Result<ChoreKept
             db.prepare_cached(END)?.execute(params![id, fence, result, error, now.micros()])?
         }
     };
-    if kept == 1 { Ok(ChoreKept) } else { Err(TxError::Fenced.into()) }
+    if kept == 1 { Ok(BackgroundJobUpdated) } else { Err(TxError::Fenced.into()) }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use patra_core::state::Operation;
-use patra_core::tx::{Claim, Claimed, Inventory, Lease, Lineage};
-use patra_core::{CredentialId, CursorId, Fence, InstanceId, PlanId, SliceId, SourceId, TaskId, Ts};
+use patra_core::tx::{ClaimTasks, ClaimedTasks, Lease, PartitionKey, TaskLineage};
+use patra_core::{CredentialId, CursorId, Fence, JobId, PlanId, SliceId, SourceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::hold::{Common, Own, Stopping};
@@ -79,13 +79,13 @@ RETURNING id, lease_epoch, leased_until, attempt_count, schedule_instance_id, pl
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[NEXT_LANE, HEAD, HEAD_WITH_HOLDS, COUNT_HELD, LEASE];
 
-pub(super) fn claim(db: &Connection, op: &Claim, now: Ts) -> Result<Claimed> {
+pub(super) fn claim(db: &Connection, op: &ClaimTasks, now: Ts) -> Result<ClaimedTasks> {
     let until = now + op.lease;
     let mut leases = Vec::new();
     for task in pick(db, op, now)? {
         leases.extend(lease(db, task, &op.owner, until)?);
     }
-    Ok(Claimed { leases, now })
+    Ok(ClaimedTasks { leases, now })
 }
 
 /// Leases one task, if it is still QUEUED.
@@ -94,12 +94,12 @@ pub(super) fn lease(db: &Connection, task: i64, owner: &str, until: Ts) -> Resul
 }
 
 /// The tasks that are next, in their order: one priority after the other, as long as there is room in the answer.
-fn pick(db: &Connection, op: &Claim, now: Ts) -> Result<Vec<i64>> {
+fn pick(db: &Connection, op: &ClaimTasks, now: Ts) -> Result<Vec<i64>> {
     let mut lanes = read_lanes(db)?;
     let mut partitions = read_partitions(db, op, &lanes)?;
     let stopping = Stopping::read(db)?;
     lanes.retain(|lane| !stopping.stops_all(&lane.common()));
-    let rank = |lane: &Lane| if op.upside_down { -lane.priority } else { lane.priority };
+    let rank = |lane: &Lane| if op.reverse_priority { -lane.priority } else { lane.priority };
     // Stable: the lanes of a partition stay together.
     lanes.sort_by_key(rank);
     let queue = Queue { db, stopping: &stopping, now, limit: op.limit };
@@ -125,7 +125,7 @@ pub(crate) fn first_scheduled(db: &Connection) -> Result<Option<Ts>> {
     let mut statement = db.prepare_cached(HEAD)?;
     let mut first: Option<Ts> = None;
     for Lane { partition, c_max, credential, priority } in read_lanes(db)? {
-        let Inventory { provenance_code, endpoint_name, operation } = partition;
+        let PartitionKey { provenance_code, endpoint_name, operation } = partition;
         let (operation, ever) = (operation.as_str(), Ts::MAX.micros());
         let values = params![provenance_code, endpoint_name, operation, c_max, credential, priority, ever, 1];
         let head = statement.query_row(values, |row| time(row, 0)).optional()?;
@@ -136,7 +136,7 @@ pub(crate) fn first_scheduled(db: &Connection) -> Result<Option<Ts>> {
 
 /// What of the queue has the same partition, C_max, credential and priority.
 struct Lane {
-    partition: Inventory,
+    partition: PartitionKey,
     c_max: u32,
     /// 0: none.
     credential: i64,
@@ -162,7 +162,7 @@ fn read_lanes(db: &Connection) -> Result<Vec<Lane>> {
             // Every lane lies behind these: no code is empty.
             None => statement.query_row(params!["", "", "", 0, 0, 0], read_lane),
             Some(Lane {
-                partition: Inventory { provenance_code, endpoint_name, operation },
+                partition: PartitionKey { provenance_code, endpoint_name, operation },
                 c_max,
                 credential,
                 priority,
@@ -182,9 +182,9 @@ fn read_lane(row: &Row<'_>) -> rusqlite::Result<Lane> {
     Ok(Lane { partition: read_partition(row)?, c_max: row.get(3)?, credential: row.get(4)?, priority: row.get(5)? })
 }
 
-fn read_partition(row: &Row<'_>) -> rusqlite::Result<Inventory> {
+fn read_partition(row: &Row<'_>) -> rusqlite::Result<PartitionKey> {
     let operation: Operation = word(row, 2)?;
-    Ok(Inventory { provenance_code: row.get(0)?, endpoint_name: row.get(1)?, operation })
+    Ok(PartitionKey { provenance_code: row.get(0)?, endpoint_name: row.get(1)?, operation })
 }
 
 /// How far a partition is filled.
@@ -197,7 +197,7 @@ struct Partition {
     alike: bool,
 }
 
-fn read_partitions(db: &Connection, op: &Claim, lanes: &[Lane]) -> Result<BTreeMap<Inventory, Partition>> {
+fn read_partitions(db: &Connection, op: &ClaimTasks, lanes: &[Lane]) -> Result<BTreeMap<PartitionKey, Partition>> {
     let caps: BTreeMap<_, _> = op.caps.iter().map(|(partition, cap)| (partition, *cap)).collect();
     let mut partitions = BTreeMap::new();
     for lanes in lanes.chunk_by(|one, other| one.partition == other.partition) {
@@ -282,7 +282,7 @@ fn read_lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
         fence: Fence(row.get(1)?),
         until: time(row, 2)?,
         attempts: row.get(3)?,
-        lineage: Lineage { instance: InstanceId(row.get(4)?), plan: PlanId(row.get(5)?), slice: SliceId(row.get(6)?) },
+        lineage: TaskLineage { job: JobId(row.get(4)?), plan: PlanId(row.get(5)?), slice: SliceId(row.get(6)?) },
         cursor: CursorId(row.get(7)?),
         project_key: row.get(8)?,
         provenance_code: row.get(9)?,

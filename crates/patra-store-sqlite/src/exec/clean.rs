@@ -1,7 +1,7 @@
 //! Forgetting what is old: the content of articles, the ledger of polls, chores and jobs that are over.
 
 use patra_core::Ts;
-use patra_core::tx::{Clean, Cleaned};
+use patra_core::tx::{ExpiredPurged, PurgeExpired};
 use rusqlite::{Connection, Row, params};
 
 use crate::error::Result;
@@ -77,8 +77,8 @@ pub(super) const STATEMENTS: &[&str] = &[
 #[cfg(test)]
 pub(super) const FORGET_STATEMENTS: &[&str] = FORGET;
 
-pub(super) fn clean(db: &Connection, op: &Clean, now: Ts) -> Result<Cleaned> {
-    let mut cleaned = Cleaned::default();
+pub(super) fn clean(db: &Connection, op: &PurgeExpired, now: Ts) -> Result<ExpiredPurged> {
+    let mut cleaned = ExpiredPurged::default();
     if let Some(keep) = op.keep {
         let old = numbers(db, OLD_ITEMS, now - keep, op.limit)?;
         for item in old {

@@ -1,11 +1,11 @@
 //! The pool of cookies. What wears one out and which is taken is decided in the core; here its wear is read and written back.
 
-use patra_core::cookie::{DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY, Wear};
-use patra_core::credential::{Binding, Credential, State};
+use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY};
+use patra_core::credential::{Binding, Credential, CredentialRuntime};
 use patra_core::state::TokenStatus;
 use patra_core::tx::{
-    CookieJudged, CookiePicked, CookieReactivated, CookieSaved, JudgeCookie, PickCookie, ReactivateCookie, Reseal,
-    Resealed, SaveCookie, Sealed, TxError,
+    CookieOutcomeRecorded, CookiePicked, CookieReactivated, CookieSaved, PickCookie, ReactivateCookie,
+    RecordCookieOutcome, Reseal, Resealed, SaveCookie, SealedText, TxError,
 };
 use patra_core::{CredentialId, Ts};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -120,10 +120,10 @@ pub(super) fn is_taken(db: &Connection, name: &str) -> Result<bool> {
 }
 
 /// Nine columns from `at` on: the limit, and the wear in the order of [`READ_STATE`], null for one that was never used.
-pub(crate) fn read_wear(row: &Row<'_>, at: usize) -> rusqlite::Result<Wear> {
+pub(crate) fn read_wear(row: &Row<'_>, at: usize) -> rusqlite::Result<CookieUsage> {
     let daily_limit = row.get::<_, Option<u32>>(at)?.unwrap_or(DEFAULT_DAILY_LIMIT);
-    let Some(status) = maybe_word(row, at + 1)? else { return Ok(Wear::new(daily_limit)) };
-    Ok(Wear {
+    let Some(status) = maybe_word(row, at + 1)? else { return Ok(CookieUsage::new(daily_limit)) };
+    Ok(CookieUsage {
         status,
         daily_used: row.get(at + 2)?,
         day: maybe_time(row, at + 3)?,
@@ -136,12 +136,12 @@ pub(crate) fn read_wear(row: &Row<'_>, at: usize) -> rusqlite::Result<Wear> {
     })
 }
 
-fn read(db: &Connection, id: i64) -> Result<Option<(State, Wear)>> {
+fn read(db: &Connection, id: i64) -> Result<Option<(CredentialRuntime, CookieUsage)>> {
     let found = db.prepare_cached(READ_STATE)?.query_row([id], |row| Ok((read_state(row, 0)?, read_wear(row, 7)?)));
     Ok(found.optional()?)
 }
 
-fn write(db: &Connection, id: i64, wear: &Wear, now: Ts) -> Result<()> {
+fn write(db: &Connection, id: i64, wear: &CookieUsage, now: Ts) -> Result<()> {
     db.prepare_cached(WRITE_WEAR)?.execute(params![
         id,
         wear.status.as_str(),
@@ -161,7 +161,7 @@ fn write(db: &Connection, id: i64, wear: &Wear, now: Ts) -> Result<()> {
 fn trust(db: &Connection, id: i64, replaced: bool, now: Ts) -> Result<()> {
     let Some((state, wear)) = read(db, id)? else { return Ok(()) };
     let blamed = state.status != TokenStatus::Active || state.fail_count > 0 || state.last_error.is_some();
-    let trusted = wear.trusted();
+    let trusted = wear.reactivated();
     if replaced || blamed || trusted != wear {
         db.prepare_cached(TRUST)?.execute(params![id, replaced])?;
         write(db, id, &trusted, now)?;
@@ -191,7 +191,7 @@ fn insert(db: &Connection, op: &SaveCookie, now: Ts) -> Result<CredentialId> {
     let Binding { alias, provenance_code, endpoint_name } = &op.binding;
     let newest: i64 =
         db.prepare_cached(READ_NEWEST)?.query_row([alias, provenance_code, endpoint_name], |row| row.get(0))?;
-    let Some(Sealed { text, key_id }) = op.value.as_ref().filter(|_| op.version == newest + 1) else {
+    let Some(SealedText { text, key_id }) = op.value.as_ref().filter(|_| op.version == newest + 1) else {
         return Err(TxError::Conflict.into());
     };
     let priority = op.priority.unwrap_or(DEFAULT_PRIORITY);
@@ -210,7 +210,7 @@ fn insert(db: &Connection, op: &SaveCookie, now: Ts) -> Result<CredentialId> {
 }
 
 pub(super) fn pick(db: &Connection, op: &PickCookie, now: Ts) -> Result<CookiePicked> {
-    let pool: Vec<(Credential, Wear)> = db
+    let pool: Vec<(Credential, CookieUsage)> = db
         .prepare_cached(READ_POOL)?
         .query_map([&op.provenance_code, &op.endpoint_name], |row| Ok((read_credential(row)?, read_wear(row, 16)?)))?
         .collect::<rusqlite::Result<_>>()?;
@@ -224,15 +224,15 @@ pub(super) fn pick(db: &Connection, op: &PickCookie, now: Ts) -> Result<CookiePi
     Ok(CookiePicked::Picked { credential: Box::new(credential), now })
 }
 
-pub(super) fn judge(db: &Connection, op: &JudgeCookie, now: Ts) -> Result<CookieJudged> {
+pub(super) fn judge(db: &Connection, op: &RecordCookieOutcome, now: Ts) -> Result<CookieOutcomeRecorded> {
     let id = op.credential.0;
     db.prepare_cached(MAKE_STATE)?.execute([id, now.micros()])?;
-    let found = read(db, id)?.filter(|(state, _)| state.version == op.seen);
-    let Some((state, wear)) = found else { return Ok(CookieJudged { before: None, after: None }) };
-    let (after, last_error) = op.judged(&wear, state.last_error, now);
+    let found = read(db, id)?.filter(|(state, _)| state.version == op.seen_version);
+    let Some((state, wear)) = found else { return Ok(CookieOutcomeRecorded { before: None, after: None }) };
+    let (after, last_error) = op.apply(&wear, state.last_error, now);
     write(db, id, &after, now)?;
     db.prepare_cached(BLAME)?.execute(params![id, last_error])?;
-    Ok(CookieJudged { before: Some(wear.status), after: Some(after.status) })
+    Ok(CookieOutcomeRecorded { before: Some(wear.status), after: Some(after.status) })
 }
 
 pub(super) fn reactivate(db: &Connection, op: &ReactivateCookie, now: Ts) -> Result<CookieReactivated> {
@@ -254,7 +254,7 @@ pub(super) fn rest(db: &Connection, now: Ts) -> Result<u64> {
     let mut rested = 0;
     for id in ids {
         let Some((_, wear)) = read(db, id)? else { continue };
-        write(db, id, &wear.rested(now), now)?;
+        write(db, id, &wear.after_cooling(now), now)?;
         rested += 1;
     }
     Ok(rested)

@@ -1,6 +1,6 @@
-//! What of a namespace is done or under way, read from its tasks.
+//! What of a namespace is done or in progress, read from its tasks.
 
-use patra_core::cursor::{Mark, completed_end};
+use patra_core::cursor::{CursorValue, completed_end};
 use patra_core::state::{Direction, TaskStatus};
 use patra_core::tx::{HISTORY, History};
 use patra_core::{PlanId, Ts, Window};
@@ -60,7 +60,7 @@ ORDER BY ordinal";
 pub(super) const STATEMENTS: &[&str] =
     &[BEYOND_FORWARD, BEYOND_BACKFILL, REACHES_BACK, NEXT_ORDINAL, READ_HISTORY, NEWEST_PLAN, SEGMENTS];
 
-/// Windows beyond the value that are done or under way, sorted, each once.
+/// Windows beyond the value that are done or in progress, sorted, each once.
 pub(super) fn covered(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec<Window>> {
     let live = |status| status == TaskStatus::Succeeded || !TaskStatus::is_final(status);
     let mut windows = windows(db, cursor, start, live, |_, _, _| Ok(false))?;
@@ -175,11 +175,11 @@ pub(super) fn history(db: &Connection, cursor: &Cursor) -> Result<History> {
 }
 
 /// The last of the segments of the newest plan that are complete one after the other, from the value on.
-pub(super) fn completed_segments(db: &Connection, cursor: &Cursor) -> Result<Option<Mark>> {
+pub(super) fn completed_segments(db: &Connection, cursor: &Cursor) -> Result<Option<CursorValue>> {
     let newest = db.prepare_cached(NEWEST_PLAN)?.query_row([cursor.id.0], |row| row.get::<_, i64>(0)).optional()?;
     let Some(plan) = newest else { return Ok(None) };
     let value = match &cursor.value {
-        Some(Mark::Nth { ordinal, .. }) => *ordinal,
+        Some(CursorValue::Nth { ordinal, .. }) => *ordinal,
         _ => 0,
     };
     let mut statement = db.prepare_cached(SEGMENTS)?;
@@ -190,7 +190,7 @@ pub(super) fn completed_segments(db: &Connection, cursor: &Cursor) -> Result<Opt
         if !row.get(2)? {
             break;
         }
-        reached = Some(Mark::Nth { ordinal: row.get::<_, i64>(0)? + 1, last: row.get(1)? });
+        reached = Some(CursorValue::Nth { ordinal: row.get::<_, i64>(0)? + 1, last: row.get(1)? });
     }
     Ok(reached)
 }

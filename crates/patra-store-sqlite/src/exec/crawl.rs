@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::crawl::{Candidate, after_failure, idempotency_key};
+use patra_core::crawl::{CrawlCandidate, after_failure, idempotency_key};
 use patra_core::state::CandidateStatus;
 use patra_core::tx::{
     AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued, ClaimCandidates,
@@ -76,8 +76,8 @@ pub(super) const STATEMENTS: &[&str] =
     &[INSERT, RENEW_TOKENS, CLAIM, READ, READ_FORGOTTEN, SETTLE, REQUEUE, INSERT_ITEM, FIND_ITEM, INSERT_NOTE];
 
 /// Fourteen columns, in the order of [`READ`].
-pub(crate) fn read_candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
-    Ok(Candidate {
+pub(crate) fn read_candidate(row: &Row<'_>) -> rusqlite::Result<CrawlCandidate> {
+    Ok(CrawlCandidate {
         id: row.get(0)?,
         platform: row.get(1)?,
         note_id: row.get(2)?,
@@ -122,11 +122,11 @@ pub(super) fn claim(db: &Connection, op: &ClaimCandidates, now: Ts) -> Result<Ca
     let values = params![project_key, op.execution_id, now.micros(), op.platform, limit];
     let mut statement = db.prepare_cached(CLAIM)?;
     let mut claimed: Vec<_> = statement.query_map(values, read_candidate)?.collect::<rusqlite::Result<_>>()?;
-    claimed.sort_by_key(|candidate: &Candidate| (candidate.created_at, candidate.id));
+    claimed.sort_by_key(|candidate: &CrawlCandidate| (candidate.created_at, candidate.id));
     Ok(CandidatesClaimed::Claimed(claimed))
 }
 
-fn read(db: &Connection, project_key: &str, platform: &str, note_id: &str) -> Result<Option<Candidate>> {
+fn read(db: &Connection, project_key: &str, platform: &str, note_id: &str) -> Result<Option<CrawlCandidate>> {
     Ok(db.prepare_cached(READ)?.query_row([project_key, platform, note_id], read_candidate).optional()?)
 }
 
@@ -138,10 +138,10 @@ pub(super) fn fail(db: &Connection, op: &FailCandidate, now: Ts) -> Result<Candi
         return Ok(CandidateFailed::NotHeld(candidate.processing_lock));
     }
     let (status, retry_count) = after_failure(candidate.retry_count);
-    let meta = op.tried.exec_meta(&candidate.exec_meta, candidate.source_keyword.as_deref(), retry_count);
+    let meta = op.attempt.exec_meta(&candidate.exec_meta, candidate.source_keyword.as_deref(), retry_count);
     let values = params![candidate.id, status.as_str(), retry_count, op.error_code, meta, now.micros()];
     db.prepare_cached(SETTLE)?.execute(values)?;
-    Ok(CandidateFailed::Failed(Box::new(Candidate {
+    Ok(CandidateFailed::Failed(Box::new(CrawlCandidate {
         status,
         retry_count,
         processing_lock: None,
@@ -162,8 +162,8 @@ pub(super) fn write_note(db: &Connection, op: &WriteNote, now: Ts) -> Result<Not
     let (project, platform, note) = (&op.project_key, &op.platform, &op.note);
     let candidate = read(db, project, platform, &note.note_id)?;
     let meta = match &candidate {
-        Some(known) => op.tried.exec_meta(&known.exec_meta, known.source_keyword.as_deref(), known.retry_count),
-        None => op.tried.exec_meta("", None, 0),
+        Some(known) => op.attempt.exec_meta(&known.exec_meta, known.source_keyword.as_deref(), known.retry_count),
+        None => op.attempt.exec_meta("", None, 0),
     };
     let key = idempotency_key(&note.note_id);
     let (scope, hash) = (scope::number(db, project, platform, "note")?, note.content_hash.as_slice());

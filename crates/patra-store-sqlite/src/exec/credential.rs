@@ -1,6 +1,6 @@
 //! Credentials: versions of a binding, and the runtime half with its lease on the refresh.
 
-use patra_core::credential::{Binding, Credential, State};
+use patra_core::credential::{Binding, Credential, CredentialRuntime};
 use patra_core::state::AuthType;
 use patra_core::tx::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
@@ -127,7 +127,7 @@ pub(super) fn revoke(db: &Connection, op: &RevokeCredential, now: Ts) -> Result<
 
 /// The runtime half with its lease.
 struct Leased {
-    state: State,
+    state: CredentialRuntime,
     lease: Option<(String, Ts)>,
     fence: i64,
 }
@@ -138,8 +138,8 @@ fn read_leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
 }
 
 /// Seven columns from `at` on: version, sealed, expires_at, status_code, fail_count, last_error, updated_at.
-pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<State> {
-    Ok(State {
+pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<CredentialRuntime> {
+    Ok(CredentialRuntime {
         version: row.get(at)?,
         sealed: row.get(at + 1)?,
         expires_at: maybe_time(row, at + 2)?,
@@ -161,7 +161,7 @@ pub(crate) fn read_credential(row: &Row<'_>) -> rusqlite::Result<Credential> {
         priority: row.get(6)?,
         sealed: row.get(7)?,
         status: word(row, 8)?,
-        state: if used { read_state(row, 9)? } else { State::default() },
+        state: if used { read_state(row, 9)? } else { CredentialRuntime::default() },
     })
 }
 
@@ -170,7 +170,7 @@ pub(super) fn lease(db: &Connection, op: &LeaseRefresh, now: Ts) -> Result<Refre
     db.prepare_cached(MAKE_STATE)?.execute(params![id, now.micros()])?;
     let found = db.prepare_cached(READ_STATE)?.query_row([id], read_leased).optional()?;
     let Some(Leased { mut state, lease, fence }) = found else { return Ok(RefreshLeased::Gone) };
-    if state.version > op.seen {
+    if state.version > op.seen_version {
         return Ok(RefreshLeased::Newer { state, now });
     }
     let held = lease.filter(|(_, until)| now < *until);
@@ -207,6 +207,6 @@ pub(super) fn fail(db: &Connection, op: &FailRefresh, now: Ts) -> Result<Refresh
 pub(super) fn mark(db: &Connection, op: &MarkCredential, now: Ts) -> Result<CredentialMarked> {
     let id = op.credential.0;
     db.prepare_cached(MAKE_STATE)?.execute(params![id, now.micros()])?;
-    let changed = db.prepare_cached(MARK)?.execute(params![id, op.seen, op.rejected, now.micros()])?;
+    let changed = db.prepare_cached(MARK)?.execute(params![id, op.seen_version, op.rejected, now.micros()])?;
     Ok(CredentialMarked { marked: changed == 1 })
 }

@@ -1,8 +1,8 @@
 //! Cursors: found by namespace, recorded as events, moved as a value.
 
-use patra_core::cursor::{Mark, Name, completed_end};
+use patra_core::cursor::{CursorName, CursorValue, completed_end};
 use patra_core::state::{Direction, Operation};
-use patra_core::tx::{Advance, AdvanceCursor, CursorMoved, RecordAdvance, TxError};
+use patra_core::tx::{AdvanceCursor, AdvanceRecorded, CursorMoved, RecordAdvance, TxError};
 use patra_core::{CursorId, RunId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -118,7 +118,7 @@ pub(super) struct Cursor {
     pub(super) direction: Direction,
     /// `None`: it counts segments, not time.
     pub(super) origin: Option<Ts>,
-    pub(super) value: Option<Mark>,
+    pub(super) value: Option<CursorValue>,
     pub(super) epoch: i64,
     version: i64,
 }
@@ -126,7 +126,7 @@ pub(super) struct Cursor {
 impl Cursor {
     /// Where the completed part begins; `None` when it counts segments.
     pub(super) fn start(&self) -> Option<Ts> {
-        self.value.as_ref().and_then(Mark::instant).or(self.origin)
+        self.value.as_ref().and_then(CursorValue::instant).or(self.origin)
     }
 }
 
@@ -143,16 +143,16 @@ fn read_cursor(row: &Row<'_>) -> rusqlite::Result<Cursor> {
 }
 
 /// Instant, number and text of a value.
-fn read_mark(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Mark>> {
+fn read_mark(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<CursorValue>> {
     if let Some(instant) = maybe_time(row, at)? {
-        return Ok(Some(Mark::At(instant)));
+        return Ok(Some(CursorValue::At(instant)));
     }
     let ordinal: Option<i64> = row.get(at + 1)?;
-    ordinal.map(|ordinal| Ok(Mark::Nth { ordinal, last: row.get(at + 2)? })).transpose()
+    ordinal.map(|ordinal| Ok(CursorValue::Nth { ordinal, last: row.get(at + 2)? })).transpose()
 }
 
 /// The cursor of a namespace. The endpoint is no part of its identity (C-22).
-pub(super) fn find(db: &Connection, name: &Name) -> Result<Option<Cursor>> {
+pub(super) fn find(db: &Connection, name: &CursorName) -> Result<Option<Cursor>> {
     let key = params![
         name.project_key,
         name.provenance_code,
@@ -170,7 +170,7 @@ fn read(db: &Connection, id: CursorId) -> Result<Cursor> {
 }
 
 /// How far the stream that a backfill completes has been harvested.
-pub(super) fn harvested(db: &Connection, name: &Name) -> Result<Option<Ts>> {
+pub(super) fn harvested(db: &Connection, name: &CursorName) -> Result<Option<Ts>> {
     if name.operation != Operation::Backfill {
         return Ok(None);
     }
@@ -179,7 +179,13 @@ pub(super) fn harvested(db: &Connection, name: &Name) -> Result<Option<Ts>> {
 }
 
 /// Makes the cursor if it is missing and raises its epoch; `Conflict` when another plan has raised it since `epoch`.
-pub(super) fn next_epoch(db: &Connection, name: &Name, origin: Option<Ts>, epoch: i64, now: Ts) -> Result<CursorId> {
+pub(super) fn next_epoch(
+    db: &Connection,
+    name: &CursorName,
+    origin: Option<Ts>,
+    epoch: i64,
+    now: Ts,
+) -> Result<CursorId> {
     db.prepare_cached(INSERT)?.execute(params![
         name.provenance_code,
         name.endpoint_name,
@@ -205,7 +211,7 @@ pub(super) fn next_epoch(db: &Connection, name: &Name, origin: Option<Ts>, epoch
     raised.ok_or_else(|| TxError::Conflict.into())
 }
 
-pub(super) fn record_advance(db: &Connection, op: RecordAdvance, now: Ts) -> Result<Advance> {
+pub(super) fn record_advance(db: &Connection, op: RecordAdvance, now: Ts) -> Result<AdvanceRecorded> {
     let cursor = read(db, op.cursor)?;
     let furthest = match (cursor.origin, cursor.direction) {
         (None, _) => LAST_NUMERIC,
@@ -222,17 +228,17 @@ pub(super) fn record_advance(db: &Connection, op: RecordAdvance, now: Ts) -> Res
         insert_event(db, &cursor, &op, &mark, now)?;
         (target, by) = (Some(mark), op.cause.map(|cause| cause.run));
     }
-    Ok(Advance { direction: cursor.direction, value: cursor.value, target, by, version: cursor.version })
+    Ok(AdvanceRecorded { direction: cursor.direction, value: cursor.value, target, by, version: cursor.version })
 }
 
 /// How far the namespace is complete; `None` when not even its beginning is.
-fn reached(db: &Connection, cursor: &Cursor) -> Result<Option<Mark>> {
+fn reached(db: &Connection, cursor: &Cursor) -> Result<Option<CursorValue>> {
     let Some(start) = cursor.start() else { return cover::completed_segments(db, cursor) };
     let end = completed_end(cursor.direction, start, &cover::completed(db, cursor, start)?);
-    Ok((end != start).then_some(Mark::At(end)))
+    Ok((end != start).then_some(CursorValue::At(end)))
 }
 
-fn insert_event(db: &Connection, cursor: &Cursor, op: &RecordAdvance, mark: &Mark, now: Ts) -> Result<()> {
+fn insert_event(db: &Connection, cursor: &Cursor, op: &RecordAdvance, mark: &CursorValue, now: Ts) -> Result<()> {
     let (instant, number) = parts(mark);
     let place = instant.or(number).unwrap_or_default();
     db.prepare_cached(INSERT_EVENT)?.execute(params![
@@ -252,10 +258,10 @@ fn insert_event(db: &Connection, cursor: &Cursor, op: &RecordAdvance, mark: &Mar
 }
 
 /// `normalized_instant` and `normalized_numeric`.
-fn parts(mark: &Mark) -> (Option<i64>, Option<i64>) {
+fn parts(mark: &CursorValue) -> (Option<i64>, Option<i64>) {
     match mark {
-        Mark::At(at) => (Some(at.micros()), None),
-        Mark::Nth { ordinal, .. } => (None, Some(*ordinal)),
+        CursorValue::At(at) => (Some(at.micros()), None),
+        CursorValue::Nth { ordinal, .. } => (None, Some(*ordinal)),
     }
 }
 
@@ -280,11 +286,11 @@ pub(super) fn advance(db: &Connection, op: &AdvanceCursor, now: Ts) -> Result<Cu
 }
 
 /// The event that allows this value: its id and the greatest time that was seen with it.
-fn reaching_event(db: &Connection, cursor: &Cursor, to: &Mark) -> Result<Option<(i64, Option<String>)>> {
+fn reaching_event(db: &Connection, cursor: &Cursor, to: &CursorValue) -> Result<Option<(i64, Option<String>)>> {
     let (sql, place) = match (to, cursor.origin, cursor.direction) {
-        (Mark::At(at), Some(_), Direction::Forward) => (REACHES_FORWARD, at.micros()),
-        (Mark::At(at), Some(_), Direction::Backfill) => (REACHES_BACKFILL, at.micros()),
-        (Mark::Nth { ordinal, .. }, None, _) => (REACHES_NUMERIC, *ordinal),
+        (CursorValue::At(at), Some(_), Direction::Forward) => (REACHES_FORWARD, at.micros()),
+        (CursorValue::At(at), Some(_), Direction::Backfill) => (REACHES_BACKFILL, at.micros()),
+        (CursorValue::Nth { ordinal, .. }, None, _) => (REACHES_NUMERIC, *ordinal),
         // A value of the other kind.
         _ => return Ok(None),
     };

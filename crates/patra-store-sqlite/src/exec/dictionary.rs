@@ -21,7 +21,7 @@ INSERT INTO sys_dict_item_alias (type_code, item_code, alias, sort_no, updated_a
 pub(super) const STATEMENTS: &[&str] = &[EMPTY[0], EMPTY[1], EMPTY[2], INSERT_TYPE, INSERT_ITEM, INSERT_ALIAS];
 
 pub(super) fn sync(db: &Connection, op: &SyncDictionary, now: Ts) -> Result<DictionarySynced> {
-    if let Some(flaw) = op.flaw() {
+    if let Some(flaw) = op.invalid_reason() {
         return Err(Error::refused(flaw));
     }
     if dictionary::read(db)? == op.types {

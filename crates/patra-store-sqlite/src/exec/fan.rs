@@ -1,8 +1,8 @@
 //! A trigger that becomes one trigger per partition, and the records that name partitions.
 
 use patra_core::Ts;
-use patra_core::state::TriggerStatus;
-use patra_core::tx::{FanOut, FannedOut, MAX_PARENTS, MAX_WAITING, Parent, ReadParents};
+use patra_core::state::JobStatus;
+use patra_core::tx::{FanOut, FannedOut, MAX_PARENTS, MAX_WAITING, ParentRecord, ReadParents};
 use rusqlite::{Connection, params};
 
 use super::scope::scope_id;
@@ -46,28 +46,28 @@ pub(super) const STATEMENTS: &[&str] = &[INSERT_CHILD, COUNT_CHILDREN, COUNT_WAI
 pub(super) fn fan_out(db: &Connection, op: &FanOut, now: Ts) -> Result<FannedOut> {
     let mut created = 0;
     for child in &op.children {
-        let values = params![op.instance.0, child.public_id, child.params, now.micros()];
+        let values = params![op.job.0, child.public_id, child.params, now.micros()];
         created += db.prepare_cached(INSERT_CHILD)?.execute(values)?;
     }
-    let children: u32 = db.prepare_cached(COUNT_CHILDREN)?.query_row([op.instance.0], |row| row.get(0))?;
+    let children: u32 = db.prepare_cached(COUNT_CHILDREN)?.query_row([op.job.0], |row| row.get(0))?;
     let (status, remarks, not_before) = if op.complete {
-        (TriggerStatus::Planned, Some(op.remarks(children)), None)
+        (JobStatus::Planned, Some(op.remarks(children)), None)
     } else {
-        let waiting: u32 = db.prepare_cached(COUNT_WAITING)?.query_row([op.instance.0], |row| row.get(0))?;
+        let waiting: u32 = db.prepare_cached(COUNT_WAITING)?.query_row([op.job.0], |row| row.get(0))?;
         let wait = if waiting >= MAX_WAITING { op.wait } else { std::time::Duration::ZERO };
-        (TriggerStatus::Requested, None, Some(now + wait))
+        (JobStatus::Requested, None, Some(now + wait))
     };
     // What fails here takes the children back.
-    trigger::release(db, op.instance, op.fence, status, remarks.as_deref(), not_before)?;
+    trigger::release(db, op.job, op.fence, status, remarks.as_deref(), not_before)?;
     if children > op.limit {
         return Err(Error::refused(op.too_many()));
     }
-    db.prepare_cached(KEEP_PLACE)?.execute(params![op.instance.0, op.place])?;
+    db.prepare_cached(KEEP_PLACE)?.execute(params![op.job.0, op.position])?;
     let existing = op.children.len() - created;
     Ok(FannedOut { created: created as u32, existing: existing as u32, children })
 }
 
-pub(super) fn read_parents(db: &Connection, op: &ReadParents) -> Result<Vec<Parent>> {
+pub(super) fn read_parents(db: &Connection, op: &ReadParents) -> Result<Vec<ParentRecord>> {
     let mut statement = db.prepare_cached(READ_PARENTS)?;
     let values = params![
         op.project_key,
@@ -79,7 +79,8 @@ pub(super) fn read_parents(db: &Connection, op: &ReadParents) -> Result<Vec<Pare
         op.payload,
         op.limit.min(MAX_PARENTS),
     ];
-    let rows = statement
-        .query_map(values, |row| Ok(Parent { key: row.get(0)?, payload: row.get(1)?, task_params: row.get(2)? }))?;
+    let rows = statement.query_map(values, |row| {
+        Ok(ParentRecord { key: row.get(0)?, payload: row.get(1)?, task_params: row.get(2)? })
+    })?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }

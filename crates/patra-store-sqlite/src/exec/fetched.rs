@@ -46,7 +46,7 @@ ORDER BY dedup_key";
 pub(super) const STATEMENTS: &[&str] = &[SUM, READ_STATS, WRITE_STATS, READ_JOB, READ_USERNAME, READ_KEYS];
 
 pub(super) fn count_and_tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
-    if !poll.counted && !poll.tell {
+    if !poll.counted && !poll.emit {
         return Ok(());
     }
     let task = op.lease.task.0;
@@ -55,7 +55,7 @@ pub(super) fn count_and_tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: 
         let count = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
         write(db, poll.source.0, count(fetched), count(new), now)?;
     }
-    if poll.tell && new > 0 {
+    if poll.emit && new > 0 {
         tell(db, op, poll, now)?;
     }
     Ok(())
@@ -91,7 +91,7 @@ pub(crate) fn read_stats(row: &Row<'_>, at: usize) -> rusqlite::Result<FetchStat
 
 fn tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
     let (project_key, job): (String, String) =
-        db.prepare_cached(READ_JOB)?.query_row([op.lineage.instance.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        db.prepare_cached(READ_JOB)?.query_row([op.lineage.job.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let username: Option<String> = db.prepare_cached(READ_USERNAME)?.query_row([poll.source.0], |row| row.get(0))?;
     let keys: Vec<String> = db
         .prepare_cached(READ_KEYS)?

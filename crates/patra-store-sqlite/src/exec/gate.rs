@@ -1,8 +1,8 @@
 //! The rate gate. The arithmetic is in the core; here its state is read and written back.
 
 use patra_core::Ts;
-use patra_core::gate::{Answer, State};
-use patra_core::tx::AskGate;
+use patra_core::gate::{GateReply, GateState};
+use patra_core::tx::RequestPermits;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::error::Result;
@@ -16,19 +16,19 @@ ON CONFLICT (rate_key) DO UPDATE SET state = excluded.state, updated_at = exclud
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ, WRITE];
 
-pub(super) fn ask(db: &Connection, op: &AskGate, now: Ts) -> Result<Answer> {
+pub(super) fn ask(db: &Connection, op: &RequestPermits, now: Ts) -> Result<GateReply> {
     let stored: Option<String> = db.prepare_cached(READ)?.query_row([&op.key], |row| row.get(0)).optional()?;
     let mut state = match stored {
         Some(text) => {
-            let (state, unreadable) = State::read_or_spent(&text, op.limits, now);
+            let (state, unreadable) = GateState::read_or_spent(&text, op.limits, now);
             if let Some(error) = unreadable {
                 tracing::warn!(rate_key = op.key, %error, "the state of a rate key is unreadable: burst and quotas count as used up");
             }
             state
         }
-        None => State::new(op.limits, now),
+        None => GateState::new(op.limits, now),
     };
-    let answer = state.ask(op.limits, &op.ask, now);
+    let answer = state.request(op.limits, &op.request, now);
     db.prepare_cached(WRITE)?.execute(params![op.key, state.write(), now.micros()])?;
     Ok(answer)
 }

@@ -1,8 +1,8 @@
 //! What stands still: setting and releasing holds, and asking whether one covers a task.
 
 use patra_core::state::Operation;
-use patra_core::tx::{ADVICE_LASTS, Hold, Holding, Release, Released, Subject, Which};
-use patra_core::{CredentialId, HoldId, PlanId, SliceId, TaskId, Ts};
+use patra_core::tx::{ADVISORY_TTL, PauseSelector, PauseSubject, PauseWork, ResumeWork, WorkPaused, WorkResumed};
+use patra_core::{CredentialId, PauseId, PlanId, SliceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use crate::error::{Error, Result};
@@ -53,15 +53,15 @@ pub(super) const STATEMENTS: &[&str] = &[
     READ_STOPPING,
 ];
 
-pub(super) fn set(db: &Connection, op: &Hold, now: Ts) -> Result<Holding> {
-    if let Some(flaw) = op.subject.flaw() {
+pub(super) fn set(db: &Connection, op: &PauseWork, now: Ts) -> Result<WorkPaused> {
+    if let Some(flaw) = op.subject.invalid_reason() {
         return Err(Error::refused(flaw));
     }
-    let Subject { provenance_code, endpoint_name, operation, credential, plan, slice, task } = &op.subject;
+    let PauseSubject { provenance_code, endpoint_name, operation, credential, plan, slice, task } = &op.subject;
     let (kind, subject) = (op.kind.as_str(), op.subject.to_text());
-    let id = |row: &Row<'_>| row.get(0).map(HoldId);
+    let id = |row: &Row<'_>| row.get(0).map(PauseId);
     if let Some(hold) = db.prepare_cached(READ_ID)?.query_row([kind, &*subject], id).optional()? {
-        return Ok(Holding { hold, existed: true });
+        return Ok(WorkPaused { pause: hold, existed: true });
     }
     let values = params![
         kind,
@@ -77,34 +77,34 @@ pub(super) fn set(db: &Connection, op: &Hold, now: Ts) -> Result<Holding> {
         op.by,
         now.micros(),
     ];
-    Ok(Holding { hold: db.prepare_cached(INSERT)?.query_row(values, id)?, existed: false })
+    Ok(WorkPaused { pause: db.prepare_cached(INSERT)?.query_row(values, id)?, existed: false })
 }
 
-pub(super) fn release(db: &Connection, op: &Release, now: Ts) -> Result<Released> {
-    let released = match &op.which {
-        Which::Hold(hold) => db.prepare_cached(RELEASE_ID)?.execute(params![hold.0, op.by, now.micros()])?,
-        Which::On(subject) => {
+pub(super) fn release(db: &Connection, op: &ResumeWork, now: Ts) -> Result<WorkResumed> {
+    let released = match &op.target {
+        PauseSelector::Id(hold) => db.prepare_cached(RELEASE_ID)?.execute(params![hold.0, op.by, now.micros()])?,
+        PauseSelector::On(subject) => {
             db.prepare_cached(RELEASE_SUBJECT)?.execute(params![subject.to_text(), op.by, now.micros()])?
         }
     };
-    Ok(Released { released: released as u32 })
+    Ok(WorkResumed { resumed: released as u32 })
 }
 
 /// Ends the advisory pause on exactly this partition: a task of it succeeded.
-pub(super) fn release_advisory(db: &Connection, partition: &Subject, now: Ts) -> Result<()> {
-    db.prepare_cached(RELEASE_ADVISORY)?.execute(params![partition.to_text(), Release::BY_SUCCESS, now.micros()])?;
+pub(super) fn release_advisory(db: &Connection, partition: &PauseSubject, now: Ts) -> Result<()> {
+    db.prepare_cached(RELEASE_ADVISORY)?.execute(params![partition.to_text(), ResumeWork::BY_SUCCESS, now.micros()])?;
     Ok(())
 }
 
 /// Ends the advisory pauses of a provenance: it has another manifest now.
 pub(super) fn release_advised(db: &Connection, provenance_code: &str, now: Ts) -> Result<()> {
-    db.prepare_cached(RELEASE_ADVISED)?.execute(params![provenance_code, Release::BY_MANIFEST, now.micros()])?;
+    db.prepare_cached(RELEASE_ADVISED)?.execute(params![provenance_code, ResumeWork::BY_MANIFEST, now.micros()])?;
     Ok(())
 }
 
 /// Ends the advisory pauses that have lasted long enough.
 pub(super) fn release_old_advice(db: &Connection, now: Ts) -> Result<()> {
-    let values = params![(now - ADVICE_LASTS).micros(), Release::BY_TIME, now.micros()];
+    let values = params![(now - ADVISORY_TTL).micros(), ResumeWork::BY_TIME, now.micros()];
     db.prepare_cached(RELEASE_OLD_ADVICE)?.execute(values)?;
     Ok(())
 }
@@ -112,8 +112,8 @@ pub(super) fn release_old_advice(db: &Connection, now: Ts) -> Result<()> {
 /// The holds that stop tasks: PAUSE and BREAK. Few, or there would be nothing to do.
 pub(super) struct Stopping {
     /// Those that know no single plan, slice or task.
-    wide: Vec<Subject>,
-    narrow: Vec<Subject>,
+    wide: Vec<PauseSubject>,
+    narrow: Vec<PauseSubject>,
 }
 
 /// What many tasks have in common that a hold can name.
@@ -135,9 +135,9 @@ impl Stopping {
     pub(super) fn read(db: &Connection) -> Result<Stopping> {
         let mut statement = db.prepare_cached(READ_STOPPING)?;
         let all = statement.query_map((), read_subject)?.collect::<rusqlite::Result<Vec<_>>>()?;
-        let (wide, narrow) = all
-            .into_iter()
-            .partition(|subject: &Subject| subject.plan.is_none() && subject.slice.is_none() && subject.task.is_none());
+        let (wide, narrow) = all.into_iter().partition(|subject: &PauseSubject| {
+            subject.plan.is_none() && subject.slice.is_none() && subject.task.is_none()
+        });
         Ok(Stopping { wide, narrow })
     }
 
@@ -165,15 +165,15 @@ impl Stopping {
     }
 }
 
-fn names(subject: &Subject, common: &Common<'_>) -> bool {
+fn names(subject: &PauseSubject, common: &Common<'_>) -> bool {
     subject.provenance_code.as_deref().is_none_or(|code| code == common.provenance_code)
         && subject.endpoint_name.as_deref().is_none_or(|name| name == common.endpoint_name)
         && subject.operation.is_none_or(|operation| operation == common.operation)
         && subject.credential.is_none_or(|id| Some(id) == common.credential)
 }
 
-fn read_subject(row: &Row<'_>) -> rusqlite::Result<Subject> {
-    Ok(Subject {
+fn read_subject(row: &Row<'_>) -> rusqlite::Result<PauseSubject> {
+    Ok(PauseSubject {
         provenance_code: row.get(0)?,
         endpoint_name: row.get(1)?,
         operation: maybe_word(row, 2)?,

@@ -3,7 +3,7 @@
 use patra_core::error::Fault;
 use patra_core::paging::Position;
 use patra_core::state::BatchStatus;
-use patra_core::tx::{BatchStats, CommitBatch, EndRun, Failure, Lineage, Raw};
+use patra_core::tx::{BatchFailure, BatchStats, CommitBatch, EndRun, RawResponse, TaskLineage};
 use patra_core::{BatchId, RunId, TaskId, Ts};
 use rusqlite::{Connection, params};
 
@@ -57,7 +57,7 @@ pub(super) fn insert_page(db: &Connection, op: &CommitBatch, stats: &BatchStats,
 
 /// Evidence of the page that ended a run. It is left out when the ledger has a row of that number already, as after a
 /// commit whose answer was lost, and carries no token: it must never stand in the way of ending the run.
-pub(super) fn insert_failure(db: &Connection, op: &EndRun, failure: &Failure, now: Ts) -> Result<()> {
+pub(super) fn insert_failure(db: &Connection, op: &EndRun, failure: &BatchFailure, now: Ts) -> Result<()> {
     let ledger = Ledger {
         task: op.lease.task,
         lineage: op.lineage,
@@ -83,7 +83,7 @@ pub(super) fn insert_failure(db: &Connection, op: &EndRun, failure: &Failure, no
 /// A row of the ledger.
 struct Ledger<'a> {
     task: TaskId,
-    lineage: Lineage,
+    lineage: TaskLineage,
     run: RunId,
     batch_no: u32,
     status: BatchStatus,
@@ -97,7 +97,7 @@ struct Ledger<'a> {
     request_digest: &'a str,
     response_digest: &'a str,
     error: Option<&'a Fault>,
-    raw: Option<&'a Raw>,
+    raw: Option<&'a RawResponse>,
 }
 
 impl Ledger<'_> {
@@ -108,7 +108,7 @@ impl Ledger<'_> {
             self.task.0,
             self.lineage.slice.0,
             self.lineage.plan.0,
-            self.lineage.instance.0,
+            self.lineage.job.0,
             self.expr_hash,
             self.batch_no,
             serde_json::to_string(self.position)?,
@@ -139,7 +139,7 @@ impl Ledger<'_> {
             return Ok(None);
         }
         let batch = BatchId(db.last_insert_rowid());
-        if let Some(Raw { status, headers, body, keep }) = self.raw {
+        if let Some(RawResponse { status, headers, body, keep }) = self.raw {
             let expires_at = (now + *keep).micros();
             let values = params![self.run.0, self.batch_no, status, headers, &**body, now.micros(), expires_at];
             db.prepare_cached(KEEP_RAW)?.execute(values)?;

@@ -2,8 +2,8 @@
 
 use patra_core::Ts;
 use patra_core::tx::{
-    EVENTS_KEPT, Event, EventSettled, EventsTaken, FORGOTTEN_AT_ONCE, NewEvent, RETOLD_AT_ONCE, Retell, Retold,
-    SettleEvent, Settled, TakeEvents,
+    ClaimEvents, EVENTS_KEPT, EventSettled, EventUpdate, EventsClaimed, EventsRetried, NewEvent, OutboxEvent,
+    PURGE_BATCH, RETRY_BATCH, RetryEvents, SettleEvent,
 };
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -20,17 +20,17 @@ const FORGET: &str = "
 DELETE FROM outbox_event
 WHERE id IN (SELECT id FROM outbox_event WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2)";
 
-// None of a topic of which another is on its way, and none behind another that is put off.
+// None of a topic of which one is on its way, and none behind another that is put off.
 pub(crate) const TAKE: &str = "
 UPDATE outbox_event
 SET lease_owner = ?1, leased_until = ?2
 WHERE id IN (
   SELECT next.id FROM outbox_event next INDEXED BY idx_outbox_pending
   WHERE next.status_code = 'PENDING' AND next.event_type = ?5
-    AND next.not_before <= ?3 AND (next.leased_until IS NULL OR next.leased_until <= ?3)
+    AND next.not_before <= ?3
     AND NOT EXISTS (
-      SELECT 1 FROM outbox_event other INDEXED BY idx_outbox_leased
-      WHERE other.leased_until IS NOT NULL AND other.topic = next.topic AND other.leased_until > ?3)
+      SELECT 1 FROM outbox_event held INDEXED BY idx_outbox_leased
+      WHERE held.leased_until IS NOT NULL AND held.topic = next.topic AND held.leased_until > ?3)
     AND NOT EXISTS (
       SELECT 1 FROM outbox_event earlier INDEXED BY idx_outbox_topic
       WHERE earlier.status_code = 'PENDING' AND earlier.topic = next.topic AND earlier.id < next.id
@@ -66,13 +66,13 @@ pub(super) fn put(db: &Connection, event: &NewEvent, now: Ts) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn take(db: &Connection, op: &TakeEvents, now: Ts) -> Result<EventsTaken> {
-    db.prepare_cached(FORGET)?.execute(params![(now - EVENTS_KEPT).micros(), FORGOTTEN_AT_ONCE])?;
+pub(super) fn take(db: &Connection, op: &ClaimEvents, now: Ts) -> Result<EventsClaimed> {
+    db.prepare_cached(FORGET)?.execute(params![(now - EVENTS_KEPT).micros(), PURGE_BATCH])?;
     let values = params![op.owner, (now + op.lease).micros(), now.micros(), op.limit, op.event_type];
     let mut statement = db.prepare_cached(TAKE)?;
-    let mut events: Vec<Event> = statement
+    let mut events: Vec<OutboxEvent> = statement
         .query_map(values, |row| {
-            Ok(Event {
+            Ok(OutboxEvent {
                 id: row.get(0)?,
                 project_key: row.get(1)?,
                 event_type: row.get(2)?,
@@ -85,14 +85,14 @@ pub(super) fn take(db: &Connection, op: &TakeEvents, now: Ts) -> Result<EventsTa
         })?
         .collect::<rusqlite::Result<_>>()?;
     events.sort_by_key(|event| event.id);
-    Ok(EventsTaken { events, now })
+    Ok(EventsClaimed { events, now })
 }
 
 pub(super) fn settle(db: &Connection, op: &SettleEvent, now: Ts) -> Result<EventSettled> {
     let held: Option<u32> =
         db.prepare_cached(READ_TRIES)?.query_row(params![op.id, op.owner], |row| row.get(0)).optional()?;
     let Some(failed) = held else { return Ok(EventSettled) };
-    let Settled { status, tries, error, again } = op.told.settle(failed);
+    let EventUpdate { status, tries, error, retry_in: again } = op.delivery.settle(failed);
     let not_before = now + again.unwrap_or_default();
     let ended = again.is_none().then_some(now.micros());
     let values = params![op.id, status, tries, error, not_before.micros(), ended];
@@ -100,8 +100,8 @@ pub(super) fn settle(db: &Connection, op: &SettleEvent, now: Ts) -> Result<Event
     Ok(EventSettled)
 }
 
-pub(super) fn retell(db: &Connection, op: &Retell, now: Ts) -> Result<Retold> {
-    let values = params![now.micros(), op.project_key, op.event, RETOLD_AT_ONCE];
+pub(super) fn retell(db: &Connection, op: &RetryEvents, now: Ts) -> Result<EventsRetried> {
+    let values = params![now.micros(), op.project_key, op.event, RETRY_BATCH];
     let events = db.prepare_cached(RETELL)?.execute(values)?;
-    Ok(Retold { events: u32::try_from(events).unwrap_or(RETOLD_AT_ONCE) })
+    Ok(EventsRetried { events: u32::try_from(events).unwrap_or(RETRY_BATCH) })
 }

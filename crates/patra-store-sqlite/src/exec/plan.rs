@@ -1,6 +1,6 @@
 //! Planning: what of a namespace is covered, and writing plan, slices and tasks.
 
-use patra_core::state::{PlanStatus, TriggerStatus};
+use patra_core::state::{JobStatus, PlanStatus};
 use patra_core::tx::{Coverage, History, NewPlan, NewSlice, PlanSaved, PlanTarget, ReadCoverage, SavePlan, TxError};
 use patra_core::{CursorId, PlanId, SliceId, Ts};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -96,11 +96,11 @@ pub(super) fn read_coverage(db: &Connection, op: &ReadCoverage, now: Ts) -> Resu
 pub(super) fn save(db: &Connection, op: &SavePlan, now: Ts) -> Result<PlanSaved> {
     // First, because it is what proves the lease; what fails below takes it back.
     let (plan_status, trigger_status, not_before) = if op.complete {
-        (PlanStatus::Ready, TriggerStatus::Planned, None)
+        (PlanStatus::Ready, JobStatus::Planned, None)
     } else {
-        (PlanStatus::Partial, TriggerStatus::Requested, Some(now + op.resume_delay))
+        (PlanStatus::Partial, JobStatus::Requested, Some(now + op.resume_delay))
     };
-    trigger::release(db, op.instance, op.fence, trigger_status, None, not_before)?;
+    trigger::release(db, op.job, op.fence, trigger_status, None, not_before)?;
     let cursor = cursor::next_epoch(db, &op.cursor, op.origin, op.epoch, now)?;
     let plan = match &op.target {
         PlanTarget::New(plan) => insert_plan(db, op, plan, cursor, plan_status, now)?,
@@ -142,7 +142,7 @@ fn insert_plan(
 ) -> Result<PlanId> {
     db.prepare_cached(INSERT_SNAPSHOT)?.execute(params![plan.snapshot_hash, plan.snapshot_body, now.micros()])?;
     let values = params![
-        op.instance.0,
+        op.job.0,
         cursor.0,
         op.project_key,
         plan.window.map(|window| window.from.micros()),
@@ -153,12 +153,12 @@ fn insert_plan(
         now.micros(),
         plan.strategy,
     ];
-    db.prepare_cached(SET_PROTO)?.execute(params![op.instance.0, plan.snapshot_hash])?;
+    db.prepare_cached(SET_PROTO)?.execute(params![op.job.0, plan.snapshot_hash])?;
     Ok(db.prepare_cached(INSERT_PLAN)?.query_row(values, |row| row.get(0).map(PlanId))?)
 }
 
 fn continue_plan(db: &Connection, op: &SavePlan, plan: PlanId, status: PlanStatus) -> Result<PlanId> {
-    match db.prepare_cached(CONTINUE_PLAN)?.execute(params![plan.0, op.instance.0, status.as_str()])? {
+    match db.prepare_cached(CONTINUE_PLAN)?.execute(params![plan.0, op.job.0, status.as_str()])? {
         1 => Ok(plan),
         _ => Err(TxError::Conflict.into()),
     }

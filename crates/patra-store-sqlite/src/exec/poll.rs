@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use patra_core::source::{Outcome, Validators};
+use patra_core::source::{PollOutcome, Validators};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{
-    ClaimPolls, Claimed, EndRun, HurryPoll, NewPoll, Poll, PollEnd, PollHurried, Polled, UnfitPoll, job_type,
+    ClaimPolls, ClaimedTasks, EndRun, HurryPoll, NewPoll, PollEnd, PollHurried, PollsQueued, QueuePolls, UnfitPoll,
+    job_type,
 };
-use patra_core::{InstanceId, PlanId, SliceId, SourceId, TaskId, Ts, hash};
+use patra_core::{JobId, PlanId, SliceId, SourceId, TaskId, Ts, hash};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::hold::{Common, Own, Stopping};
@@ -115,13 +116,13 @@ pub(super) const STATEMENTS: &[&str] = &[
     LINK,
 ];
 
-pub(super) fn queue(db: &Connection, op: &Poll, now: Ts) -> Result<Polled> {
+pub(super) fn queue(db: &Connection, op: &QueuePolls, now: Ts) -> Result<PollsQueued> {
     let job = match &op.job {
         None => None,
         Some(job) => match scrape::begin(db, job, &op.polls, now)? {
             Begun::Now(instance) => Some(instance),
-            Begun::Before(tasks) => return Ok(Polled { tasks, busy: None, now }),
-            Begun::Not(busy) => return Ok(Polled { tasks: vec![None; op.polls.len()], busy: Some(busy), now }),
+            Begun::Before(tasks) => return Ok(PollsQueued { tasks, busy: None, now }),
+            Begun::Not(busy) => return Ok(PollsQueued { tasks: vec![None; op.polls.len()], busy: Some(busy), now }),
         },
     };
     for (hash, body) in &op.snapshots {
@@ -129,21 +130,21 @@ pub(super) fn queue(db: &Connection, op: &Poll, now: Ts) -> Result<Polled> {
     }
     let tasks = op.polls.iter().map(|poll| queue_one(db, poll, job, now)).collect::<Result<_>>()?;
     op.unfit.iter().try_for_each(|poll| fail_one(db, poll, now))?;
-    Ok(Polled { tasks, busy: None, now })
+    Ok(PollsQueued { tasks, busy: None, now })
 }
 
 fn fail_one(db: &Connection, poll: &UnfitPoll, now: Ts) -> Result<()> {
     let id = poll.source.0;
     let Some(mut kept) = source::read(db, id)? else { return Ok(()) };
     if db.prepare_cached(NEXT_POLL)?.exists(params![id, poll.poll_count, now.micros()])? {
-        let outcome = Outcome::Failed { reason: &poll.reason, counted: true, gone: false };
+        let outcome = PollOutcome::Failed { reason: &poll.reason, counted: true, gone: false };
         kept.state.after(id, &outcome, kept.interval, now);
         source::write(db, id, &kept, now)?;
     }
     Ok(())
 }
 
-fn queue_one(db: &Connection, poll: &NewPoll, job: Option<InstanceId>, now: Ts) -> Result<Option<TaskId>> {
+fn queue_one(db: &Connection, poll: &NewPoll, job: Option<JobId>, now: Ts) -> Result<Option<TaskId>> {
     let id = poll.source.0;
     let Some(kept) = source::read(db, id)? else { return Ok(None) };
     let provisional = (now + kept.interval).micros();
@@ -206,12 +207,12 @@ pub(super) fn hurry(db: &Connection, op: HurryPoll, now: Ts) -> Result<PollHurri
     Ok(PollHurried { task: task.map(TaskId) })
 }
 
-pub(super) fn claim(db: &Connection, op: &ClaimPolls, now: Ts) -> Result<Claimed> {
+pub(super) fn claim(db: &Connection, op: &ClaimPolls, now: Ts) -> Result<ClaimedTasks> {
     let mut leases = Vec::new();
     for task in pick(db, op, now)? {
         leases.extend(claim::lease(db, task, &op.owner, now + op.lease)?);
     }
-    Ok(Claimed { leases, now })
+    Ok(ClaimedTasks { leases, now })
 }
 
 fn pick(db: &Connection, op: &ClaimPolls, now: Ts) -> Result<Vec<i64>> {
@@ -257,8 +258,8 @@ pub(super) fn end(db: &Connection, op: &EndRun, poll: &PollEnd, status: TaskStat
     let id = poll.source.0;
     let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
     let outcome = match status {
-        TaskStatus::Succeeded | TaskStatus::Partial => Outcome::Fetched,
-        TaskStatus::Failed => Outcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
+        TaskStatus::Succeeded | TaskStatus::Partial => PollOutcome::Fetched,
+        TaskStatus::Failed => PollOutcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
         _ => return Ok(()),
     };
     let Some(mut kept) = source::read(db, id)? else { return Ok(()) };
@@ -268,12 +269,12 @@ pub(super) fn end(db: &Connection, op: &EndRun, poll: &PollEnd, status: TaskStat
         let validators = serde_json::to_string(validators)?;
         db.prepare_cached(WRITE_KNOWN)?.execute(params![id, validators])?;
     }
-    if let (Outcome::Fetched, Some(url)) = (&outcome, &poll.moved_to) {
+    if let (PollOutcome::Fetched, Some(url)) = (&outcome, &poll.moved_to) {
         db.prepare_cached(MOVE)?.execute(params![id, url])?;
     }
     match outcome {
-        Outcome::Fetched => fetched::count_and_tell(db, op, poll, now),
-        Outcome::Failed { .. } => Ok(()),
+        PollOutcome::Fetched => fetched::count_and_tell(db, op, poll, now),
+        PollOutcome::Failed { .. } => Ok(()),
     }
 }
 
@@ -281,7 +282,7 @@ pub(super) fn end(db: &Connection, op: &EndRun, poll: &PollEnd, status: TaskStat
 pub(super) fn link(
     db: &Connection,
     source: SourceId,
-    stream: &patra_core::record::Stream,
+    stream: &patra_core::record::RecordStream,
     records: &[patra_core::record::Record],
     now: Ts,
 ) -> Result<()> {

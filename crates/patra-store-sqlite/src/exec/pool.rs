@@ -5,7 +5,7 @@ use patra_core::tx::{
     AddUrls, Capture, CaptureConfigured, Captured, ConfigureCapture, DocumentPut, MAX_JOB_TYPES, MAX_URLS, PutDocument,
     UrlSource, UrlsAdded,
 };
-use patra_core::{InstanceId, Ts};
+use patra_core::{JobId, Ts};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::scope;
@@ -125,7 +125,7 @@ pub(super) fn capture(
     db: &Connection,
     capture: Option<&Capture>,
     project_key: &str,
-    instance: Option<InstanceId>,
+    instance: Option<JobId>,
     now: Ts,
 ) -> Result<Captured> {
     let Some(capture) = capture else { return Ok(Captured::None) };
@@ -148,7 +148,7 @@ pub(super) fn capture(
     Ok(captured)
 }
 
-fn store(db: &Connection, capture: &Capture, project_key: &str, instance: Option<InstanceId>, now: Ts) -> Result<u32> {
+fn store(db: &Connection, capture: &Capture, project_key: &str, instance: Option<JobId>, now: Ts) -> Result<u32> {
     let task_id: Option<String> = match instance {
         Some(id) => db.prepare_cached(READ_PUBLIC_ID)?.query_row([id.0], |row| row.get(0)).optional()?,
         None => None,

@@ -1,7 +1,7 @@
 //! Running again what has ended.
 
 use patra_core::state::{BatchStatus, PlanStatus};
-use patra_core::tx::{Redrive, Redriven, TaskView, What};
+use patra_core::tx::{RedriveTarget, RedriveWork, Redriven, TaskView};
 use patra_core::{BatchId, RunId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -47,10 +47,10 @@ const MARK_REPLACED: &str = "UPDATE ing_task SET replaced = 1 WHERE id = ?1";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ_RUN, READ_BATCH, READ_TASK, FIND, INSERT, REOPEN_SLICE, MARK_REPLACED];
 
-pub(super) fn redrive(db: &Connection, op: &Redrive, now: Ts) -> Result<Redriven> {
-    match op.what {
-        What::Task(task) => drive(db, op, task, now),
-        What::Batch { run, batch_no } => {
+pub(super) fn redrive(db: &Connection, op: &RedriveWork, now: Ts) -> Result<Redriven> {
+    match op.target {
+        RedriveTarget::Task(task) => drive(db, op, task, now),
+        RedriveTarget::Batch { run, batch_no } => {
             let task = db.prepare_cached(READ_RUN)?.query_row([run.0], |row| row.get(0).map(TaskId)).optional()?;
             let Some(task) = task else { return Ok(Redriven::NotFound) };
             match read_back(db, run, batch_no)? {
@@ -74,7 +74,7 @@ fn read_back(db: &Connection, run: RunId, batch_no: u32) -> Result<Option<Redriv
     Ok(Some(Redriven::ReadBack { batch: BatchId(batch), stats: serde_json::from_str(&stats)?, next }))
 }
 
-fn drive(db: &Connection, op: &Redrive, task: TaskId, now: Ts) -> Result<Redriven> {
+fn drive(db: &Connection, op: &RedriveWork, task: TaskId, now: Ts) -> Result<Redriven> {
     let view = |row: &Row<'_>| {
         let view = TaskView { status: word(row, 0)?, replaced: row.get(1)? };
         Ok((view, word(row, 2)?, row.get::<_, bool>(3)?))

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use patra_core::Ts;
-use patra_core::registry::{Table, WHOLE};
+use patra_core::registry::{RegistryTable, WHOLE};
 use patra_core::state::UpdateReason;
-use patra_core::tx::{Applied, ApplyProvenance, EndpointRow, RemoveProvenance, Removed, Schedule};
+use patra_core::tx::{
+    ApplyProvenance, EndpointRow, EndpointSchedule, ProvenanceApplied, ProvenanceRemoved, RemoveProvenance,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::hold;
@@ -58,7 +60,7 @@ macro_rules! sections {
     ($($table:ident $name:literal),* $(,)?) => {
         /// The tables that are written alike, and the two statements of each, in this order. A section that is the same
         /// keeps its row as it is.
-        const SECTIONS: &[Table] = &[$(Table::$table),*];
+        const SECTIONS: &[RegistryTable] = &[$(RegistryTable::$table),*];
 
         pub(super) const DELETE_SECTION: &[&str] = &[$(concat!("
 DELETE FROM ", $name, "
@@ -97,23 +99,23 @@ pub(super) const STATEMENTS: &[&str] = &[
     CHANGE_SCHEDULE,
 ];
 
-pub(super) fn apply_provenance(db: &Connection, op: &ApplyProvenance, now: Ts) -> Result<Applied> {
-    if let Some(flaw) = op.flaw() {
+pub(super) fn apply_provenance(db: &Connection, op: &ApplyProvenance, now: Ts) -> Result<ProvenanceApplied> {
+    if let Some(flaw) = op.invalid_reason() {
         return Err(Error::refused(flaw));
     }
     let code = &*op.provenance_code;
     let known: Option<String> = db.prepare_cached(READ_HASH)?.query_row([code], |row| row.get(0)).optional()?;
     if known.as_deref() == Some(&*op.document_hash) {
-        return Ok(Applied::Unchanged);
+        return Ok(ProvenanceApplied::Unchanged);
     }
-    let config = op.config(Table::Provenance, WHOLE);
+    let config = op.config(RegistryTable::Provenance, WHOLE);
     let values = params![code, op.name, config, op.document_hash, now.micros(), op.project_key];
     db.prepare_cached(UPSERT_PROVENANCE)?.execute(values)?;
     put_endpoints(db, op, now)?;
     put_sections(db, op, now)?;
     put_schedules(db, code, &op.endpoints, now)?;
     hold::release_advised(db, code, now)?;
-    Ok(if known.is_some() { Applied::Changed } else { Applied::Created })
+    Ok(if known.is_some() { ProvenanceApplied::Changed } else { ProvenanceApplied::Created })
 }
 
 fn put_endpoints(db: &Connection, op: &ApplyProvenance, now: Ts) -> Result<()> {
@@ -121,7 +123,7 @@ fn put_endpoints(db: &Connection, op: &ApplyProvenance, now: Ts) -> Result<()> {
     let kept = list(op.endpoints.iter().map(|endpoint| &*endpoint.endpoint_name))?;
     db.prepare_cached(DELETE_ENDPOINTS)?.execute(params![code, kept])?;
     for endpoint in &op.endpoints {
-        let config = op.config(Table::EndpointDef, &endpoint.endpoint_name);
+        let config = op.config(RegistryTable::EndpointDef, &endpoint.endpoint_name);
         let values = params![code, endpoint.endpoint_name, endpoint.role, config, now.micros()];
         db.prepare_cached(UPSERT_ENDPOINT)?.execute(values)?;
     }
@@ -158,8 +160,8 @@ fn put_schedules(db: &Connection, code: &str, endpoints: &[EndpointRow], now: Ts
     Ok(())
 }
 
-fn put_schedule(db: &Connection, code: &str, endpoint: &str, schedule: &Schedule, now: Ts) -> Result<()> {
-    let Schedule { operation, reason, when } = schedule;
+fn put_schedule(db: &Connection, code: &str, endpoint: &str, schedule: &EndpointSchedule, now: Ts) -> Result<()> {
+    let EndpointSchedule { operation, reason, recurrence: when } = schedule;
     let (operation, reason) = (operation.as_str(), reason.map_or("", UpdateReason::as_str));
     let key = params![code, endpoint, operation, reason];
     let known: Option<String> = db.prepare_cached(READ_WHEN)?.query_row(key, |row| row.get(0)).optional()?;
@@ -173,7 +175,7 @@ fn put_schedule(db: &Connection, code: &str, endpoint: &str, schedule: &Schedule
     Ok(())
 }
 
-pub(super) fn remove_provenance(db: &Connection, op: &RemoveProvenance) -> Result<Removed> {
+pub(super) fn remove_provenance(db: &Connection, op: &RemoveProvenance) -> Result<ProvenanceRemoved> {
     let code = &op.provenance_code;
     let removed = db.prepare_cached(DELETE_PROVENANCE)?.execute([code])? > 0;
     if removed {
@@ -181,7 +183,7 @@ pub(super) fn remove_provenance(db: &Connection, op: &RemoveProvenance) -> Resul
             db.prepare_cached(delete)?.execute(params![code, "[]"])?;
         }
     }
-    Ok(Removed { removed })
+    Ok(ProvenanceRemoved { removed })
 }
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> Result<String> {

@@ -1,7 +1,7 @@
 //! Old rows leave the ledger for the archive; what nobody needs any more is deleted.
 
 use patra_core::Ts;
-use patra_core::tx::{Archive, Archived, ExportRecorded, RecordExport};
+use patra_core::tx::{ArchiveLedger, ExportRecorded, LedgerArchived, RecordExport};
 use rusqlite::{Connection, Params, Row, params};
 
 use super::minute;
@@ -75,7 +75,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     INSERT_EXPORT,
 ];
 
-pub(super) fn archive(db: &Connection, op: Archive, now: Ts) -> Result<Archived> {
+pub(super) fn archive(db: &Connection, op: ArchiveLedger, now: Ts) -> Result<LedgerArchived> {
     minute::fold(db, now)?;
     let limit = op.limit as usize;
     let batches = old_rows(db, READ_BATCHES, params![op.before.micros(), op.limit], "BATCH", limit, op.before)?;
@@ -91,7 +91,7 @@ pub(super) fn archive(db: &Connection, op: Archive, now: Ts) -> Result<Archived>
     let raw = db.prepare_cached(DELETE_RAW)?.execute(params![now.micros(), op.limit])?;
     let mut settled = delete_settled(db, READ_HOLDS, DELETE_HOLD, op.before, limit)?;
     settled += delete_settled(db, READ_SIGNALS, DELETE_SIGNAL, op.before, limit)?;
-    Ok(Archived {
+    Ok(LedgerArchived {
         batches: batches.len() as u32,
         events: events.len() as u32,
         raw: raw as u32,

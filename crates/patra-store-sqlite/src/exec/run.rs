@@ -2,7 +2,7 @@
 
 use patra_core::error::Fault;
 use patra_core::state::{RunStatus, TaskStatus};
-use patra_core::tx::{EndRun, LeaseRef, Resume, RunEnd, RunEnded, RunStarted, StartRun, Subject, TxError};
+use patra_core::tx::{EndRun, LeaseRef, PauseSubject, ResumePoint, RunEnd, RunEnded, RunStarted, StartRun, TxError};
 use patra_core::{RunId, SourceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Map, Value, json};
@@ -141,7 +141,7 @@ pub(super) fn start(db: &Connection, op: StartRun, now: Ts) -> Result<RunStarted
         db.prepare_cached(SET_CHECKPOINT)?.execute(params![run.0, checkpoint])?;
     }
     let known = source.map(|source| poll::known(db, source)).transpose()?.flatten();
-    Ok(RunStarted::Go { run, attempt_no: fence.0, snapshot_hash, slice_signature_hash, resume, known })
+    Ok(RunStarted::Go { run, attempt_no: fence.0, snapshot_hash, slice_signature_hash, resume, validators: known })
 }
 
 fn read_leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
@@ -156,9 +156,9 @@ fn read_leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
 }
 
 /// Where the run goes on from, and that it is no ordinary one; nothing to say of most.
-fn checkpoint(resume: Option<&Resume>, redrive: Option<&(TaskId, String)>) -> Option<String> {
+fn checkpoint(resume: Option<&ResumePoint>, redrive: Option<&(TaskId, String)>) -> Option<String> {
     let mut checkpoint = Map::new();
-    if let Some(Resume { run, batch_no, .. }) = resume {
+    if let Some(ResumePoint { run, batch_no, .. }) = resume {
         checkpoint.insert("resumedFrom".to_owned(), json!({ "runId": run, "batchNo": batch_no }));
     }
     if let Some((task, request)) = redrive {
@@ -167,14 +167,14 @@ fn checkpoint(resume: Option<&Resume>, redrive: Option<&(TaskId, String)>) -> Op
     (!checkpoint.is_empty()).then(|| Value::from(checkpoint).to_string())
 }
 
-fn read_resume(db: &Connection, task: TaskId) -> Result<Option<Resume>> {
+fn read_resume(db: &Connection, task: TaskId) -> Result<Option<ResumePoint>> {
     let mut statement = db.prepare_cached(READ_RESUME)?;
     let mut rows = statement.query([task.0])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let next = row.get::<_, Option<String>>(2)?.map(|text| serde_json::from_str(&text)).transpose()?;
     let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.and_then(|n| u64::try_from(n).ok()));
     let (total, taken) = (number(3)?, number(4)?);
-    Ok(Some(Resume { run: RunId(row.get(0)?), batch_no: row.get(1)?, next, total, taken }))
+    Ok(Some(ResumePoint { run: RunId(row.get(0)?), batch_no: row.get(1)?, next, total, taken }))
 }
 
 pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
@@ -216,7 +216,7 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
     if let RunEnd::Split { slices, .. } = &op.end {
         split::replace(db, task, slices, now)?;
     }
-    if let Some(hold) = &op.hold {
+    if let Some(hold) = &op.pause {
         hold::set(db, hold, now)?;
     }
     if let Some(ended) = &op.poll {
@@ -229,10 +229,10 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
 }
 
 /// The attempts of a task, and its partition.
-fn read_executing(row: &Row<'_>) -> rusqlite::Result<(u32, Subject)> {
+fn read_executing(row: &Row<'_>) -> rusqlite::Result<(u32, PauseSubject)> {
     let operation = Some(word(row, 3)?);
     let partition =
-        Subject { provenance_code: row.get(1)?, endpoint_name: row.get(2)?, operation, ..Subject::default() };
+        PauseSubject { provenance_code: row.get(1)?, endpoint_name: row.get(2)?, operation, ..PauseSubject::default() };
     Ok((row.get(0)?, partition))
 }
 

@@ -1,8 +1,8 @@
 //! Jobs that poll many sources: all of them, or none when somebody is at one.
 
 use patra_core::state::TaskStatus;
-use patra_core::tx::{Busy, NewPoll, NewScrape};
-use patra_core::{InstanceId, SourceId, TaskId, Ts};
+use patra_core::tx::{NewPoll, ScrapeConflict, ScrapeJob};
+use patra_core::{JobId, SourceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{cancel, trigger};
@@ -38,13 +38,13 @@ pub(super) const STATEMENTS: &[&str] = &[READ_TASK, AS_SEEN, READ_OPEN, INSERT];
 
 /// What became of beginning a job.
 pub(super) enum Begun {
-    Now(InstanceId),
+    Now(JobId),
     /// It was begun before, with these tasks.
     Before(Vec<Option<TaskId>>),
-    Not(Busy),
+    Not(ScrapeConflict),
 }
 
-pub(super) fn begin(db: &Connection, job: &NewScrape, polls: &[NewPoll], now: Ts) -> Result<Begun> {
+pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts) -> Result<Begun> {
     let known: Option<i64> =
         db.prepare_cached(trigger::READ_ID)?.query_row([&job.public_id], |row| row.get(0)).optional()?;
     if let Some(root) = known {
@@ -69,7 +69,7 @@ pub(super) fn begin(db: &Connection, job: &NewScrape, polls: &[NewPoll], now: Ts
         return Ok(Begun::Not(busy));
     }
     for trigger in waiting {
-        cancel::cancel(db, &job.instead_of(trigger), now)?;
+        cancel::cancel(db, &job.cancel_replaced(trigger), now)?;
     }
     let values = params![
         job.public_id,
@@ -82,7 +82,7 @@ pub(super) fn begin(db: &Connection, job: &NewScrape, polls: &[NewPoll], now: Ts
         now.micros(),
         job.trigger_type.as_str(),
     ];
-    Ok(Begun::Now(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(InstanceId))?))
+    Ok(Begun::Now(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(JobId))?))
 }
 
 /// Status, trigger and job.
@@ -92,9 +92,9 @@ fn read_open(db: &Connection, source: SourceId) -> Result<Option<(TaskStatus, St
 }
 
 /// Whoever has the source with the smallest id, and all that it has.
-fn name(mut found: Vec<(SourceId, String)>) -> Option<Busy> {
+fn name(mut found: Vec<(SourceId, String)>) -> Option<ScrapeConflict> {
     found.sort_unstable();
     let public_id = found.first()?.1.clone();
     let sources = found.into_iter().filter(|(_, by)| *by == public_id).map(|(source, _)| source).collect();
-    Some(Busy { public_id, sources })
+    Some(ScrapeConflict { public_id, sources })
 }

@@ -1,8 +1,8 @@
 //! Which records an UPDATE wants, and how they are cut into ranges.
 
 use patra_core::Ts;
-use patra_core::record::Stream;
-use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, Segments, Wanted};
+use patra_core::record::RecordStream;
+use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, RefreshCriteria, Segments};
 use rusqlite::{CachedStatement, Connection, Row, params};
 
 use super::scope::scope_id;
@@ -41,7 +41,7 @@ pub(super) fn read(db: &Connection, op: &ReadSegments, now: Ts) -> Result<Segmen
     let (size, limit) = (op.size.max(1), op.limit.min(MAX_SEGMENTS) as usize);
     let mut ranges: Vec<IdRange> = Vec::new();
     let (mut count, mut more) = (0, false);
-    each_wanted(db, &op.stream, &op.wanted, op.after.as_deref(), |key| {
+    each_wanted(db, &op.stream, &op.criteria, op.after.as_deref(), |key| {
         if count % size == 0 {
             more = ranges.len() == limit;
             if more {
@@ -62,8 +62,8 @@ pub(super) fn read(db: &Connection, op: &ReadSegments, now: Ts) -> Result<Segmen
 /// The keys of the wanted records of a range, behind `after`, at most so many.
 pub(crate) fn wanted(
     db: &Connection,
-    stream: &Stream,
-    wanted: &Wanted,
+    stream: &RecordStream,
+    wanted: &RefreshCriteria,
     range: &IdRange,
     after: Option<&str>,
     limit: u32,
@@ -87,24 +87,24 @@ pub(crate) fn wanted(
 /// Goes through the wanted keys behind `after`, in byte order, as long as the visitor wants more.
 fn each_wanted(
     db: &Connection,
-    stream: &Stream,
-    wanted: &Wanted,
+    stream: &RecordStream,
+    wanted: &RefreshCriteria,
     after: Option<&str>,
     visit: impl FnMut(&str) -> bool,
 ) -> Result<()> {
-    let Stream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = stream;
+    let RecordStream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = stream;
     // Every key lies behind the empty text, since no key is empty.
     let after = after.unwrap_or_default();
     match wanted {
-        Wanted::Stale { before } => {
+        RefreshCriteria::Stale { before } => {
             let values = params![project_key, provenance_code, dedup_scope, endpoint_name, after, before.micros()];
             go(db.prepare_cached(STALE)?, values, visit)
         }
-        Wanted::MappedOtherThan { generation } => {
+        RefreshCriteria::MappedOtherThan { generation } => {
             let values = params![project_key, provenance_code, dedup_scope, endpoint_name, after, generation];
             go(db.prepare_cached(MAPPED_OTHERWISE)?, values, visit)
         }
-        Wanted::Signalled => {
+        RefreshCriteria::Signalled => {
             let values = params![project_key, provenance_code, endpoint_name, after];
             go(db.prepare_cached(SIGNALLED)?, values, visit)
         }

@@ -1,9 +1,12 @@
 //! Signals: records that must be fetched again, and what becomes of them and of the quarantine.
 
 use patra_core::Ts;
-use patra_core::record::Stream;
+use patra_core::record::RecordStream;
 use patra_core::state::{QuarantineStatus, SignalStatus};
-use patra_core::tx::{Abandon, Abandoned, Checked, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, Signal, Signalled, Stored};
+use patra_core::tx::{
+    AbandonRecord, CheckedRecord, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, RecordAbandoned, RecordsSignalled, SignalRecords,
+    StoredRecord,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::scope::scope_id;
@@ -73,38 +76,43 @@ pub(super) const STATEMENTS: &[&str] = &[
     ABANDON_ROW,
 ];
 
-pub(super) fn signal(db: &Connection, op: &Signal, now: Ts) -> Result<Signalled> {
+pub(super) fn signal(db: &Connection, op: &SignalRecords, now: Ts) -> Result<RecordsSignalled> {
     if op.keys.len() > MAX_SIGNAL_KEYS {
         return Err(Error::refused(format!("{} keys in one signal: at most {MAX_SIGNAL_KEYS}", op.keys.len())));
     }
     let mut added = 0;
     let mut insert = db.prepare_cached(INSERT)?;
     for key in &op.keys {
-        let Signal { project_key, provenance_code, endpoint_name, reason, by, .. } = op;
+        let SignalRecords { project_key, provenance_code, endpoint_name, reason, by, .. } = op;
         let values = params![project_key, provenance_code, endpoint_name, key, "READER", reason, by, now.micros()];
         added += insert.execute(values)?;
     }
     let existing = op.keys.len() - added;
-    Ok(Signalled { added: added as u32, existing: existing as u32 })
+    Ok(RecordsSignalled { added: added as u32, existing: existing as u32 })
 }
 
 /// The signal for a record that went into the quarantine, unless there is one.
-pub(super) fn raise(db: &Connection, stream: &Stream, key: &str, reason: &str, now: Ts) -> Result<()> {
-    let Stream { project_key, provenance_code, endpoint_name, .. } = stream;
-    let (origin, by) = ("QUARANTINE", Signal::BY_QUARANTINE);
+pub(super) fn raise(db: &Connection, stream: &RecordStream, key: &str, reason: &str, now: Ts) -> Result<()> {
+    let RecordStream { project_key, provenance_code, endpoint_name, .. } = stream;
+    let (origin, by) = ("QUARANTINE", SignalRecords::BY_QUARANTINE);
     let values = params![project_key, provenance_code, endpoint_name, key, origin, reason, by, now.micros()];
     db.prepare_cached(INSERT)?.execute(values)?;
     Ok(())
 }
 
 /// What came out of the quarantine is settled for records that are stored now.
-pub(super) fn resolve_stored(db: &Connection, stream: &Stream, stored: &[Stored<'_>], now: Ts) -> Result<()> {
-    let Stream { project_key, provenance_code, endpoint_name, .. } = stream;
+pub(super) fn resolve_stored(
+    db: &Connection,
+    stream: &RecordStream,
+    stored: &[StoredRecord<'_>],
+    now: Ts,
+) -> Result<()> {
+    let RecordStream { project_key, provenance_code, endpoint_name, .. } = stream;
     let name = params![project_key, provenance_code, endpoint_name];
     if stored.is_empty() || !db.prepare_cached(HAS_ISOLATED)?.query_row(name, |row| row.get::<_, bool>(0))? {
         return Ok(());
     }
-    for Stored { record, .. } in stored {
+    for StoredRecord { record, .. } in stored {
         let key = &record.key;
         let values = params![project_key, provenance_code, endpoint_name, key, now.micros()];
         db.prepare_cached(RESOLVE_ISOLATED)?.execute(values)?;
@@ -114,9 +122,9 @@ pub(super) fn resolve_stored(db: &Connection, stream: &Stream, stored: &[Stored<
 }
 
 /// What became of the records that an UPDATE looked at.
-pub(super) fn check(db: &Connection, stream: &Stream, checked: &[Checked], now: Ts) -> Result<()> {
-    let Stream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = stream;
-    for Checked { key, failed, looked_at } in checked {
+pub(super) fn check(db: &Connection, stream: &RecordStream, checked: &[CheckedRecord], now: Ts) -> Result<()> {
+    let RecordStream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = stream;
+    for CheckedRecord { key, failed, looked_at } in checked {
         if *looked_at {
             let item = params![project_key, provenance_code, dedup_scope, key, now.micros()];
             db.prepare_cached(MARK_CHECKED)?.execute(item)?;
@@ -136,29 +144,29 @@ pub(super) fn check(db: &Connection, stream: &Stream, checked: &[Checked], now: 
     Ok(())
 }
 
-fn settle_rows(db: &Connection, stream: &Stream, key: &str, status: QuarantineStatus) -> Result<()> {
-    let Stream { project_key, provenance_code, endpoint_name, .. } = stream;
+fn settle_rows(db: &Connection, stream: &RecordStream, key: &str, status: QuarantineStatus) -> Result<()> {
+    let RecordStream { project_key, provenance_code, endpoint_name, .. } = stream;
     let values = params![project_key, provenance_code, endpoint_name, key, status.as_str()];
     db.prepare_cached(SETTLE_ROWS)?.execute(values)?;
     Ok(())
 }
 
-pub(super) fn abandon(db: &Connection, op: &Abandon, now: Ts) -> Result<Abandoned> {
+pub(super) fn abandon(db: &Connection, op: &AbandonRecord, now: Ts) -> Result<RecordAbandoned> {
     type Isolated = (QuarantineStatus, String, String, String, Option<String>);
     let row: Option<Isolated> = db
         .prepare_cached(READ_ISOLATED)?
         .query_row([op.quarantine], |row| Ok((word(row, 0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))
         .optional()?;
     let Some((status, project_key, provenance_code, endpoint_name, key)) = row else {
-        return Ok(Abandoned { found: false, abandoned: false });
+        return Ok(RecordAbandoned { found: false, abandoned: false });
     };
     if !status.may_become(QuarantineStatus::Abandoned) {
-        return Ok(Abandoned { found: true, abandoned: false });
+        return Ok(RecordAbandoned { found: true, abandoned: false });
     }
     db.prepare_cached(ABANDON_ROW)?.execute([op.quarantine])?;
     if let Some(key) = key {
         let values = params![project_key, provenance_code, endpoint_name, key, now.micros()];
         db.prepare_cached(GIVE_UP)?.execute(values)?;
     }
-    Ok(Abandoned { found: true, abandoned: true })
+    Ok(RecordAbandoned { found: true, abandoned: true })
 }

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use patra_core::source::{DEFAULT_MINUTES, State};
+use patra_core::source::{DEFAULT_MINUTES, SourceState};
 use patra_core::state::PausedReason;
 use patra_core::tx::{
-    Beat, Beaten, ChangeSource, Configure, Configured, NewConfig, NewSource, SaveSources, SavedSource, SourceChanged,
-    SourcesSaved, SyncTypes, TxError, TypesSynced,
+    ChangeSource, Heartbeat, HeartbeatRecorded, NewSource, NewSourceConfig, SaveSetting, SaveSources, SavedSource,
+    SettingSaved, SourceChanged, SourcesSaved, SyncTypes, TxError, TypesSynced,
 };
 use patra_core::{SourceId, Ts};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -112,7 +112,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 
 /// A source's state with what decides when it is due.
 pub(super) struct Kept {
-    pub(super) state: State,
+    pub(super) state: SourceState,
     pub(super) interval: Duration,
     supported: bool,
 }
@@ -131,8 +131,8 @@ fn read_kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
 }
 
 /// Nine columns, in the order of [`READ`].
-pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<State> {
-    Ok(State {
+pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<SourceState> {
+    Ok(SourceState {
         paused: maybe_word(row, at)?,
         paused_at: maybe_time(row, at + 1)?,
         last_fetched_at: maybe_time(row, at + 2)?,
@@ -203,13 +203,13 @@ pub(super) fn change(db: &Connection, op: &ChangeSource, now: Ts) -> Result<Sour
     if !known {
         return Ok(SourceChanged::Unknown);
     }
-    if let Some(NewConfig { source_key, .. }) = &op.config
+    if let Some(NewSourceConfig { source_key, .. }) = &op.config
         && db.prepare_cached(HAS_KEY)?.exists(params![op.project_key, source_key, op.id])?
     {
         return Err(TxError::Conflict.into());
     }
     db.prepare_cached(CHANGE)?.execute(params![op.id, op.name, op.is_public, now.micros()])?;
-    if let Some(NewConfig { config, source_key, minutes }) = &op.config {
+    if let Some(NewSourceConfig { config, source_key, minutes }) = &op.config {
         db.prepare_cached(CHANGE_CONFIG)?.execute(params![op.id, config, source_key, minutes])?;
     }
     let Some(mut kept) = read(db, op.id)? else { return Ok(SourceChanged::Unknown) };
@@ -273,19 +273,19 @@ fn reschedule(db: &Connection, of: &str, now: Ts) -> Result<u64> {
     Ok(moved)
 }
 
-pub(super) fn beat(db: &Connection, op: &Beat, now: Ts) -> Result<Beaten> {
+pub(super) fn beat(db: &Connection, op: &Heartbeat, now: Ts) -> Result<HeartbeatRecorded> {
     const A_DAY: Duration = Duration::from_secs(86_400);
     let tick_seconds = i64::try_from(op.tick.as_secs()).unwrap_or(i64::MAX);
     let values = params![op.owner, now.micros(), (now + op.tick).micros(), tick_seconds, op.concurrency, op.leaving,];
     db.prepare_cached(BEAT)?.execute(values)?;
     db.prepare_cached(FORGET_BEATS)?.execute([(now - A_DAY).micros()])?;
-    Ok(Beaten { now })
+    Ok(HeartbeatRecorded { now })
 }
 
-pub(super) fn configure(db: &Connection, op: &Configure, now: Ts) -> Result<Configured> {
+pub(super) fn configure(db: &Connection, op: &SaveSetting, now: Ts) -> Result<SettingSaved> {
     match &op.value {
         Some(value) => db.prepare_cached(CONFIGURE)?.execute(params![op.key, value, now.micros()])?,
         None => db.prepare_cached(UNCONFIGURE)?.execute([&op.key])?,
     };
-    Ok(Configured)
+    Ok(SettingSaved)
 }

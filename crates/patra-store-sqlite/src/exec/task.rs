@@ -90,11 +90,11 @@ fn paused(db: &Connection, held: &[LeaseRef]) -> Result<Vec<LeaseRef>> {
 }
 
 pub(super) fn sweep(db: &Connection, op: Sweep, now: Ts) -> Result<Swept> {
-    if op.everyone {
+    if op.all_owners {
         db.prepare_cached(FREE_TRIGGERS)?.execute([])?;
         db.prepare_cached(FREE_REFRESHES)?.execute([])?;
     }
-    let expired_by = if op.everyone { Ts::MAX } else { now };
+    let expired_by = if op.all_owners { Ts::MAX } else { now };
     let expired: Vec<i64> = db
         .prepare_cached(READ_EXPIRED)?
         .query_map(params![expired_by.micros(), op.limit], |row| row.get(0))?

@@ -1,11 +1,11 @@
 //! Triggers: recorded by hand or by schedule, leased for planning, settled.
 
-use patra_core::state::{Operation, TriggerStatus, TriggerType, UpdateReason};
+use patra_core::state::{JobStatus, Operation, TriggerType, UpdateReason};
 use patra_core::tx::{
-    Fire, FireDue, Fired, FiredDue, Inventory, OpenPlan, Rest, SettleTrigger, Settlement, TakeTrigger, TriggerSettled,
-    TriggerTaken, TxError, When, job_type,
+    ClaimJob, ClaimedJob, FireDue, FiredDue, JobRequested, JobSettled, JobSettlement, OpenPlan, PartitionKey,
+    Recurrence, RemainingPlan, RequestJob, SettleJob, TxError, job_type,
 };
-use patra_core::{Fence, InstanceId, PlanId, Ts};
+use patra_core::{Fence, JobId, PlanId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::json;
 
@@ -78,16 +78,16 @@ WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'REQUESTED' AND leased_unti
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[INSERT, READ_ID, READ_DUE, MOVE_DUE, NEXT_DUE, TAKE, READ_OPEN_PLAN, SETTLE];
 
-pub(super) fn fire(db: &Connection, op: &Fire, now: Ts) -> Result<Fired> {
+pub(super) fn fire(db: &Connection, op: &RequestJob, now: Ts) -> Result<JobRequested> {
     if let Some(instance) = insert(db, op, None, now)? {
-        return Ok(Fired { instance, existed: false });
+        return Ok(JobRequested { job: instance, existed: false });
     }
-    let instance = db.prepare_cached(READ_ID)?.query_row([&op.public_id], |row| row.get(0).map(InstanceId))?;
-    Ok(Fired { instance, existed: true })
+    let instance = db.prepare_cached(READ_ID)?.query_row([&op.public_id], |row| row.get(0).map(JobId))?;
+    Ok(JobRequested { job: instance, existed: true })
 }
 
 /// The new trigger's id; `None` when its public id is known already.
-fn insert(db: &Connection, op: &Fire, schedule: Option<i64>, now: Ts) -> Result<Option<InstanceId>> {
+fn insert(db: &Connection, op: &RequestJob, schedule: Option<i64>, now: Ts) -> Result<Option<JobId>> {
     let values = params![
         op.public_id,
         schedule,
@@ -106,7 +106,7 @@ fn insert(db: &Connection, op: &Fire, schedule: Option<i64>, now: Ts) -> Result<
         now.micros(),
         job_type(&op.provenance_code, &op.endpoint_name),
     ];
-    Ok(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(InstanceId)).optional()?)
+    Ok(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(JobId)).optional()?)
 }
 
 /// A schedule whose time has come.
@@ -129,7 +129,7 @@ pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue
         .collect::<rusqlite::Result<_>>()?;
     let mut fired = 0;
     for due in due {
-        let when = When::from_text(&due.when);
+        let when = Recurrence::from_text(&due.when);
         let when = when.ok_or_else(|| Error::refused(format!("schedule {}: `{}`", due.schedule, due.when)))?;
         let next = FireDue::next_due(due.at, &when, now);
         db.prepare_cached(MOVE_DUE)?.execute(params![due.schedule, next.micros()])?;
@@ -137,7 +137,7 @@ pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue
             continue;
         }
         let schedule = due.schedule;
-        let trigger = Fire {
+        let trigger = RequestJob {
             public_id: format!("schedule-{schedule}-{}", due.at.micros()),
             trigger_type: TriggerType::Schedule,
             project_key: due.project_key,
@@ -172,13 +172,13 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<Due> {
     })
 }
 
-pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<TriggerTaken>> {
+pub(super) fn take(db: &Connection, op: &ClaimJob, now: Ts) -> Result<Option<ClaimedJob>> {
     hold::release_old_advice(db, now)?;
-    let full = json!(op.full.iter().map(Inventory::to_text).collect::<Vec<_>>()).to_string();
+    let full = json!(op.full.iter().map(PartitionKey::to_text).collect::<Vec<_>>()).to_string();
     let values = params![op.owner, (now + op.lease).micros(), now.micros(), full];
     let taken = db.prepare_cached(TAKE)?.query_row(values, |row| {
-        Ok(TriggerTaken {
-            instance: InstanceId(row.get(0)?),
+        Ok(ClaimedJob {
+            job: JobId(row.get(0)?),
             fence: Fence(row.get(1)?),
             public_id: row.get(2)?,
             trigger_type: word(row, 3)?,
@@ -193,42 +193,42 @@ pub(super) fn take(db: &Connection, op: &TakeTrigger, now: Ts) -> Result<Option<
             priority: row.get(12)?,
             params: row.get(13)?,
             overrides: row.get(14)?,
-            place: row.get(15)?,
+            position: row.get(15)?,
             plan: None,
             now,
         })
     });
     let Some(mut taken) = taken.optional()? else { return Ok(None) };
-    taken.plan = db.prepare_cached(READ_OPEN_PLAN)?.query_row([taken.instance.0], read_open_plan).optional()?;
+    taken.plan = db.prepare_cached(READ_OPEN_PLAN)?.query_row([taken.job.0], read_open_plan).optional()?;
     Ok(Some(taken))
 }
 
 fn read_open_plan(row: &Row<'_>) -> rusqlite::Result<OpenPlan> {
     let direction = word::<Operation>(row, 2)?.direction();
     let rest = match maybe_window(row, 3)? {
-        Some(whole) => Rest::Time(Rest::of(whole, direction, maybe_window(row, 5)?)),
-        None => Rest::Ids { after: row.get(7)? },
+        Some(whole) => RemainingPlan::Time(RemainingPlan::of(whole, direction, maybe_window(row, 5)?)),
+        None => RemainingPlan::Ids { after: row.get(7)? },
     };
     Ok(OpenPlan { plan: PlanId(row.get(0)?), snapshot_hash: row.get(1)?, rest })
 }
 
-pub(super) fn settle(db: &Connection, op: &SettleTrigger, now: Ts) -> Result<TriggerSettled> {
+pub(super) fn settle(db: &Connection, op: &SettleJob, now: Ts) -> Result<JobSettled> {
     let (status, remarks, not_before) = match &op.settlement {
-        Settlement::Nothing { remark } => (TriggerStatus::Planned, Some(json!({ "remark": remark })), None),
-        Settlement::Refused { error } => (TriggerStatus::Failed, Some(json!({ "error": error })), None),
-        Settlement::Later { delay } => (TriggerStatus::Requested, None, Some(now + *delay)),
+        JobSettlement::Nothing { remark } => (JobStatus::Planned, Some(json!({ "remark": remark })), None),
+        JobSettlement::Refused { error } => (JobStatus::Failed, Some(json!({ "error": error })), None),
+        JobSettlement::Later { delay } => (JobStatus::Requested, None, Some(now + *delay)),
     };
     let remarks = remarks.map(|remarks| remarks.to_string());
-    release(db, op.instance, op.fence, status, remarks.as_deref(), not_before)?;
-    Ok(TriggerSettled)
+    release(db, op.job, op.fence, status, remarks.as_deref(), not_before)?;
+    Ok(JobSettled)
 }
 
 /// Gives the lease of a trigger back and leaves it in this status; `Fenced` when there is no such lease.
 pub(super) fn release(
     db: &Connection,
-    instance: InstanceId,
+    instance: JobId,
     fence: Fence,
-    status: TriggerStatus,
+    status: JobStatus,
     remarks: Option<&str>,
     not_before: Option<Ts>,
 ) -> Result<()> {

@@ -1,9 +1,9 @@
 //! When there is something to do: the first entry of each queue.
 
 use patra_core::Ts;
-use patra_core::port::ahead::Ahead;
+use patra_core::port::next_due::NextDue;
 use patra_core::time::micros;
-use patra_core::tx::ADVICE_LASTS;
+use patra_core::tx::ADVISORY_TTL;
 use rusqlite::Connection;
 
 use crate::error::Result;
@@ -51,15 +51,15 @@ SELECT
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOOK];
 
-pub(super) fn read(db: &Connection, now: Ts) -> Result<Ahead> {
+pub(super) fn read(db: &Connection, now: Ts) -> Result<NextDue> {
     let task = first_scheduled(db)?;
-    let ahead = db.prepare_cached(LOOK)?.query_row([now.micros(), micros(ADVICE_LASTS)], |row| {
+    let ahead = db.prepare_cached(LOOK)?.query_row([now.micros(), micros(ADVISORY_TTL)], |row| {
         let (trigger, advice) = (maybe_time(row, 1)?, maybe_time(row, 2)?);
-        Ok(Ahead {
+        Ok(NextDue {
             now,
             schedule: maybe_time(row, 0)?,
-            trigger: trigger.into_iter().chain(advice).min(),
-            chore: maybe_time(row, 3)?,
+            job: trigger.into_iter().chain(advice).min(),
+            background_job: maybe_time(row, 3)?,
             task,
             poll: maybe_time(row, 4)?,
             lease: maybe_time(row, 5)?,

@@ -1,11 +1,12 @@
 //! What boards show: the queue as it is, and what was counted by the minute.
 
 use patra_core::port::board::{
-    About, Advanced, Counts, CursorAsk, Held, HttpStatus, MAX_ROWS, MAX_STEPS, Queued, Step, TopError, Watermark,
+    ActivePause, CursorFilter, CursorStep, HttpStatusCount, MAX_ROWS, MAX_STEPS, QueueDepth, SeriesStep, TopError,
+    Watermark, WorkCounts, WorkFilter,
 };
-use patra_core::port::{Boards, Boxed};
+use patra_core::port::{BoardQueries, BoxFuture};
 use patra_core::state::Operation;
-use patra_core::tx::{Inventory, Subject, TxError};
+use patra_core::tx::{PartitionKey, PauseSubject, TxError};
 use patra_core::{CursorId, Level, RunId, TaskId, Ts, Window};
 use rusqlite::{Connection, Row, params};
 
@@ -23,7 +24,7 @@ macro_rules! about {
     };
 }
 
-// In the order of `Counts`.
+// In the order of `WorkCounts`.
 macro_rules! sums {
     () => {
         "sum(picks), sum(succeeded), sum(partial), sum(failed), sum(batches), sum(batches_failed), sum(latency_ms), sum(inserted),
@@ -125,94 +126,122 @@ FROM ing_task_run_batch WHERE run_id = ?1 GROUP BY status ORDER BY status";
 pub(super) const STATEMENTS: &[&str] =
     &[READ_QUEUED, READ_HELD, READ_COUNTS, READ_SERIES, READ_ERRORS, READ_WATERMARKS, READ_ADVANCES, READ_STATUSES];
 
-impl Boards for SqliteReader {
-    fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>> {
+impl BoardQueries for SqliteReader {
+    fn queued(&self, about: WorkFilter) -> BoxFuture<'_, Result<(Vec<QueueDepth>, Ts), TxError>> {
         let now = self.now();
         Box::pin(self.read(move |db| Ok((queued(db, &about, now)?, now))))
     }
 
-    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>> {
+    fn active_pauses(&self) -> BoxFuture<'_, Result<Vec<ActivePause>, TxError>> {
         Box::pin(self.read(|db| all(db, READ_HELD, params![MAX_ROWS], read_held)))
     }
 
-    fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>> {
+    fn counts(
+        &self,
+        about: WorkFilter,
+        window: Window,
+    ) -> BoxFuture<'_, Result<Vec<(PartitionKey, WorkCounts)>, TxError>> {
         Box::pin(self.read(move |db| counts(db, &about, window)))
     }
 
-    fn series(&self, about: About, window: Window, minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>> {
+    fn series(
+        &self,
+        about: WorkFilter,
+        window: Window,
+        minutes: u32,
+    ) -> BoxFuture<'_, Result<Vec<SeriesStep>, TxError>> {
         Box::pin(self.read(move |db| series(db, &about, window, minutes)))
     }
 
     fn errors(
         &self,
-        about: About,
+        about: WorkFilter,
         level: Option<Level>,
         window: Window,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<TopError>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<TopError>, TxError>> {
         Box::pin(self.read(move |db| errors(db, &about, level, window, limit)))
     }
 
-    fn watermarks(&self, ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>> {
+    fn watermarks(&self, ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
         Box::pin(self.read(move |db| watermarks(db, &ask)))
     }
 
-    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>> {
+    fn advances(
+        &self,
+        cursor: CursorId,
+        window: Window,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CursorStep>, TxError>> {
         Box::pin(self.read(move |db| advances(db, cursor, window, limit)))
     }
 
-    fn statuses(&self, run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>> {
+    fn statuses(&self, run: RunId) -> BoxFuture<'_, Result<Vec<HttpStatusCount>, TxError>> {
         Box::pin(self.read(move |db| all(db, READ_STATUSES, params![run.0], read_status)))
     }
 }
 
-impl Boards for SqliteStore {
-    fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>> {
+impl BoardQueries for SqliteStore {
+    fn queued(&self, about: WorkFilter) -> BoxFuture<'_, Result<(Vec<QueueDepth>, Ts), TxError>> {
         self.inner.reader.queued(about)
     }
 
-    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>> {
-        self.inner.reader.held()
+    fn active_pauses(&self) -> BoxFuture<'_, Result<Vec<ActivePause>, TxError>> {
+        self.inner.reader.active_pauses()
     }
 
-    fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>> {
+    fn counts(
+        &self,
+        about: WorkFilter,
+        window: Window,
+    ) -> BoxFuture<'_, Result<Vec<(PartitionKey, WorkCounts)>, TxError>> {
         self.inner.reader.counts(about, window)
     }
 
-    fn series(&self, about: About, window: Window, minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>> {
+    fn series(
+        &self,
+        about: WorkFilter,
+        window: Window,
+        minutes: u32,
+    ) -> BoxFuture<'_, Result<Vec<SeriesStep>, TxError>> {
         self.inner.reader.series(about, window, minutes)
     }
 
     fn errors(
         &self,
-        about: About,
+        about: WorkFilter,
         level: Option<Level>,
         window: Window,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<TopError>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<TopError>, TxError>> {
         self.inner.reader.errors(about, level, window, limit)
     }
 
-    fn watermarks(&self, ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>> {
+    fn watermarks(&self, ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
         self.inner.reader.watermarks(ask)
     }
 
-    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>> {
+    fn advances(
+        &self,
+        cursor: CursorId,
+        window: Window,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CursorStep>, TxError>> {
         self.inner.reader.advances(cursor, window, limit)
     }
 
-    fn statuses(&self, run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>> {
+    fn statuses(&self, run: RunId) -> BoxFuture<'_, Result<Vec<HttpStatusCount>, TxError>> {
         self.inner.reader.statuses(run)
     }
 }
 
-fn queued(db: &Connection, about: &About, now: Ts) -> Result<Vec<Queued>> {
-    let About { project_key, provenance_code, endpoint_name, operation } = about;
+fn queued(db: &Connection, about: &WorkFilter, now: Ts) -> Result<Vec<QueueDepth>> {
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = about;
     let operation = operation.map(Operation::as_str);
     let values = params![project_key, provenance_code, endpoint_name, operation, now.micros()];
     all(db, READ_QUEUED, values, |row| {
-        Ok(Queued {
-            of: inventory(row, 0)?,
+        Ok(QueueDepth {
+            partition: inventory(row, 0)?,
             depth: count(row, 3)?,
             due: count(row, 4)?,
             oldest_at: maybe_time(row, 5)?,
@@ -223,44 +252,52 @@ fn queued(db: &Connection, about: &About, now: Ts) -> Result<Vec<Queued>> {
     })
 }
 
-fn read_held(row: &Row<'_>) -> rusqlite::Result<Held> {
-    Ok(Held {
+fn read_held(row: &Row<'_>) -> rusqlite::Result<ActivePause> {
+    Ok(ActivePause {
         kind: word(row, 0)?,
-        subject: Subject {
+        subject: PauseSubject {
             provenance_code: row.get(1)?,
             endpoint_name: row.get(2)?,
             operation: maybe_word(row, 3)?,
-            ..Subject::default()
+            ..PauseSubject::default()
         },
         reason: row.get(4)?,
         created_at: time(row, 5)?,
     })
 }
 
-fn counts(db: &Connection, about: &About, window: Window) -> Result<Vec<(Inventory, Counts)>> {
-    let About { project_key, provenance_code, endpoint_name, operation } = about;
+fn counts(db: &Connection, about: &WorkFilter, window: Window) -> Result<Vec<(PartitionKey, WorkCounts)>> {
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = about;
     let (operation, from, to) = (operation.map(Operation::as_str), window.from.micros(), window.to.micros());
     let values = params![project_key, provenance_code, endpoint_name, operation, from, to];
-    all(db, READ_COUNTS, values, |row| Ok((inventory(row, Counts::COLUMNS.len())?, Counts::read(|at| count(row, at))?)))
-}
-
-fn series(db: &Connection, about: &About, window: Window, minutes: u32) -> Result<Vec<Step>> {
-    let About { project_key, provenance_code, endpoint_name, operation } = about;
-    let (operation, from, to) = (operation.map(Operation::as_str), window.from.micros(), window.to.micros());
-    let values = params![project_key, provenance_code, endpoint_name, operation, from, to, minutes.max(1), MAX_STEPS];
-    all(db, READ_SERIES, values, |row| {
-        Ok(Step { at: time(row, Counts::COLUMNS.len())?, counts: Counts::read(|at| count(row, at))? })
+    all(db, READ_COUNTS, values, |row| {
+        Ok((inventory(row, WorkCounts::COLUMNS.len())?, WorkCounts::read(|at| count(row, at))?))
     })
 }
 
-fn errors(db: &Connection, about: &About, level: Option<Level>, window: Window, limit: u32) -> Result<Vec<TopError>> {
-    let About { project_key, provenance_code, endpoint_name, operation } = about;
+fn series(db: &Connection, about: &WorkFilter, window: Window, minutes: u32) -> Result<Vec<SeriesStep>> {
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = about;
+    let (operation, from, to) = (operation.map(Operation::as_str), window.from.micros(), window.to.micros());
+    let values = params![project_key, provenance_code, endpoint_name, operation, from, to, minutes.max(1), MAX_STEPS];
+    all(db, READ_SERIES, values, |row| {
+        Ok(SeriesStep { at: time(row, WorkCounts::COLUMNS.len())?, counts: WorkCounts::read(|at| count(row, at))? })
+    })
+}
+
+fn errors(
+    db: &Connection,
+    about: &WorkFilter,
+    level: Option<Level>,
+    window: Window,
+    limit: u32,
+) -> Result<Vec<TopError>> {
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = about;
     let (operation, from, to) = (operation.map(Operation::as_str), window.from.micros(), window.to.micros());
     let (level, limit) = (level.map(Level::as_str), limit.min(MAX_ROWS));
     let values = params![project_key, provenance_code, endpoint_name, operation, from, to, level, limit];
     all(db, READ_ERRORS, values, |row| {
         Ok(TopError {
-            of: inventory(row, 0)?,
+            partition: inventory(row, 0)?,
             level: word(row, 3)?,
             code: word(row, 4)?,
             errors: count(row, 5)?,
@@ -273,15 +310,15 @@ fn errors(db: &Connection, about: &About, level: Option<Level>, window: Window, 
     })
 }
 
-fn watermarks(db: &Connection, ask: &CursorAsk) -> Result<Vec<Watermark>> {
-    let About { project_key, provenance_code, endpoint_name, operation } = &ask.about;
+fn watermarks(db: &Connection, ask: &CursorFilter) -> Result<Vec<Watermark>> {
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &ask.work;
     let (operation, limit) = (operation.map(Operation::as_str), ask.limit.min(MAX_ROWS));
     let values = params![project_key, provenance_code, endpoint_name, operation, ask.namespace, limit];
     all(db, READ_WATERMARKS, values, |row| {
         Ok(Watermark {
             cursor: CursorId(row.get(0)?),
             project_key: row.get(1)?,
-            of: inventory(row, 2)?,
+            partition: inventory(row, 2)?,
             scope: row.get(5)?,
             namespace: row.get(6)?,
             direction: word(row, 7)?,
@@ -292,10 +329,10 @@ fn watermarks(db: &Connection, ask: &CursorAsk) -> Result<Vec<Watermark>> {
     })
 }
 
-fn advances(db: &Connection, cursor: CursorId, window: Window, limit: u32) -> Result<Vec<Advanced>> {
+fn advances(db: &Connection, cursor: CursorId, window: Window, limit: u32) -> Result<Vec<CursorStep>> {
     let values = params![cursor.0, window.from.micros(), window.to.micros(), limit.min(MAX_ROWS)];
     all(db, READ_ADVANCES, values, |row| {
-        Ok(Advanced {
+        Ok(CursorStep {
             id: row.get(0)?,
             cursor,
             from: row.get(1)?,
@@ -309,10 +346,10 @@ fn advances(db: &Connection, cursor: CursorId, window: Window, limit: u32) -> Re
     })
 }
 
-fn read_status(row: &Row<'_>) -> rusqlite::Result<HttpStatus> {
-    Ok(HttpStatus { status: row.get(0)?, batches: count(row, 1)? })
+fn read_status(row: &Row<'_>) -> rusqlite::Result<HttpStatusCount> {
+    Ok(HttpStatusCount { status: row.get(0)?, batches: count(row, 1)? })
 }
 
-fn inventory(row: &Row<'_>, at: usize) -> rusqlite::Result<Inventory> {
-    Ok(Inventory { provenance_code: row.get(at)?, endpoint_name: row.get(at + 1)?, operation: word(row, at + 2)? })
+fn inventory(row: &Row<'_>, at: usize) -> rusqlite::Result<PartitionKey> {
+    Ok(PartitionKey { provenance_code: row.get(at)?, endpoint_name: row.get(at + 1)?, operation: word(row, at + 2)? })
 }

@@ -1,9 +1,9 @@
 //! What is shown of the crawler.
 
 use patra_core::alert::{self, RATE_WINDOW};
-use patra_core::crawl::{Candidate, Execution, Note, NoteFields};
-use patra_core::port::crawl::{CookieView, Crawled, MAX_ROWS, Wanted};
-use patra_core::port::{Boxed, Crawls};
+use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution, NoteFields};
+use patra_core::port::crawl::{CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS};
+use patra_core::port::{BoxFuture, CrawlQueries};
 use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::TxError;
 use patra_core::{CredentialId, Ts};
@@ -89,87 +89,87 @@ pub(super) const STATEMENTS: &[&str] = &[
     READ_ALERTS,
 ];
 
-impl Crawls for SqliteReader {
-    fn executions(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+impl CrawlQueries for SqliteReader {
+    fn executions(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>> {
         Box::pin(self.read(move |db| executions(db, &wanted)))
     }
 
-    fn candidates(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn candidates(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlCandidate>, TxError>> {
         Box::pin(self.read(move |db| candidates(db, &wanted)))
     }
 
-    fn notes(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+    fn notes(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>> {
         Box::pin(self.read(move |db| notes(db, &wanted)))
     }
 
-    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
         let now = self.now();
         Box::pin(self.read(move |db| Ok((all(db, READ_COOKIES, params![platform], read_cookie)?, now))))
     }
 
-    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+    fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
         Box::pin(self.read(|db| Ok(db.prepare_cached(COUNT_PENDING)?.query_row((), |row| count(row, 0))?)))
     }
 
-    fn crawled(&self) -> Boxed<'_, Result<Vec<Crawled>, TxError>> {
+    fn crawled(&self) -> BoxFuture<'_, Result<Vec<CrawlRequestCounts>, TxError>> {
         let since = (self.now() - RATE_WINDOW).micros();
         Box::pin(self.read(move |db| all(db, READ_CRAWLED, params![since], read_crawled)))
     }
 
-    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+    fn alerts(&self) -> BoxFuture<'_, Result<Vec<alert::AlertView>, TxError>> {
         Box::pin(self.read(|db| all(db, READ_ALERTS, params![], read_view)))
     }
 }
 
-impl Crawls for SqliteStore {
-    fn executions(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+impl CrawlQueries for SqliteStore {
+    fn executions(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>> {
         self.inner.reader.executions(wanted)
     }
 
-    fn candidates(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn candidates(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlCandidate>, TxError>> {
         self.inner.reader.candidates(wanted)
     }
 
-    fn notes(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+    fn notes(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>> {
         self.inner.reader.notes(wanted)
     }
 
-    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
         self.inner.reader.cookies(platform)
     }
 
-    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+    fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
         self.inner.reader.backlog()
     }
 
-    fn crawled(&self) -> Boxed<'_, Result<Vec<Crawled>, TxError>> {
+    fn crawled(&self) -> BoxFuture<'_, Result<Vec<CrawlRequestCounts>, TxError>> {
         self.inner.reader.crawled()
     }
 
-    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+    fn alerts(&self) -> BoxFuture<'_, Result<Vec<alert::AlertView>, TxError>> {
         self.inner.reader.alerts()
     }
 }
 
-fn executions(db: &Connection, wanted: &Wanted) -> Result<Vec<(i64, Execution)>> {
+fn executions(db: &Connection, wanted: &CrawlFilter) -> Result<Vec<(i64, Execution)>> {
     let status = wanted.execution.map(ExecutionStatus::as_str);
     let limit = wanted.limit.min(MAX_ROWS);
     let values = params![wanted.project_key, wanted.after, wanted.workflow_name, status, limit];
     all(db, READ_EXECUTIONS, values, |row| Ok((row.get(8)?, read_execution(row)?)))
 }
 
-fn candidates(db: &Connection, wanted: &Wanted) -> Result<Vec<Candidate>> {
+fn candidates(db: &Connection, wanted: &CrawlFilter) -> Result<Vec<CrawlCandidate>> {
     let status = wanted.candidate.map(CandidateStatus::as_str);
     let limit = wanted.limit.min(MAX_ROWS);
-    let Wanted { project_key, after, platform, source_keyword, note_id, .. } = wanted;
+    let CrawlFilter { project_key, after, platform, source_keyword, note_id, .. } = wanted;
     let one = platform.is_some() && note_id.is_some();
     let values = params![project_key, after, platform, status, source_keyword, note_id, limit];
     all(db, if one { READ_CANDIDATE } else { READ_CANDIDATES }, values, read_candidate)
 }
 
-fn notes(db: &Connection, wanted: &Wanted) -> Result<Vec<Note>> {
+fn notes(db: &Connection, wanted: &CrawlFilter) -> Result<Vec<CrawlNote>> {
     let limit = wanted.limit.min(MAX_ROWS);
-    let Wanted { project_key, after, platform, note_id, .. } = wanted;
+    let CrawlFilter { project_key, after, platform, note_id, .. } = wanted;
     match (platform, note_id) {
         (Some(platform), Some(note_id)) => {
             let key = patra_core::crawl::idempotency_key(note_id);
@@ -179,9 +179,9 @@ fn notes(db: &Connection, wanted: &Wanted) -> Result<Vec<Note>> {
     }
 }
 
-fn read_note(row: &Row<'_>) -> rusqlite::Result<Note> {
+fn read_note(row: &Row<'_>) -> rusqlite::Result<CrawlNote> {
     let NoteFields { title, content, author } = NoteFields::read(row.get_ref(11)?.as_str()?);
-    Ok(Note {
+    Ok(CrawlNote {
         id: row.get(0)?,
         platform: row.get(1)?,
         note_id: row.get(2)?,
@@ -210,16 +210,16 @@ fn read_cookie(row: &Row<'_>) -> rusqlite::Result<CookieView> {
         encryption_key_id: row.get(4)?,
         created_at: time(row, 5)?,
         updated_at: time(row, 6)?,
-        wear: read_wear(row, 7)?,
+        usage: read_wear(row, 7)?,
     })
 }
 
-fn read_crawled(row: &Row<'_>) -> rusqlite::Result<Crawled> {
-    Ok(Crawled { platform: row.get(0)?, succeeded: count(row, 1)?, failed: count(row, 2)? })
+fn read_crawled(row: &Row<'_>) -> rusqlite::Result<CrawlRequestCounts> {
+    Ok(CrawlRequestCounts { platform: row.get(0)?, succeeded: count(row, 1)?, failed: count(row, 2)? })
 }
 
-fn read_view(row: &Row<'_>) -> rusqlite::Result<alert::View> {
-    Ok(alert::View {
+fn read_view(row: &Row<'_>) -> rusqlite::Result<alert::AlertView> {
+    Ok(alert::AlertView {
         alert: row.get(0)?,
         subject: row.get(1)?,
         level: word(row, 2)?,

@@ -1,7 +1,7 @@
 //! Credentials with their runtime half, sealed.
 
 use patra_core::credential::Credential;
-use patra_core::port::credential::{Ask, MAX_CREDENTIALS};
+use patra_core::port::credential::{CredentialFilter, MAX_CREDENTIALS};
 use rusqlite::{Connection, Params, params};
 
 use crate::error::Result;
@@ -40,14 +40,14 @@ LIMIT ?3";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ_BOUND, READ_ID, READ_ALIAS, READ_SEALED_WITHOUT];
 
-pub(super) fn read(db: &Connection, ask: &Ask) -> Result<Vec<Credential>> {
+pub(super) fn read(db: &Connection, ask: &CredentialFilter) -> Result<Vec<Credential>> {
     match ask {
-        Ask::Bound { provenance_code, endpoint_name } => {
+        CredentialFilter::Bound { provenance_code, endpoint_name } => {
             rows(db, READ_BOUND, params![provenance_code, endpoint_name, MAX_CREDENTIALS])
         }
-        Ask::Id(id) => rows(db, READ_ID, params![id.0]),
-        Ask::Alias(alias) => rows(db, READ_ALIAS, params![alias, MAX_CREDENTIALS]),
-        Ask::SealedWithoutKey { key_id, after } => {
+        CredentialFilter::Id(id) => rows(db, READ_ID, params![id.0]),
+        CredentialFilter::Alias(alias) => rows(db, READ_ALIAS, params![alias, MAX_CREDENTIALS]),
+        CredentialFilter::SealedWithoutKey { key_id, after } => {
             rows(db, READ_SEALED_WITHOUT, params![key_id, after.0, MAX_CREDENTIALS])
         }
     }

@@ -1,6 +1,6 @@
 //! What the ledger holds of a batch and of a plan, archived rows included.
 
-use patra_core::port::query::{BatchPage, Evidence, Lineage, RawKept};
+use patra_core::port::query::{BatchEvidence, BatchPage, PlanLineage, StoredRawResponse};
 use patra_core::{PlanId, RunId, Ts};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 use serde_json::Value;
@@ -98,7 +98,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     READ_BODY,
 ];
 
-pub(super) fn evidence(db: &Connection, run: RunId, batch_no: u32) -> Result<Option<Evidence>> {
+pub(super) fn evidence(db: &Connection, run: RunId, batch_no: u32) -> Result<Option<BatchEvidence>> {
     // One snapshot for all: a batch must not move to the archive while it is looked for.
     let db = &*db.unchecked_transaction()?;
     let place = params![run.0, batch_no];
@@ -110,7 +110,7 @@ pub(super) fn evidence(db: &Connection, run: RunId, batch_no: u32) -> Result<Opt
     let one = |sql| rows(db, sql, [run.0]).map(|mut rows| rows.pop().unwrap_or_default());
     let mut events = bodies(db, READ_ARCHIVED_EVENTS, [run.0])?;
     events.extend(rows(db, READ_EVENTS, [run.0])?);
-    Ok(Some(Evidence {
+    Ok(Some(BatchEvidence {
         batch,
         run: one(READ_RUN)?,
         task: one(READ_TASK)?,
@@ -121,22 +121,22 @@ pub(super) fn evidence(db: &Connection, run: RunId, batch_no: u32) -> Result<Opt
     }))
 }
 
-pub(super) fn raw(db: &Connection, run: RunId, batch_no: u32, now: Ts) -> Result<Option<RawKept>> {
+pub(super) fn raw(db: &Connection, run: RunId, batch_no: u32, now: Ts) -> Result<Option<StoredRawResponse>> {
     let raw = db.prepare_cached(READ_RAW)?.query_row(params![run.0, batch_no, now.micros()], |row| {
         let body = row.get::<_, Vec<u8>>(2)?.into();
-        Ok(RawKept { status: row.get(0)?, headers: row.get(1)?, body, expires_at: time(row, 3)? })
+        Ok(StoredRawResponse { status: row.get(0)?, headers: row.get(1)?, body, expires_at: time(row, 3)? })
     });
     Ok(raw.optional()?)
 }
 
-pub(super) fn lineage(db: &Connection, plan: PlanId, page: BatchPage) -> Result<Option<Lineage>> {
+pub(super) fn lineage(db: &Connection, plan: PlanId, page: BatchPage) -> Result<Option<PlanLineage>> {
     let db = &*db.unchecked_transaction()?;
     let id = [plan.0];
     let Some(found) = rows(db, READ_PLAN, id)?.pop() else { return Ok(None) };
     let batches = first_batches(db, plan, page)?;
     let all: i64 = db.prepare_cached(COUNT_BATCHES)?.query_row([plan.0, page.after], |row| row.get(0))?;
-    Ok(Some(Lineage {
-        trigger: rows(db, READ_TRIGGER, id)?.pop().unwrap_or_default(),
+    Ok(Some(PlanLineage {
+        job: rows(db, READ_TRIGGER, id)?.pop().unwrap_or_default(),
         plan: found,
         slices: rows(db, READ_SLICES, id)?,
         tasks: rows(db, READ_TASKS, id)?,

@@ -113,7 +113,7 @@ pub(super) fn ended(db: &Connection, ask: &JobFilter) -> Result<Vec<EndedJob>> {
 
 fn read_job(row: &Row<'_>) -> rusqlite::Result<EndedJob> {
     Ok(EndedJob {
-        instance: row.get(0)?,
+        job: row.get(0)?,
         public_id: row.get(1)?,
         job_type: row.get(2)?,
         params: row.get(3)?,

@@ -1,14 +1,14 @@
 //! Rows of one view. The statement is put together from the view's fixed names; values are only ever bound.
 
 use patra_core::Ts;
-use patra_core::port::query::{Cell, CellKind, Condition, Filter, Owner, Row, View};
+use patra_core::port::query::{Cell, CellKind, RowOwner, View, ViewCondition, ViewFilter, ViewRow};
 use patra_core::tx::TxError;
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use crate::error::Result;
 
-pub(super) fn read(db: &Connection, view: View, filter: &Filter) -> Result<Vec<Row>> {
+pub(super) fn read(db: &Connection, view: View, filter: &ViewFilter) -> Result<Vec<ViewRow>> {
     let conditions = view.conditions(filter).map_err(TxError::from)?;
     if filter.project_key.is_some() && view.owner().is_none() {
         return Ok(Vec::new());
@@ -26,26 +26,27 @@ pub(super) fn read(db: &Connection, view: View, filter: &Filter) -> Result<Vec<R
 }
 
 /// Newest first, at most as many as the last parameter says.
-pub(crate) fn statement(view: View, conditions: &[Condition], of_project: bool) -> String {
+pub(crate) fn statement(view: View, conditions: &[ViewCondition], of_project: bool) -> String {
     let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
-    let mut wheres: Vec<_> = conditions.iter().map(|Condition { column, is, .. }| format!("{column} {is} ?")).collect();
+    let mut wheres: Vec<_> =
+        conditions.iter().map(|ViewCondition { column, is, .. }| format!("{column} {is} ?")).collect();
     wheres.extend(view.owner().filter(|_| of_project).map(|owner| belongs(view, owner)));
     let wheres = if wheres.is_empty() { String::new() } else { format!(" WHERE {}", wheres.join(" AND ")) };
     format!("SELECT {} FROM {}{wheres} ORDER BY id DESC LIMIT ?", columns.join(", "), view.table())
 }
 
 /// That a row is of a project.
-fn belongs(view: View, owner: Owner) -> String {
+fn belongs(view: View, owner: RowOwner) -> String {
     let table = view.table();
     let by = |owner: &str, column: &str| {
         format!("EXISTS (SELECT 1 FROM {owner} owner WHERE owner.id = {table}.{column} AND owner.project_key = ?)")
     };
     match owner {
-        Owner::Plan => by("ing_plan", "plan_id"),
-        Owner::Cursor => by("ing_cursor", "cursor_id"),
+        RowOwner::Plan => by("ing_plan", "plan_id"),
+        RowOwner::Cursor => by("ing_cursor", "cursor_id"),
         // The others have no index that begins with the project and goes on by id: they are read from the newest on.
-        Owner::Own if view == View::Items => "project_key = ?".to_owned(),
-        Owner::Own => "+project_key = ?".to_owned(),
+        RowOwner::Own if view == View::Items => "project_key = ?".to_owned(),
+        RowOwner::Own => "+project_key = ?".to_owned(),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use patra_core::Ts;
-use patra_core::port::load::{FORGOTTEN, Load, Outbox, Queue, Reached};
-use patra_core::tx::Inventory;
+use patra_core::port::load::{FORGOTTEN, OutboxLoad, PartitionQueue, ScopeProgress, StoreLoad};
+use patra_core::tx::PartitionKey;
 use rusqlite::{Connection, Row, params};
 
 use super::all;
@@ -42,32 +42,32 @@ SELECT
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[COUNT_QUEUED, COUNT_POLLS, READ_REACHED, READ_SCHEDULED, READ_OUTBOX];
 
-pub(super) fn read(db: &Connection, now: Ts) -> Result<Load> {
-    let mut queues: BTreeMap<Inventory, Queue> = BTreeMap::new();
+pub(super) fn read(db: &Connection, now: Ts) -> Result<StoreLoad> {
+    let mut queues: BTreeMap<PartitionKey, PartitionQueue> = BTreeMap::new();
     let mut queue = |row: &Row<'_>| -> rusqlite::Result<_> {
         let partition = read_partition(row)?;
         Ok((partition, count(row, 3)?, time(row, 4)?))
     };
     for statement in [COUNT_QUEUED, COUNT_POLLS] {
         for (partition, queued, oldest) in all(db, statement, params![], &mut queue)? {
-            let known = queues.entry(partition.clone()).or_insert_with(|| Queue::new(partition));
+            let known = queues.entry(partition.clone()).or_insert_with(|| PartitionQueue::new(partition));
             known.add_queued(queued, oldest);
         }
     }
     for (partition, held) in all(db, COUNT_HELD, params![], |row| Ok((read_partition(row)?, count(row, 3)?)))? {
-        queues.entry(partition.clone()).or_insert_with(|| Queue::new(partition)).held = held;
+        queues.entry(partition.clone()).or_insert_with(|| PartitionQueue::new(partition)).active = held;
     }
     let moved_since = (now - FORGOTTEN).micros();
     let reached = all(db, READ_REACHED, params![moved_since], |row| {
-        Ok(Reached { partition: read_partition(row)?, scope: word(row, 3)?, instant: time(row, 4)? })
+        Ok(ScopeProgress { partition: read_partition(row)?, scope: word(row, 3)?, instant: time(row, 4)? })
     })?;
     let scheduled = all(db, READ_SCHEDULED, params![], read_partition)?;
     let outbox = db
         .prepare_cached(READ_OUTBOX)?
-        .query_row([], |row| Ok(Outbox { oldest: maybe_time(row, 0)?, failed: count(row, 1)? }))?;
-    Ok(Load { now, queues: queues.into_values().collect(), reached, scheduled, outbox }.sorted())
+        .query_row([], |row| Ok(OutboxLoad { oldest: maybe_time(row, 0)?, failed: count(row, 1)? }))?;
+    Ok(StoreLoad { now, queues: queues.into_values().collect(), reached, scheduled, outbox }.sorted())
 }
 
-fn read_partition(row: &Row<'_>) -> rusqlite::Result<Inventory> {
-    Ok(Inventory { provenance_code: row.get(0)?, endpoint_name: row.get(1)?, operation: word(row, 2)? })
+fn read_partition(row: &Row<'_>) -> rusqlite::Result<PartitionKey> {
+    Ok(PartitionKey { provenance_code: row.get(0)?, endpoint_name: row.get(1)?, operation: word(row, 2)? })
 }

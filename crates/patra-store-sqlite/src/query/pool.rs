@@ -1,11 +1,11 @@
 //! Projects, the URL pool, documents and tweets.
 
 use patra_core::port::pool::{
-    CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobItem, JobPoll, PoolUrl, Project, StoredTweet,
+    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobItem, JobPoll, PoolUrl, ProjectRow, StoredTweet,
     TweetFilter, UrlFilter, UrlPage,
 };
-use patra_core::port::{Boxed, Pool};
-use patra_core::project::Sight;
+use patra_core::port::{BoxFuture, PoolQueries};
+use patra_core::project::LibraryScope;
 use patra_core::tweet::FetchStats;
 use patra_core::tx::{TxError, UrlSource};
 use patra_core::{SourceId, Ts};
@@ -144,37 +144,37 @@ pub(super) const STATEMENTS: &[&str] = &[
     READ_TWEETS,
 ];
 
-impl Pool for SqliteReader {
-    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+impl PoolQueries for SqliteReader {
+    fn projects(&self) -> BoxFuture<'_, Result<Vec<ProjectRow>, TxError>> {
         Box::pin(self.read(|db| all(db, READ_PROJECTS, params![], read_project)))
     }
 
-    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+    fn pool_urls(&self, ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
         Box::pin(self.read(move |db| urls(db, &ask)))
     }
 
-    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+    fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
         let project = project_key.map(str::to_owned);
         Box::pin(self.read(move |db| all(db, READ_RULES, params![project], read_rule)))
     }
 
-    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+    fn documents(&self, ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
         Box::pin(self.read(move |db| documents(db, &ask)))
     }
 
-    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+    fn ended_jobs(&self, ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
         Box::pin(self.read(move |db| job::ended(db, &ask)))
     }
 
-    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> Boxed<'_, Result<Vec<JobItem>, TxError>> {
+    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<JobItem>, TxError>> {
         Box::pin(self.read(move |db| job::items(db, instance, after, limit)))
     }
 
-    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+    fn polls_of_job(&self, instance: i64) -> BoxFuture<'_, Result<Vec<JobPoll>, TxError>> {
         Box::pin(self.read(move |db| job::polls(db, instance)))
     }
 
-    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+    fn fetch_stats(&self, sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
         let sources = sources.to_vec();
         Box::pin(self.read(move |db| {
             let read = |row: &Row<'_>| Ok((SourceId(row.get(0)?), read_stats(row, 1)?));
@@ -182,73 +182,73 @@ impl Pool for SqliteReader {
         }))
     }
 
-    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+    fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
         Box::pin(self.read(move |db| tweets(db, &ask)))
     }
 
-    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         let project_key = project_key.to_owned();
         Box::pin(self.read(move |db| job::types(db, &project_key)))
     }
 }
 
-impl Pool for SqliteStore {
-    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+impl PoolQueries for SqliteStore {
+    fn projects(&self) -> BoxFuture<'_, Result<Vec<ProjectRow>, TxError>> {
         self.inner.reader.projects()
     }
 
-    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+    fn pool_urls(&self, ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
         self.inner.reader.pool_urls(ask)
     }
 
-    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+    fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
         self.inner.reader.capture_rules(project_key)
     }
 
-    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+    fn documents(&self, ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
         self.inner.reader.documents(ask)
     }
 
-    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+    fn ended_jobs(&self, ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
         self.inner.reader.ended_jobs(ask)
     }
 
-    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> Boxed<'_, Result<Vec<JobItem>, TxError>> {
+    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<JobItem>, TxError>> {
         self.inner.reader.items_of_job(instance, after, limit)
     }
 
-    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+    fn polls_of_job(&self, instance: i64) -> BoxFuture<'_, Result<Vec<JobPoll>, TxError>> {
         self.inner.reader.polls_of_job(instance)
     }
 
-    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+    fn fetch_stats(&self, sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
         self.inner.reader.fetch_stats(sources)
     }
 
-    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+    fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
         self.inner.reader.tweets(ask)
     }
 
-    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         self.inner.reader.job_types(project_key)
     }
 }
 
-fn read_project(row: &Row<'_>) -> rusqlite::Result<Project> {
-    Ok(Project { project_key: row.get(0)?, name: row.get(1)?, created_at: time(row, 2)? })
+fn read_project(row: &Row<'_>) -> rusqlite::Result<ProjectRow> {
+    Ok(ProjectRow { project_key: row.get(0)?, name: row.get(1)?, created_at: time(row, 2)? })
 }
 
 fn urls(db: &Connection, ask: &UrlFilter) -> Result<UrlPage> {
     // One snapshot for both: a page and its total must agree.
     let snapshot = db.unchecked_transaction()?;
     let (source, offset) = (ask.source.map(UrlSource::as_str), crate::sql::from_count(ask.offset));
-    let items = match ask.sight {
-        Sight::Effective => {
+    let items = match ask.scope {
+        LibraryScope::Effective => {
             let values = params![ask.project_key, source, ask.domain, ask.limit, offset];
             all(&snapshot, READ_EFFECTIVE, values, read_url)?
         }
-        Sight::Project | Sight::Shared => {
-            let values = params![owner(ask), source, ask.domain, ask.limit, offset, ask.sight.as_str()];
+        LibraryScope::Project | LibraryScope::Shared => {
+            let values = params![owner(ask), source, ask.domain, ask.limit, offset, ask.scope.as_str()];
             all(&snapshot, READ_LIBRARY, values, read_url)?
         }
     };
@@ -259,15 +259,15 @@ fn urls(db: &Connection, ask: &UrlFilter) -> Result<UrlPage> {
 
 /// Whose the one library is that is asked for.
 fn owner(ask: &UrlFilter) -> &str {
-    if ask.sight == Sight::Shared { "" } else { &ask.project_key }
+    if ask.scope == LibraryScope::Shared { "" } else { &ask.project_key }
 }
 
 fn count_filtered(db: &Connection, ask: &UrlFilter) -> Result<u64> {
     let source = ask.source.map(UrlSource::as_str);
-    let scope = if ask.sight == Sight::Shared { "shared" } else { "project" };
+    let scope = if ask.scope == LibraryScope::Shared { "shared" } else { "project" };
     let values = params![owner(ask), source, ask.domain, scope];
     let mut total = db.prepare_cached(COUNT_LIBRARY)?.query_row(values, |row| count(row, 0))?;
-    if ask.sight == Sight::Effective {
+    if ask.scope == LibraryScope::Effective {
         let values = params![ask.project_key, source, ask.domain];
         total += db.prepare_cached(COUNT_UNCOVERED)?.query_row(values, |row| count(row, 0))?;
     }
@@ -279,10 +279,10 @@ fn read_counts(db: &Connection, ask: &UrlFilter) -> Result<u64> {
         let mut statement = db.prepare_cached(READ_COUNTS)?;
         Ok(statement.query_row([scope, owner], |row| Ok((count(row, 0)?, count(row, 1)?)))?)
     };
-    Ok(match ask.sight {
-        Sight::Shared => read("shared", "")?.0,
-        Sight::Project => read("project", &ask.project_key)?.0,
-        Sight::Effective => {
+    Ok(match ask.scope {
+        LibraryScope::Shared => read("shared", "")?.0,
+        LibraryScope::Project => read("project", &ask.project_key)?.0,
+        LibraryScope::Effective => {
             let (own, covered) = read("project", &ask.project_key)?;
             (own + read("shared", "")?.0).saturating_sub(covered)
         }
@@ -311,7 +311,7 @@ fn read_rule(row: &Row<'_>) -> rusqlite::Result<CaptureRule> {
     })
 }
 
-fn documents(db: &Connection, ask: &DocumentFilter) -> Result<Vec<Document>> {
+fn documents(db: &Connection, ask: &DocumentFilter) -> Result<Vec<DocumentRow>> {
     if let Some(ids) = &ask.ids {
         let values = params![ask.project_key, serde_json::to_string(ids)?, ask.before, ask.limit];
         return all(db, READ_DOCUMENTS_BY_ID, values, read_document);
@@ -320,8 +320,8 @@ fn documents(db: &Connection, ask: &DocumentFilter) -> Result<Vec<Document>> {
     all(db, READ_DOCUMENTS, params![ask.project_key, ask.before, types, states, ask.limit], read_document)
 }
 
-fn read_document(row: &Row<'_>) -> rusqlite::Result<Document> {
-    Ok(Document { id: row.get(0)?, fields: row.get(1)?, payload: row.get(2)?, kind: row.get(3)? })
+fn read_document(row: &Row<'_>) -> rusqlite::Result<DocumentRow> {
+    Ok(DocumentRow { id: row.get(0)?, fields: row.get(1)?, payload: row.get(2)?, kind: row.get(3)? })
 }
 
 fn tweets(db: &Connection, ask: &TweetFilter) -> Result<Vec<StoredTweet>> {

@@ -1,8 +1,8 @@
 //! What became of one trigger.
 
-use patra_core::port::query::Progress;
+use patra_core::port::query::JobProgress;
 use patra_core::state::TaskStatus;
-use patra_core::{InstanceId, Ts};
+use patra_core::{JobId, Ts};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Result;
@@ -67,7 +67,7 @@ WHERE batch.status_code = 'SUCCEEDED'"
 pub(super) const STATEMENTS: &[&str] =
     &[READ_TRIGGER, COUNT_PARTITIONS, COUNT_OPEN, COUNT_TASKS, READ_FAULT, SUM_BATCHES];
 
-pub(super) fn read(db: &Connection, public_id: &str, now: Ts) -> Result<Option<Progress>> {
+pub(super) fn read(db: &Connection, public_id: &str, now: Ts) -> Result<Option<JobProgress>> {
     // One snapshot for all: tasks and batches must agree.
     let snapshot = db.unchecked_transaction()?;
     let progress = read_trigger(&snapshot, public_id, now)?;
@@ -78,19 +78,19 @@ pub(super) fn read(db: &Connection, public_id: &str, now: Ts) -> Result<Option<P
     Ok(Some(progress))
 }
 
-fn read_trigger(db: &Connection, public_id: &str, now: Ts) -> Result<Option<Progress>> {
+fn read_trigger(db: &Connection, public_id: &str, now: Ts) -> Result<Option<JobProgress>> {
     let progress = db.prepare_cached(READ_TRIGGER)?.query_row(params![public_id, now.micros()], |row| {
-        Ok(Progress {
-            instance: InstanceId(row.get(0)?),
+        Ok(JobProgress {
+            job: JobId(row.get(0)?),
             project_key: row.get(3)?,
             job_type: row.get(4)?,
-            under_way: row.get(10)?,
+            in_progress: row.get(10)?,
             result: row.get(5)?,
             request_id: row.get(6)?,
             created_at: time(row, 7)?,
             started_at: maybe_time(row, 8)?,
             finished_at: maybe_time(row, 9)?,
-            trigger_status: word(row, 1)?,
+            job_status: word(row, 1)?,
             remarks: row.get(2)?,
             partitions: 0,
             partitions_waiting: 0,
@@ -116,9 +116,9 @@ fn read_trigger(db: &Connection, public_id: &str, now: Ts) -> Result<Option<Prog
     Ok(progress.optional()?)
 }
 
-fn count_partitions(db: &Connection, progress: &mut Progress) -> Result<()> {
+fn count_partitions(db: &Connection, progress: &mut JobProgress) -> Result<()> {
     let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::unsigned_abs);
-    let id = [progress.instance.0];
+    let id = [progress.job.0];
     (progress.partitions, progress.partitions_waiting, progress.partitions_failed) = db
         .prepare_cached(COUNT_PARTITIONS)?
         .query_row(id, |row| Ok((number(row, 0)?, number(row, 1)?, number(row, 2)?)))?;
@@ -128,9 +128,9 @@ fn count_partitions(db: &Connection, progress: &mut Progress) -> Result<()> {
     Ok(())
 }
 
-fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
+fn count_tasks(db: &Connection, progress: &mut JobProgress) -> Result<()> {
     let mut statement = db.prepare_cached(COUNT_TASKS)?;
-    let mut rows = statement.query([progress.instance.0])?;
+    let mut rows = statement.query([progress.job.0])?;
     let (mut first, mut last) = (None, None);
     while let Some(row) = rows.next()? {
         let count = row.get::<_, i64>(1)?.unsigned_abs();
@@ -147,8 +147,7 @@ fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
         }
     }
     if progress.tasks_failed > 0 {
-        let fault: Option<String> =
-            db.prepare_cached(READ_FAULT)?.query_row([progress.instance.0], |row| row.get(0))?;
+        let fault: Option<String> = db.prepare_cached(READ_FAULT)?.query_row([progress.job.0], |row| row.get(0))?;
         progress.fault = fault.as_deref().map(serde_json::from_str).transpose()?;
     }
     progress.started_at = progress.started_at.or(first);
@@ -156,8 +155,8 @@ fn count_tasks(db: &Connection, progress: &mut Progress) -> Result<()> {
     Ok(())
 }
 
-fn sum_batches(db: &Connection, progress: &mut Progress) -> Result<()> {
-    db.prepare_cached(SUM_BATCHES)?.query_row([progress.instance.0], |row| {
+fn sum_batches(db: &Connection, progress: &mut JobProgress) -> Result<()> {
+    db.prepare_cached(SUM_BATCHES)?.query_row([progress.job.0], |row| {
         let sum = |at| row.get::<_, i64>(at).map(i64::unsigned_abs);
         progress.batches = sum(0)?;
         progress.inserted = sum(1)?;

@@ -1,7 +1,7 @@
 //! All that the registry holds of a provenance, in one statement: one snapshot, however many endpoints there are.
 
-use patra_core::port::query::Registered;
-use patra_core::registry::{Row, Table};
+use patra_core::port::query::RegisteredProvenance;
+use patra_core::registry::{RegistryRow, RegistryTable};
 use rusqlite::Connection;
 
 use crate::error::{Error, Result};
@@ -32,18 +32,19 @@ sections! {
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ];
 
-pub(super) fn read(db: &Connection, code: &str) -> Result<Option<Registered>> {
+pub(super) fn read(db: &Connection, code: &str) -> Result<Option<RegisteredProvenance>> {
     let mut statement = db.prepare_cached(READ)?;
     let mut found = statement.query([code])?;
     let (mut document_hash, mut rows) = (None, Vec::new());
     while let Some(row) = found.next()? {
         let name: String = row.get(0)?;
-        let table = Table::named(&name).ok_or_else(|| Error::refused(format!("{name} is no table of the registry")))?;
+        let table =
+            RegistryTable::named(&name).ok_or_else(|| Error::refused(format!("{name} is no table of the registry")))?;
         document_hash = document_hash.or(row.get(3)?);
-        rows.push(Row { table, endpoint_name: row.get(1)?, config: row.get(2)? });
+        rows.push(RegistryRow { table, endpoint_name: row.get(1)?, config: row.get(2)? });
     }
     rows.sort();
-    Ok(document_hash.map(|document_hash| Registered { document_hash, rows }))
+    Ok(document_hash.map(|document_hash| RegisteredProvenance { document_hash, rows }))
 }
 
 #[cfg(test)]
@@ -53,10 +54,10 @@ mod tests {
     // covers: ING-3.7-03
     #[test]
     fn the_one_statement_reads_every_table() {
-        for table in Table::ALL {
+        for table in RegistryTable::ALL {
             assert!(READ.contains(&format!("FROM {} WHERE", table.name())), "{}", table.name());
         }
-        assert_eq!(READ.matches(" FROM ").count(), Table::ALL.len());
+        assert_eq!(READ.matches(" FROM ").count(), RegistryTable::ALL.len());
         assert!(READ.contains(&format!("'{}'", patra_core::registry::WHOLE)));
     }
 }

@@ -1,12 +1,12 @@
 //! Sources and what they brought.
 
-use patra_core::port::Boxed;
+use patra_core::port::BoxFuture;
 use patra_core::port::source::{
-    BeatRow, Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter, Sources,
+    CollectorStats, DueSources, HeartbeatRow, ItemFilter, ItemStats, RawItem, SourceFilter, SourceQueries, StoredSource,
 };
 use patra_core::source::{DEFAULT_MINUTES, Interval};
 use patra_core::state::IntervalFrom;
-use patra_core::tx::{TxError, TypeRow};
+use patra_core::tx::{SourceTypeRow, TxError};
 use patra_core::{SourceId, Ts};
 use rusqlite::{Connection, Row, params};
 
@@ -109,83 +109,83 @@ pub(super) const STATEMENTS: &[&str] = &[
 
 const A_DAY: std::time::Duration = std::time::Duration::from_secs(86_400);
 
-impl Sources for SqliteReader {
-    fn due(&self, limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+impl SourceQueries for SqliteReader {
+    fn due(&self, limit: u32) -> BoxFuture<'_, Result<DueSources, TxError>> {
         let now = self.now();
         Box::pin(self.read(move |db| due(db, limit, now)))
     }
 
-    fn sources(&self, ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+    fn sources(&self, ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
         Box::pin(self.read(move |db| sources(db, &ask)))
     }
 
-    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+    fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
         Box::pin(self.read(|db| all(db, READ_TYPES, params![], read_type)))
     }
 
-    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+    fn settings(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, TxError>> {
         Box::pin(self.read(|db| all(db, READ_SETTINGS, params![], |row| Ok((row.get(0)?, row.get(1)?)))))
     }
 
-    fn raw_items(&self, ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+    fn raw_items(&self, ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
         Box::pin(self.read(move |db| raw_items(db, &ask)))
     }
 
-    fn raw_item_stats(&self, project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+    fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
         let (project, since) = (project_key.to_owned(), (self.now() - A_DAY).micros());
         Box::pin(self.read(move |db| all(db, READ_STATS, params![project, since], read_stats)))
     }
 
-    fn collecting(&self, project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
+    fn collector_stats(&self, project_key: &str) -> BoxFuture<'_, Result<CollectorStats, TxError>> {
         let (project, now) = (project_key.to_owned(), self.now());
         Box::pin(self.read(move |db| collecting(db, &project, now)))
     }
 }
 
-impl Sources for SqliteStore {
-    fn due(&self, limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+impl SourceQueries for SqliteStore {
+    fn due(&self, limit: u32) -> BoxFuture<'_, Result<DueSources, TxError>> {
         self.inner.reader.due(limit)
     }
 
-    fn sources(&self, ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+    fn sources(&self, ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
         self.inner.reader.sources(ask)
     }
 
-    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+    fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
         self.inner.reader.source_types()
     }
 
-    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+    fn settings(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, TxError>> {
         self.inner.reader.settings()
     }
 
-    fn raw_items(&self, ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+    fn raw_items(&self, ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
         self.inner.reader.raw_items(ask)
     }
 
-    fn raw_item_stats(&self, project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+    fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
         self.inner.reader.raw_item_stats(project_key)
     }
 
-    fn collecting(&self, project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
-        self.inner.reader.collecting(project_key)
+    fn collector_stats(&self, project_key: &str) -> BoxFuture<'_, Result<CollectorStats, TxError>> {
+        self.inner.reader.collector_stats(project_key)
     }
 }
 
-fn due(db: &Connection, limit: u32, now: Ts) -> Result<Due> {
+fn due(db: &Connection, limit: u32, now: Ts) -> Result<DueSources> {
     let sources = all(db, READ_DUE, params![now.micros(), limit], |row| row.get(0).map(SourceId))?;
     let next = db.prepare_cached(READ_NEXT_DUE)?.query_row([now.micros()], |row| maybe_time(row, 0))?;
-    Ok(Due { sources, next, now })
+    Ok(DueSources { sources, next, now })
 }
 
-fn sources(db: &Connection, ask: &SourceFilter) -> Result<Vec<Source>> {
+fn sources(db: &Connection, ask: &SourceFilter) -> Result<Vec<StoredSource>> {
     let ids = ask.ids.as_ref().map(serde_json::to_string).transpose()?;
     let limit = if ask.limit == 0 { -1 } else { i64::from(ask.limit) };
     let values = params![ask.after, ask.project_key, ask.public_only, ids, limit, ask.polling_only];
     all(db, READ_SOURCES, values, read_source)
 }
 
-fn read_source(row: &Row<'_>) -> rusqlite::Result<Source> {
+fn read_source(row: &Row<'_>) -> rusqlite::Result<StoredSource> {
     let (own, of_type): (Option<u32>, Option<u32>) = (row.get(15)?, row.get(16)?);
     let r#type: String = row.get(11)?;
     let unheard: bool = row.get(18)?;
@@ -194,11 +194,11 @@ fn read_source(row: &Row<'_>) -> rusqlite::Result<Source> {
         Some(minutes) => Interval { minutes, from: IntervalFrom::Source },
         None => Interval { minutes: of_type.unwrap_or(DEFAULT_MINUTES), from },
     };
-    Ok(Source {
+    Ok(StoredSource {
         state: read_state(row, 0)?,
         id: SourceId(row.get(9)?),
         project_key: row.get(10)?,
-        unsupported: if unheard { Some(Source::no_fetcher(&r#type)) } else { row.get(19)? },
+        unsupported: if unheard { Some(StoredSource::no_fetcher(&r#type)) } else { row.get(19)? },
         r#type,
         name: row.get(12)?,
         config: row.get(13)?,
@@ -211,10 +211,10 @@ fn read_source(row: &Row<'_>) -> rusqlite::Result<Source> {
     })
 }
 
-fn read_type(row: &Row<'_>) -> rusqlite::Result<TypeRow> {
+fn read_type(row: &Row<'_>) -> rusqlite::Result<SourceTypeRow> {
     let from = maybe_word(row, 2)?.unwrap_or(IntervalFrom::Default);
     let interval = Interval { minutes: row.get(1)?, from };
-    Ok(TypeRow { r#type: row.get(0)?, interval, unsupported: row.get(3)? })
+    Ok(SourceTypeRow { r#type: row.get(0)?, interval, unsupported: row.get(3)? })
 }
 
 fn raw_items(db: &Connection, ask: &ItemFilter) -> Result<Vec<RawItem>> {
@@ -252,22 +252,22 @@ fn read_stats(row: &Row<'_>) -> rusqlite::Result<ItemStats> {
     })
 }
 
-fn collecting(db: &Connection, project: &str, now: Ts) -> Result<Collecting> {
+fn collecting(db: &Connection, project: &str, now: Ts) -> Result<CollectorStats> {
     let since = (now - A_DAY).micros();
     let (fetches_24h, errors_24h) =
         db.prepare_cached(COUNT_POLLS)?.query_row([since], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(Collecting {
+    Ok(CollectorStats {
         fetches_24h,
         errors_24h,
         items_24h: db.prepare_cached(COUNT_ITEMS)?.query_row(params![project, since], |row| row.get(0))?,
         running: db.prepare_cached(COUNT_RUNNING)?.query_row((), |row| row.get(0))?,
-        beats: all(db, READ_BEATS, params![], read_beat)?,
+        heartbeats: all(db, READ_BEATS, params![], read_beat)?,
         now: Some(now),
     })
 }
 
-fn read_beat(row: &Row<'_>) -> rusqlite::Result<BeatRow> {
-    Ok(BeatRow {
+fn read_beat(row: &Row<'_>) -> rusqlite::Result<HeartbeatRow> {
+    Ok(HeartbeatRow {
         owner: row.get(0)?,
         last_tick_at: time(row, 1)?,
         next_tick_at: time(row, 2)?,

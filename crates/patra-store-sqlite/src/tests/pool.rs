@@ -44,7 +44,7 @@ fn a_page_of_the_pool_or_of_tweets_reads_no_more_than_it_shows() {
 #[test]
 fn lists_of_a_project_are_read_from_the_newest_on() {
     let db = migrated();
-    let before = |view: View| view.conditions(&Filter { before_id: Some(1), ..Filter::default() }).unwrap();
+    let before = |view: View| view.conditions(&ViewFilter { before_id: Some(1), ..ViewFilter::default() }).unwrap();
     for view in View::ALL.iter().filter(|view| view.owner().is_some()) {
         let statement = query::list_statement(*view, &before(*view), true);
         let plan = plan(&db, &statement);

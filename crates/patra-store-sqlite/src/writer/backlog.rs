@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
 
-use patra_core::tx::{CommitBatch, RETOLD_AT_ONCE, Tx};
+use patra_core::tx::{CommitBatch, RETRY_BATCH, Tx};
 
 use super::Job;
 
@@ -32,7 +32,7 @@ impl Backlog {
     }
 
     /// The next operations to be committed together, in the order in which they came. Permits, leases and claims do not wait
-    /// for pages that came before them: what runs side by side may come in any order, and a far side stands still for want
+    /// for pages that came before them: what runs side by side may come in any order, and an upstream stands still for want
     /// of a permit. Then it is everybody's turn.
     pub(super) fn next(&mut self, waiting: &Receiver<Job>) -> Vec<Job> {
         self.jobs.extend(waiting.try_iter());
@@ -58,14 +58,14 @@ fn weight(tx: &Tx) -> usize {
     match tx {
         Tx::CommitBatch(_) | Tx::CommitBatches(_) => tx.pages().iter().map(|page| rows(page)).sum(),
         Tx::AddUrls(add) => add.urls.len() + 1,
-        Tx::TakeEvents(take) => take.limit as usize,
-        Tx::Retell(_) => RETOLD_AT_ONCE as usize,
+        Tx::ClaimEvents(take) => take.limit as usize,
+        Tx::RetryEvents(_) => RETRY_BATCH as usize,
         Tx::SavePlan(plan) => 2 * plan.slices.len() + 1,
         Tx::FanOut(fan) => fan.children.len() + 1,
-        Tx::Signal(signal) => signal.keys.len() + 1,
-        Tx::Archive(archive) => 4 * archive.limit as usize,
+        Tx::SignalRecords(signal) => signal.keys.len() + 1,
+        Tx::ArchiveLedger(archive) => 4 * archive.limit as usize,
         Tx::ReadSegments(read) => (read.size as usize).saturating_mul(read.limit as usize),
-        Tx::Claim(claim) => claim.limit as usize,
+        Tx::ClaimTasks(claim) => claim.limit as usize,
         Tx::AddCandidates(add) => add.candidates.len() + 1,
         Tx::ClaimCandidates(claim) => claim.limit as usize,
         Tx::Sweep(sweep) => sweep.limit as usize,

@@ -1,6 +1,6 @@
 //! The checkpoint job: copies the WAL back into the database, so that no commit pays for it and no slow reader lets the WAL grow
 //! without bound (reliability class 20). A thread of its own copies what has gathered while the writer goes on; the writer copies
-//! the little that came meanwhile, and the WAL begins anew.
+//! the little that came meanwhile, and the WAL begins again.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -69,7 +69,7 @@ impl Checkpoint {
                 }
             } else if copied {
                 let wal = checkpoint(connection, "PASSIVE")?;
-                // The next commit begins it anew.
+                // The next commit begins it again.
                 if wal.frames == wal.copied {
                     this.begin_anew(connection)?;
                 }

@@ -2,7 +2,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
-use patra_core::tx::{CreateKey, FiredDue, KeyCreated, KeyRevoked, RevokeKey, Scope, Sweep};
+use patra_core::tx::{CreateKey, FiredDue, KeyCreated, KeyRevoked, KeyScope, RevokeKey, Sweep};
 use patra_testkit::ManualClock;
 use rusqlite::params;
 use tempfile::TempDir;
@@ -54,7 +54,7 @@ fn create(name: &str) -> Tx {
         prefix: String::new(),
         hash: String::new(),
         name: name.into(),
-        scope: Scope::Read,
+        scope: KeyScope::Read,
         projects: Vec::new(),
         shared: false,
         only_first: false,
@@ -84,7 +84,7 @@ fn short_operations_do_not_wait_for_long_ones_twice() {
         let room = Arc::clone(&room).try_acquire_owned().unwrap();
         sender.send(Job { tx, reply: oneshot::channel().0, _room: room }).unwrap();
     };
-    let long = || Tx::from(Sweep { limit: 5_000, max_attempts: 1, everyone: false });
+    let long = || Tx::from(Sweep { limit: 5_000, max_attempts: 1, all_owners: false });
     let mut backlog = Backlog::default();
     let mut next = || -> Vec<String> { backlog.next(&waiting).iter().map(|job| job.tx.name().to_owned()).collect() };
     for tx in [long(), create("a"), long(), revoke("b")] {

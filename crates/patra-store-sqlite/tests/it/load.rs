@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use patra_core::port::query::{Filter, View};
+use patra_core::port::query::{View, ViewFilter};
 use patra_core::port::{Commands, Queries};
 use patra_core::state::Operation;
 use patra_store_sqlite::{Options, SqliteStore};
@@ -25,7 +25,7 @@ async fn many_writers_and_readers_never_see_a_busy_database() {
             for turn in 0..EACH {
                 let trigger = make::fire(&format!("{writer}-{turn}"), Operation::Harvest);
                 store.execute(trigger.into()).await.unwrap();
-                store.list(View::Jobs, Filter { limit: 10, ..Filter::default() }).await.unwrap();
+                store.list(View::Jobs, ViewFilter { limit: 10, ..ViewFilter::default() }).await.unwrap();
             }
         }));
     }

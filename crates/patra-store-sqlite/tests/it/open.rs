@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use patra_core::port::{Commands, Queries};
-use patra_core::tx::{CreateKey, Scope};
+use patra_core::tx::{CreateKey, KeyScope};
 use patra_store_sqlite::{OpenError, Options, SqliteStore};
 use patra_testkit::ManualClock;
 
@@ -18,7 +18,7 @@ fn key(prefix: &str) -> CreateKey {
         prefix: prefix.into(),
         hash: "h".into(),
         name: "n".into(),
-        scope: Scope::Admin,
+        scope: KeyScope::Admin,
         projects: Vec::new(),
         shared: false,
         only_first: false,

@@ -6,7 +6,7 @@ use patra_core::port::query::View;
 use patra_core::tx::{LeaseRef, RunStarted, StartRun};
 use patra_store_sqlite::{Options, SqliteStore};
 use patra_testkit::ManualClock;
-use patra_testkit::contract::{Fixture, Subject, Time, make};
+use patra_testkit::contract::{Fixture, Subject, make};
 
 /// No operation fails a plan that has tasks, so this writes into the file beside the store.
 // covers: ING-5.5-04
@@ -16,7 +16,7 @@ async fn a_task_is_executed_only_while_its_plan_is_ready_or_partial() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, clock) = (folder.path().join("patra.db"), Arc::new(ManualClock::default()));
         let store = SqliteStore::open(Options::new(path.clone(), clock.clone())).expect("a store");
-        let fx = Fixture::new(Subject { store: Arc::new(store), time: Time::Manual(clock) });
+        let fx = Fixture::new(Subject { store: Arc::new(store), time: clock });
         fx.plan("a", &make::windows(0, 1)).await;
         let lease = fx.next().await;
         let beside = rusqlite::Connection::open(&path).expect("the file");

@@ -1,17 +1,17 @@
 //! When there will be something to do.
 
 use patra_core::Ts;
-use patra_core::port::ahead::Ahead;
-use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{ADVICE_LASTS, Release, RunEnd, SettleTrigger, Settlement, TakeChore, Which};
+use patra_core::port::next_due::NextDue;
+use patra_core::state::{Operation, PauseKind};
+use patra_core::tx::{ADVISORY_TTL, ClaimBackgroundJob, JobSettlement, PauseSelector, ResumeWork, RunEnd, SettleJob};
 
 use super::source::feed;
 use super::{Fixture, chore, make};
 
 /// That the answer is never too late is looked at wherever a case finds something, see [`Fixture::ok`].
 pub(super) async fn for_each_part_it_is_told_when_it_may_find_something(fx: Fixture) {
-    let named = |ahead: &Ahead| {
-        let Ahead { schedule, trigger, chore, task, poll, lease, .. } = ahead;
+    let named = |ahead: &NextDue| {
+        let NextDue { schedule, job: trigger, background_job: chore, task, poll, lease, .. } = ahead;
         [schedule, trigger, chore, task, poll, lease].map(Option::is_some)
     };
     let nothing = fx.ahead().await;
@@ -20,51 +20,51 @@ pub(super) async fn for_each_part_it_is_told_when_it_may_find_something(fx: Fixt
     let due = fx.ahead().await;
     assert_eq!(named(&due), [true, false, false, false, false, false]);
     fx.ok(make::provenance("g", &[(make::ENDPOINT, None)])).await;
-    let is_now = |ahead: &Ahead, first: Option<Ts>| {
+    let is_now = |ahead: &NextDue, first: Option<Ts>| {
         assert!(first.is_some_and(|first| first >= nothing.now && first <= ahead.now), "{ahead:?}");
     };
-    let is_later = |ahead: &Ahead, first: Option<Ts>| {
+    let is_later = |ahead: &NextDue, first: Option<Ts>| {
         assert!(first.is_some_and(|first| first > ahead.now && first <= ahead.now + make::LONG), "{ahead:?}");
     };
 
     // Advice that nothing else ends, ends some time.
-    let advice = fx.ok(make::hold(HoldKind::Advisory, make::partition(Operation::Harvest))).await;
+    let advice = fx.ok(make::hold(PauseKind::Advisory, make::partition(Operation::Harvest))).await;
     let ahead = fx.ahead().await;
     assert_eq!(named(&ahead), [false, true, false, false, false, false]);
-    assert!(ahead.trigger.is_some_and(|first| first > ahead.now && first <= ahead.now + ADVICE_LASTS), "{ahead:?}");
-    fx.ok(Release { which: Which::Hold(advice.hold), by: "me".into() }).await;
+    assert!(ahead.job.is_some_and(|first| first > ahead.now && first <= ahead.now + ADVISORY_TTL), "{ahead:?}");
+    fx.ok(ResumeWork { target: PauseSelector::Id(advice.pause), by: "me".into() }).await;
     assert_eq!(named(&fx.ahead().await), [false; 6]);
 
     // A trigger that waits, that somebody has, that is put off.
     fx.fire("a").await;
     let ahead = fx.ahead().await;
     assert_eq!(named(&ahead), [false, true, false, false, false, false]);
-    is_now(&ahead, ahead.trigger);
+    is_now(&ahead, ahead.job);
     let taken = fx.ok(make::take(make::LONG)).await.expect("the trigger");
     let ahead = fx.ahead().await;
-    is_later(&ahead, ahead.trigger);
+    is_later(&ahead, ahead.job);
     let (instance, fence) = taken.lease();
-    fx.ok(SettleTrigger { instance, fence, settlement: Settlement::Later { delay: make::LONG / 2 } }).await;
+    fx.ok(SettleJob { job: instance, fence, settlement: JobSettlement::Later { delay: make::LONG / 2 } }).await;
     let ahead = fx.ahead().await;
-    is_later(&ahead, ahead.trigger);
-    assert!(ahead.trigger.is_some_and(|first| first <= ahead.now + make::LONG / 2));
+    is_later(&ahead, ahead.job);
+    assert!(ahead.job.is_some_and(|first| first <= ahead.now + make::LONG / 2));
     // The first of several is what counts.
     fx.fire("b").await;
     let ahead = fx.ahead().await;
-    is_now(&ahead, ahead.trigger);
+    is_now(&ahead, ahead.job);
     let taken = fx.take().await.expect("the second");
     let (instance, fence) = taken.lease();
-    fx.ok(SettleTrigger { instance, fence, settlement: Settlement::Refused { error: "no".into() } }).await;
+    fx.ok(SettleJob { job: instance, fence, settlement: JobSettlement::Refused { error: "no".into() } }).await;
 
     // A chore is no trigger.
     fx.ok(chore::ask_for("c")).await;
     let ahead = fx.ahead().await;
     assert_eq!(named(&ahead), [false, true, true, false, false, false]);
-    is_now(&ahead, ahead.chore);
-    is_later(&ahead, ahead.trigger);
-    fx.ok(TakeChore { owner: "worker".into(), lease: make::LONG }).await.expect("the chore");
+    is_now(&ahead, ahead.background_job);
+    is_later(&ahead, ahead.job);
+    fx.ok(ClaimBackgroundJob { owner: "worker".into(), lease: make::LONG }).await.expect("the chore");
     let ahead = fx.ahead().await;
-    is_later(&ahead, ahead.chore);
+    is_later(&ahead, ahead.background_job);
 
     // Tasks of two lanes, one of them put off; a poll is no task.
     fx.plan("d", &make::windows(0, 1)).await;

@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use patra_core::port::query::{Cell, View};
 use patra_core::state::{Operation, TaskStatus};
-use patra_core::tx::{Cancel, Cancelled, Lease, LeaseRef, Renew, RunEnd, StartRun, Target, TxError};
+use patra_core::tx::{CancelSubject, CancelWork, Lease, LeaseRef, Renew, RunEnd, StartRun, TxError, WorkCancelled};
 use patra_core::{Fault, PlanId, SliceId, TaskId};
 
 use super::fixture::text;
 use super::{Fixture, make};
 
-fn cancel(target: Target) -> Cancel {
-    Cancel { target, reason: "not „wanted“".into(), by: "somebody".into() }
+fn cancel(target: CancelSubject) -> CancelWork {
+    CancelWork { target, reason: "not „wanted“".into(), by: "somebody".into() }
 }
 
-fn counts(triggers: u32, plans: u32, slices: u32, tasks: u32) -> Cancelled {
-    Cancelled { found: true, triggers, plans, slices, tasks }
+fn counts(triggers: u32, plans: u32, slices: u32, tasks: u32) -> WorkCancelled {
+    WorkCancelled { found: true, jobs: triggers, plans, slices, tasks }
 }
 
 /// Statuses of tasks, oldest first.
@@ -35,13 +35,13 @@ pub(super) async fn a_cancelled_task_is_over_wherever_it_was(fx: Fixture) {
     let mut ids = fx.rows(View::Tasks).await.ids();
     ids.reverse();
     for (at, cancelled) in [(0, 1), (1, 1), (2, 0), (3, 1)] {
-        let op = cancel(Target::Task(TaskId(ids[at])));
+        let op = cancel(CancelSubject::Task(TaskId(ids[at])));
         assert_eq!(fx.ok(op.clone()).await, counts(0, 0, 0, cancelled), "task {at}");
         assert_eq!(fx.ok(op).await, counts(0, 0, 0, 0), "task {at} again");
     }
     assert_eq!(tasks(&fx).await, ["CANCELLED", "CANCELLED", "SUCCEEDED", "CANCELLED"]);
     let rows = fx.rows(View::Tasks).await;
-    let expected = cancel(Target::Task(TaskId(1))).fault();
+    let expected = cancel(CancelSubject::Task(TaskId(1))).fault();
     assert_eq!(expected.message, "cancelled by somebody: not „wanted“");
     for id in [ids[0], ids[1], ids[3]] {
         assert_eq!((rows.of(id, "lease_owner"), rows.of(id, "leased_until")), (Cell::Null, Cell::Null));
@@ -64,7 +64,7 @@ pub(super) async fn whoever_worked_on_it_finds_it_gone(fx: Fixture) {
     let leases = fx.claim(2).await;
     let run = fx.start(&leases[0]).await;
     for lease in &leases {
-        fx.ok(cancel(Target::Task(lease.task))).await;
+        fx.ok(cancel(CancelSubject::Task(lease.task))).await;
     }
     let renew =
         Renew { owner: "worker".into(), leases: leases.iter().map(LeaseRef::from).collect(), lease: make::LONG };
@@ -83,7 +83,7 @@ pub(super) async fn a_slice_is_cancelled_with_its_task(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(2).await;
     fx.finish(&leases[1], RunEnd::Succeeded).await;
-    let slice = |lease: &Lease| cancel(Target::Slice(lease.lineage.slice));
+    let slice = |lease: &Lease| cancel(CancelSubject::Slice(lease.lineage.slice));
     assert_eq!(fx.ok(slice(&leases[0])).await, counts(0, 0, 1, 1));
     assert_eq!(fx.ok(slice(&leases[0])).await, counts(0, 0, 0, 0));
     assert_eq!(fx.ok(slice(&leases[1])).await, counts(0, 0, 0, 0), "its task has ended");
@@ -107,8 +107,8 @@ pub(super) async fn a_plan_is_cancelled_with_all_that_came_of_it(fx: Fixture) {
     let slices = vec![make::slice("split", make::window(10, 20))];
     fx.finish(&leases[1], RunEnd::Split { error: make::fault("too many"), slices }).await;
     fx.start(&leases[2]).await;
-    assert_eq!(fx.ok(cancel(Target::Plan(saved.plan))).await, counts(0, 1, 4, 3));
-    assert_eq!(fx.ok(cancel(Target::Plan(saved.plan))).await, counts(0, 0, 0, 0));
+    assert_eq!(fx.ok(cancel(CancelSubject::Plan(saved.plan))).await, counts(0, 1, 4, 3));
+    assert_eq!(fx.ok(cancel(CancelSubject::Plan(saved.plan))).await, counts(0, 0, 0, 0));
     assert_eq!(tasks(&fx).await, ["SUCCEEDED", "PARTIAL", "CANCELLED", "CANCELLED", "QUEUED", "CANCELLED"]);
     let plans = fx.rows(View::Plans).await;
     assert_eq!(text(&plans.of(saved.plan.0, "status_code")), "CANCELLED");
@@ -125,7 +125,7 @@ pub(super) async fn a_plan_that_has_ended_stays_as_it_is(fx: Fixture) {
     let leases = fx.claim(2).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;
     fx.finish(&leases[1], RunEnd::Failed { error: make::fault("refused") }).await;
-    for target in [Target::Plan(saved.plan), Target::Trigger("a".into())] {
+    for target in [CancelSubject::Plan(saved.plan), CancelSubject::Job("a".into())] {
         assert_eq!(fx.ok(cancel(target)).await, counts(0, 0, 0, 0));
     }
     assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["READY"]);
@@ -138,7 +138,7 @@ pub(super) async fn a_plan_that_is_not_finished_takes_its_trigger_with_it(fx: Fi
     let taken = fx.trigger("a").await;
     let saved = fx.ok(Arc::new(make::part(&taken, 0, make::window(0, 60), &make::windows(0, 2)))).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(fx.ok(cancel(Target::Plan(saved.plan))).await, counts(1, 1, 2, 2));
+    assert_eq!(fx.ok(cancel(CancelSubject::Plan(saved.plan))).await, counts(1, 1, 2, 2));
     // A planner that was at it finds it gone.
     let mut rest = make::part(&again, 1, make::window(0, 60), &make::windows(20, 1));
     rest.target = patra_core::tx::PlanTarget::Existing(saved.plan);
@@ -157,7 +157,7 @@ pub(super) async fn a_trigger_is_cancelled_with_all_that_came_of_it(fx: Fixture)
     assert_eq!((taken.len(), &*taken[0].public_id), (4, "root"));
     fx.ok(Arc::new(make::plan(&taken[2], 0, &make::windows(0, 2)))).await;
     let other = fx.plan("other", &make::windows(20, 1)).await;
-    let op = cancel(Target::Trigger("root".into()));
+    let op = cancel(CancelSubject::Job("root".into()));
     // The root and two children that are not planned yet; one plan with two slices.
     assert_eq!(fx.ok(op.clone()).await, counts(3, 1, 2, 2));
     assert_eq!(fx.ok(op.clone()).await, counts(0, 0, 0, 0));
@@ -174,7 +174,7 @@ pub(super) async fn a_trigger_is_cancelled_with_all_that_came_of_it(fx: Fixture)
 /// What was planned long ago can still be stopped by the name of its trigger.
 pub(super) async fn a_planned_trigger_stays_planned_and_its_work_stops(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
-    assert_eq!(fx.ok(cancel(Target::Trigger("a".into()))).await, counts(0, 1, 2, 2));
+    assert_eq!(fx.ok(cancel(CancelSubject::Job("a".into()))).await, counts(0, 1, 2, 2));
     assert_eq!(fx.rows(View::Jobs).await.texts("status_code"), ["PLANNED"]);
     assert!(fx.claim(9).await.is_empty());
     // The windows are planned again, by the next trigger.
@@ -184,7 +184,7 @@ pub(super) async fn a_planned_trigger_stays_planned_and_its_work_stops(fx: Fixtu
 
 pub(super) async fn a_cancelled_trigger_is_not_fired_again_under_its_name(fx: Fixture) {
     fx.fire("a").await;
-    assert_eq!(fx.ok(cancel(Target::Trigger("a".into()))).await, counts(1, 0, 0, 0));
+    assert_eq!(fx.ok(cancel(CancelSubject::Job("a".into()))).await, counts(1, 0, 0, 0));
     assert!(fx.ok(make::fire("a", Operation::Harvest)).await.existed);
     assert_eq!(fx.take().await, None);
 }
@@ -192,13 +192,13 @@ pub(super) async fn a_cancelled_trigger_is_not_fired_again_under_its_name(fx: Fi
 pub(super) async fn what_is_not_there_cannot_be_cancelled(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let targets = [
-        Target::Trigger("unknown".into()),
-        Target::Plan(PlanId(999_999)),
-        Target::Slice(SliceId(999_999)),
-        Target::Task(TaskId(999_999)),
+        CancelSubject::Job("unknown".into()),
+        CancelSubject::Plan(PlanId(999_999)),
+        CancelSubject::Slice(SliceId(999_999)),
+        CancelSubject::Task(TaskId(999_999)),
     ];
     for target in targets {
-        assert_eq!(fx.ok(cancel(target.clone())).await, Cancelled::default(), "{target:?}");
+        assert_eq!(fx.ok(cancel(target.clone())).await, WorkCancelled::default(), "{target:?}");
     }
     assert_eq!(fx.claim(9).await.len(), 1);
 }

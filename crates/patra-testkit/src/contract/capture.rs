@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use patra_core::port::pool::CaptureRule;
 use patra_core::port::query::View;
-use patra_core::project::{Library, Sight};
+use patra_core::project::{Library, LibraryScope};
 use patra_core::tx::{Capture, Captured, CommitBatch, ConfigureCapture, MAX_JOB_TYPES, MAX_URLS, TxError, UrlSource};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub(super) async fn what_is_captured_is_said_for_each_project_and_job_type(fx: F
     assert_eq!(rules(Some(OWN)).await.len(), 2);
 }
 
-// covers: POOL-86, POOL-89
+// covers: POOL-86, POOL-89, POOL-84
 pub(super) async fn a_page_brings_its_urls_into_the_pool_once(fx: Fixture) {
     fx.plan("job 7", &make::windows(0, 1)).await;
     let lease = fx.next().await;
@@ -69,14 +69,14 @@ pub(super) async fn a_page_brings_its_urls_into_the_pool_once(fx: Fixture) {
     let more = ["https://a.example/2", "https://a.example/3"];
     assert_eq!(fx.ok(page(3, Some(capture(Library::Project, &more)))).await.captured, Captured::Stored { new: 1 });
     assert_eq!(fx.ok(page(4, Some(capture(Library::Shared, &more)))).await.captured, Captured::Stored { new: 2 });
-    let pool = fx.pool(ask("default", Sight::Project)).await;
+    let pool = fx.pool(ask("default", LibraryScope::Project)).await;
     assert_eq!((pool.total, pool.items.len()), (3, 3));
     for item in &pool.items {
         let source_ref: Value = serde_json::from_str(&item.source_ref).expect("JSON");
         assert_eq!(source_ref, json!({ "task_id": "job 7", "job_type": "ingest_policy" }));
         assert_eq!((item.source, &*item.domain), (UrlSource::Task, "a.example"));
     }
-    assert_eq!(fx.pool(ask("default", Sight::Effective)).await.total, 3);
+    assert_eq!(fx.pool(ask("default", LibraryScope::Effective)).await.total, 3);
 }
 
 // covers: POOL-88
@@ -95,7 +95,7 @@ pub(super) async fn a_capture_that_fails_costs_the_page_nothing(fx: Fixture) {
         assert_eq!((done.captured, done.stats.inserted), (Captured::Failed, 1));
     }
     assert_eq!((fx.rows(View::Items).await.len(), fx.rows(View::Batches).await.len()), (2, 2));
-    assert_eq!(fx.pool(ask("default", Sight::Project)).await.total, 0, "nor is half of it there");
+    assert_eq!(fx.pool(ask("default", LibraryScope::Project)).await.total, 0, "nor is half of it there");
     let good = CommitBatch {
         capture: Some(capture(Library::Project, &["https://a.example/1"])),
         ..make::page(&lease, run, 3, Vec::new(), false)
@@ -103,6 +103,7 @@ pub(super) async fn a_capture_that_fails_costs_the_page_nothing(fx: Fixture) {
     assert_eq!(fx.ok(Arc::new(good)).await.captured, Captured::Stored { new: 1 });
 }
 
+// covers: POOL-84
 pub(super) async fn a_note_brings_its_urls_too(fx: Fixture) {
     let mut op = write("n1");
     assert_eq!(fx.ok(Arc::new(op.clone())).await.captured, Captured::None);
@@ -112,7 +113,7 @@ pub(super) async fn a_note_brings_its_urls_too(fx: Fixture) {
     op.note.note_id = "n2".into();
     let done = fx.ok(Arc::new(op.clone())).await;
     assert_eq!((done.created, done.captured), (true, Captured::Stored { new: 0 }));
-    let pool = fx.pool(ask(lock::PROJECT, Sight::Project)).await;
+    let pool = fx.pool(ask(lock::PROJECT, LibraryScope::Project)).await;
     let source_ref: Value = serde_json::from_str(&pool.items[0].source_ref).expect("JSON");
     assert_eq!(source_ref, json!({ "task_id": null, "job_type": "ingest_policy" }));
     op.note.note_id = "n3".into();

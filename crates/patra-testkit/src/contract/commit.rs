@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use patra_core::paging::Position;
 use patra_core::port::query::{Cell, View};
-use patra_core::record::{Record, Stream, Version};
+use patra_core::record::{Record, RecordStream, RecordVersion};
 use patra_core::tx::{BatchStats, CommitBatch, Lease, TxError};
 use patra_core::{RunId, Ts};
 
@@ -23,7 +23,7 @@ async fn stored(fx: &Fixture) -> Vec<(String, String)> {
     stored
 }
 
-// covers: ING-7.6-02, ING-9.3-04, ING-9.3-05, ING-9.3-06
+// covers: ING-7.6-02, ING-9.3-04, ING-9.3-05, ING-9.3-06, ING-2.4-05
 pub(super) async fn a_page_becomes_a_ledger_row_and_items(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let page = make::page(&lease, run, 1, vec![make::record("b", 5), make::record("a", 7)], true);
@@ -50,7 +50,8 @@ pub(super) async fn a_page_becomes_a_ledger_row_and_items(fx: Fixture) {
     assert_eq!((int(&items.at(at, "run_id")), text(&items.at(at, "kind"))), (run.0, "work".to_owned()));
 }
 
-// covers: ING-9.4-01, ING-11.1-02, ING-11.1-03, ING-11.1-04, ING-7.10-05
+// covers: ING-9.4-01, ING-11.1-02, ING-11.1-03, ING-11.1-04, ING-7.10-05, ING-4.4-20, ING-4.4-23, ING-4.5-03
+// covers: ING-4.9-02
 pub(super) async fn newer_replaces_equal_and_older_are_skipped(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let first = ["equal", "newer", "older"].map(|key| make::record(key, 50)).to_vec();
@@ -68,11 +69,11 @@ pub(super) async fn newer_replaces_equal_and_older_are_skipped(fx: Fixture) {
     assert!(ids.len() == 4 && created.iter().all(|id| ids.contains(id)), "a replaced item keeps its row");
 }
 
-// covers: ING-11.1-03
+// covers: ING-11.1-03, ING-4.9-02
 pub(super) async fn at_equal_times_the_sources_version_decides(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let versioned = |source_version, payload: &'static str| Record {
-        version: Version { updated_at: Ts::from_micros(-5), source_version },
+        version: RecordVersion { updated_at: Ts::from_micros(-5), source_version },
         payload: payload.into(),
         ..make::record("a", 0)
     };
@@ -82,8 +83,10 @@ pub(super) async fn at_equal_times_the_sources_version_decides(fx: Fixture) {
         assert_eq!(counts(&done.stats), expected, "version {version}");
     }
     // The time comes first: a newer one wins with any version.
-    let newer =
-        Record { version: Version { updated_at: Ts::from_micros(-4), source_version: -9 }, ..versioned(0, "\"t\"") };
+    let newer = Record {
+        version: RecordVersion { updated_at: Ts::from_micros(-4), source_version: -9 },
+        ..versioned(0, "\"t\"")
+    };
     assert_eq!(counts(&fx.commit(&lease, run, 5, vec![newer], true).await.stats), (0, 1, 0));
     assert_eq!(stored(&fx).await, [("a".to_owned(), "\"t\"".to_owned())]);
 }
@@ -92,7 +95,7 @@ pub(super) async fn at_equal_times_the_sources_version_decides(fx: Fixture) {
 pub(super) async fn a_bad_record_is_kept_aside_and_holds_nothing_up(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("good", 1)], false);
-    page.rejected = vec![make::rejected(3), patra_core::record::Rejected { key: None, ..make::rejected(1) }];
+    page.rejected = vec![make::rejected(3), patra_core::record::RejectedRecord { key: None, ..make::rejected(1) }];
     (page.stats.failed, page.stats.skipped, page.stats.items_count) = (2, 4, 7);
     let done = fx.ok(Arc::new(page)).await;
     assert_eq!((counts(&done.stats), done.stats.failed), ((1, 0, 4), 2), "what was dropped before stays counted");
@@ -119,14 +122,14 @@ pub(super) async fn a_bad_record_is_kept_aside_and_holds_nothing_up(fx: Fixture)
     );
 }
 
-// covers: ING-9.4-03, ING-11.2-02, ING-9.3-08, ING-7.6-01, ING-7.10-02
+// covers: ING-9.4-03, ING-11.2-02, ING-9.3-08, ING-7.6-01, ING-7.10-02, ING-2.4-05, ING-4.9-04, ING-4.11-04
 pub(super) async fn a_repeated_page_answers_the_old_numbers(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("a", 1)], true);
     page.rejected = vec![make::rejected(0)];
     let first = fx.ok(Arc::new(page.clone())).await;
     let before = all_rows(&fx).await;
-    // Even when the far side answers differently the second time.
+    // Even when the upstream answers differently the second time.
     page.records = vec![make::record("a", 99), make::record("b", 99)];
     page.rejected = vec![make::rejected(0), make::rejected(1)];
     page.next = None;
@@ -143,7 +146,7 @@ async fn all_rows(fx: &Fixture) -> Vec<Vec<Vec<Cell>>> {
     all
 }
 
-// covers: ING-11.2-01, ING-7.6-03, ING-7.10-02
+// covers: ING-11.2-01, ING-7.6-03, ING-7.10-02, ING-4.9-04
 pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let at = |lease: &Lease, run, no, token: &str, records| CommitBatch {
@@ -177,6 +180,7 @@ pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
     fx.commit(&lease, run, 3, vec![], true).await;
 }
 
+// covers: ING-2.6-01
 pub(super) async fn pages_are_committed_together_or_not_at_all(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let page = |no, token: &str, key: &str| {
@@ -243,14 +247,14 @@ pub(super) async fn a_page_is_progress(fx: Fixture) {
     assert_eq!(int(&fx.cell(View::Tasks, lease.task.0, "attempt_count").await), 0);
 }
 
-// covers: ING-9.4-01, ING-11.1-01
+// covers: ING-9.4-01, ING-11.1-01, ING-4.5-03, ING-4.9-01
 pub(super) async fn an_item_is_known_by_project_source_scope_and_key(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let streams = [
         make::stream(),
-        Stream { project_key: "other".into(), ..make::stream() },
-        Stream { provenance_code: "other".into(), ..make::stream() },
-        Stream { dedup_scope: "other".into(), ..make::stream() },
+        RecordStream { project_key: "other".into(), ..make::stream() },
+        RecordStream { provenance_code: "other".into(), ..make::stream() },
+        RecordStream { dedup_scope: "other".into(), ..make::stream() },
     ];
     for (no, stream) in (1..).zip(streams) {
         let page = CommitBatch {
@@ -260,7 +264,7 @@ pub(super) async fn an_item_is_known_by_project_source_scope_and_key(fx: Fixture
         assert_eq!(counts(&fx.ok(Arc::new(page)).await.stats), (1, 0, 0));
     }
     // Endpoint and kind are not part of the identity; a replacement brings its own.
-    let stream = Stream { endpoint_name: "details".into(), kind: "detail".into(), ..make::stream() };
+    let stream = RecordStream { endpoint_name: "details".into(), kind: "detail".into(), ..make::stream() };
     let page =
         CommitBatch { stream: Arc::new(stream), ..make::page(&lease, run, 5, vec![make::record("same", 2)], true) };
     assert_eq!(counts(&fx.ok(Arc::new(page)).await.stats), (0, 1, 0));

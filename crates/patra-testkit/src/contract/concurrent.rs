@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use patra_core::Fence;
 use patra_core::port::query::{Cell, View};
-use patra_core::state::{HoldKind, Operation};
+use patra_core::state::{Operation, PauseKind};
 use patra_core::tx::{
-    self, Archive, Cancel, Cancelled, Claim, Lease, LeaseRef, RecordAdvance, Redrive, Redriven, RemoveProvenance,
-    RunEnd, RunStarted, SavePlan, Signal, StartRun, Subject, SyncDictionary, TakeTrigger, Target, TxError, What,
+    self, ArchiveLedger, CancelSubject, CancelWork, ClaimJob, ClaimTasks, Lease, LeaseRef, PauseSubject, RecordAdvance,
+    RedriveTarget, RedriveWork, Redriven, RemoveProvenance, RunEnd, RunStarted, SavePlan, SignalRecords, StartRun,
+    SyncDictionary, TxError, WorkCancelled,
 };
 
 use super::fixture::{int, text};
@@ -18,7 +19,7 @@ use super::{Fixture, make};
 /// Runs all operations at the same time; answers in their order.
 pub(super) async fn at_once<O>(fx: &Fixture, operations: Vec<O>) -> Vec<Result<O::Done, TxError>>
 where
-    O: tx::Operation + Clone + Send + 'static,
+    O: tx::TxOperation + Clone + Send + 'static,
     O::Done: Send + 'static,
 {
     let spawn = |operation| {
@@ -36,7 +37,7 @@ where
 // covers: ING-11.9-03, ING-13.3-05
 pub(super) async fn fifty_claims_of_ten_tasks_share_nothing(fx: Fixture) {
     fx.plan("a", &make::windows(0, 10)).await;
-    let claims = (0..50).map(|at| Claim { owner: format!("worker {at}"), ..make::claim(3, make::LONG) }).collect();
+    let claims = (0..50).map(|at| ClaimTasks { owner: format!("worker {at}"), ..make::claim(3, make::LONG) }).collect();
     let mut claimed = BTreeSet::new();
     for answer in at_once(&fx, claims).await {
         for lease in answer.expect("an answer").leases {
@@ -49,12 +50,13 @@ pub(super) async fn fifty_claims_of_ten_tasks_share_nothing(fx: Fixture) {
     assert_eq!(claimed.len(), 10);
 }
 
-// covers: ING-5.6-03, ING-9.7-02
+// covers: ING-5.6-03, ING-9.7-02, ING-2.7-03
 pub(super) async fn many_claimers_together_keep_to_the_limit_of_a_partition(fx: Fixture) {
     let fire = make::fire("a", Operation::Harvest);
     fx.plan_with(fire, &make::windows(0, 30), |plan| plan.c_max = 4).await;
     for round in 0..3 {
-        let claims = (0..20).map(|at| Claim { owner: format!("worker {at}"), ..make::claim(3, make::LONG) }).collect();
+        let claims =
+            (0..20).map(|at| ClaimTasks { owner: format!("worker {at}"), ..make::claim(3, make::LONG) }).collect();
         let mut leases = Vec::new();
         for answer in at_once(&fx, claims).await {
             leases.extend(answer.expect("an answer").leases);
@@ -110,18 +112,18 @@ pub(super) async fn one_public_id_fired_by_twenty_is_one_trigger(fx: Fixture) {
     let answers = at_once(&fx, vec![make::fire("a", Operation::Harvest); 20]).await;
     let fired: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer")).collect();
     assert_eq!(fired.iter().filter(|fired| !fired.existed).count(), 1);
-    assert!(fired.iter().all(|one| one.instance == fired[0].instance));
+    assert!(fired.iter().all(|one| one.job == fired[0].job));
     assert_eq!(fx.rows(View::Jobs).await.len(), 1);
 }
 
 pub(super) async fn a_trigger_is_taken_by_one_of_twenty(fx: Fixture) {
     fx.fire("a").await;
     fx.fire("b").await;
-    let takes = (0..20).map(|at| TakeTrigger { owner: format!("planner {at}"), ..make::take(make::LONG) }).collect();
+    let takes = (0..20).map(|at| ClaimJob { owner: format!("planner {at}"), ..make::take(make::LONG) }).collect();
     let answers = at_once(&fx, takes).await;
     let mut taken: Vec<_> = answers.into_iter().filter_map(|answer| answer.expect("an answer")).collect();
     taken.extend(fx.take().await.map(Box::new));
-    let distinct: BTreeSet<_> = taken.iter().map(|taken| taken.instance).collect();
+    let distinct: BTreeSet<_> = taken.iter().map(|taken| taken.job).collect();
     assert_eq!((taken.len(), distinct.len()), (2, 2));
     assert!(taken.iter().all(|taken| taken.fence.0 == 1));
 }
@@ -173,8 +175,8 @@ async fn failed(fx: &Fixture) -> Lease {
     lease
 }
 
-fn again(request: &str, lease: &Lease) -> Redrive {
-    Redrive { request: request.into(), what: What::Task(lease.task), by: "somebody".into() }
+fn again(request: &str, lease: &Lease) -> RedriveWork {
+    RedriveWork { request: request.into(), target: RedriveTarget::Task(lease.task), by: "somebody".into() }
 }
 
 pub(super) async fn one_request_to_drive_a_task_again_makes_one_task(fx: Fixture) {
@@ -201,13 +203,13 @@ pub(super) async fn of_many_requests_to_drive_a_task_again_one_goes(fx: Fixture)
 }
 
 pub(super) async fn what_twenty_hold_or_signal_is_held_and_signalled_once(fx: Fixture) {
-    let holds = at_once(&fx, vec![make::hold(HoldKind::Pause, Subject::source("p")); 20]).await;
+    let holds = at_once(&fx, vec![make::hold(PauseKind::Pause, PauseSubject::source("p")); 20]).await;
     let holds: Vec<_> = holds.into_iter().map(|answer| answer.expect("an answer")).collect();
     assert_eq!(holds.iter().filter(|hold| !hold.existed).count(), 1);
-    assert!(holds.iter().all(|hold| hold.hold == holds[0].hold));
+    assert!(holds.iter().all(|hold| hold.pause == holds[0].pause));
     assert_eq!(fx.rows(View::Holds).await.len(), 1);
 
-    let signal = Signal {
+    let signal = SignalRecords {
         project_key: "default".into(),
         provenance_code: make::PROVENANCE.into(),
         endpoint_name: make::ENDPOINT.into(),
@@ -225,16 +227,16 @@ pub(super) async fn what_twenty_hold_or_signal_is_held_and_signalled_once(fx: Fi
 pub(super) async fn a_plan_cancelled_by_twenty_is_cancelled_once(fx: Fixture) {
     let plan = fx.plan("a", &make::windows(0, 5)).await.plan;
     fx.start(&fx.next().await).await;
-    let cancel = Cancel { target: Target::Plan(plan), reason: "wrong".into(), by: "somebody".into() };
-    let mut sum = Cancelled { found: true, ..Cancelled::default() };
+    let cancel = CancelWork { target: CancelSubject::Plan(plan), reason: "wrong".into(), by: "somebody".into() };
+    let mut sum = WorkCancelled { found: true, ..WorkCancelled::default() };
     for answer in at_once(&fx, vec![cancel; 20]).await {
         let done = answer.expect("an answer");
-        sum.triggers += done.triggers;
+        sum.jobs += done.jobs;
         sum.plans += done.plans;
         sum.slices += done.slices;
         sum.tasks += done.tasks;
     }
-    assert_eq!(sum, Cancelled { found: true, triggers: 0, plans: 1, slices: 5, tasks: 5 });
+    assert_eq!(sum, WorkCancelled { found: true, jobs: 0, plans: 1, slices: 5, tasks: 5 });
     assert!(fx.claim(9).await.is_empty());
 }
 
@@ -246,7 +248,11 @@ pub(super) async fn a_page_and_the_cancelling_of_its_task_do_not_mix(fx: Fixture
         let run = fx.start(&lease).await;
         let records = (0..20).map(|key| make::record(&format!("{} {key:02}", lease.task), 1)).collect();
         pages.push(Arc::new(make::page(&lease, run, 1, records, true)));
-        cancels.push(Cancel { target: Target::Task(lease.task), reason: "wrong".into(), by: "somebody".into() });
+        cancels.push(CancelWork {
+            target: CancelSubject::Task(lease.task),
+            reason: "wrong".into(),
+            by: "somebody".into(),
+        });
     }
     let (pages, cancels) = tokio::join!(at_once(&fx, pages), at_once(&fx, cancels));
     assert!(cancels.iter().all(|answer| answer.as_ref().is_ok_and(|done| done.tasks == 1)), "{cancels:?}");
@@ -265,7 +271,7 @@ pub(super) async fn what_twenty_archive_is_archived_once(fx: Fixture) {
         fx.end(&lease, run, RunEnd::Succeeded).await;
     }
     fx.pass(Duration::from_millis(5)).await;
-    let archive = Archive { before: fx.now().await, limit: 5 };
+    let archive = ArchiveLedger { before: fx.now().await, limit: 5 };
     let mut moved = 0;
     for answer in at_once(&fx, vec![archive; 20]).await {
         moved += answer.expect("an answer").batches;

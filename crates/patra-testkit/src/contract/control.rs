@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::query::{Cell, View};
-use patra_core::state::{HoldKind, Operation, TaskStatus};
+use patra_core::state::{Operation, PauseKind, TaskStatus};
 use patra_core::tx::{
-    ADVICE_LASTS, EndRun, Fire, Hold, Lease, LeaseRef, Release, Renew, Renewed, RunEnd, SettleTrigger, Settlement,
-    Subject, TriggerTaken, TxError, Which,
+    ADVISORY_TTL, ClaimedJob, EndRun, JobSettlement, Lease, LeaseRef, PauseSelector, PauseSubject, PauseWork, Renew,
+    Renewed, RequestJob, ResumeWork, RunEnd, SettleJob, TxError,
 };
-use patra_core::{CredentialId, HoldId};
+use patra_core::{CredentialId, PauseId};
 
 use super::fixture::{int, text, time};
 use super::{Fixture, make};
 
-const PAUSE: HoldKind = HoldKind::Pause;
-const BREAK: HoldKind = HoldKind::Break;
-const ADVISORY: HoldKind = HoldKind::Advisory;
+const PAUSE: PauseKind = PauseKind::Pause;
+const BREAK: PauseKind = PauseKind::Break;
+const ADVISORY: PauseKind = PauseKind::Advisory;
 
-async fn release(fx: &Fixture, which: Which) -> u32 {
-    fx.ok(Release { which, by: "somebody else".into() }).await.released
+async fn release(fx: &Fixture, which: PauseSelector) -> u32 {
+    fx.ok(ResumeWork { target: which, by: "somebody else".into() }).await.resumed
 }
 
 async fn renew(fx: &Fixture, leases: &[&Lease]) -> Renewed {
@@ -28,9 +28,9 @@ async fn renew(fx: &Fixture, leases: &[&Lease]) -> Renewed {
 }
 
 /// Puts a trigger that was taken for a look back.
-async fn put_back(fx: &Fixture, taken: &TriggerTaken) {
-    let settlement = Settlement::Later { delay: Duration::ZERO };
-    fx.ok(SettleTrigger { instance: taken.instance, fence: taken.fence, settlement }).await;
+async fn put_back(fx: &Fixture, taken: &ClaimedJob) {
+    let settlement = JobSettlement::Later { delay: Duration::ZERO };
+    fx.ok(SettleJob { job: taken.job, fence: taken.fence, settlement }).await;
     fx.pass(Duration::from_millis(2)).await;
 }
 
@@ -40,19 +40,19 @@ pub(super) async fn what_is_paused_is_neither_planned_nor_claimed_until_it_is_re
     let held = fx.next().await;
     fx.fire("waiting").await;
     for subject in [
-        Subject::source(make::PROVENANCE),
-        Subject::endpoint(make::PROVENANCE, make::ENDPOINT),
+        PauseSubject::source(make::PROVENANCE),
+        PauseSubject::endpoint(make::PROVENANCE, make::ENDPOINT),
         make::partition(Operation::Harvest),
-        Subject { operation: Some(Operation::Harvest), ..Subject::source(make::PROVENANCE) },
+        PauseSubject { operation: Some(Operation::Harvest), ..PauseSubject::source(make::PROVENANCE) },
     ] {
         for kind in [PAUSE, BREAK] {
-            let hold = fx.ok(make::hold(kind, subject.clone())).await.hold;
+            let hold = fx.ok(make::hold(kind, subject.clone())).await.pause;
             assert!(fx.claim(9).await.is_empty(), "{kind} {subject}");
             assert_eq!(fx.take().await, None, "{kind} {subject}");
             let lease = LeaseRef::from(&held);
             let renewed = renew(&fx, &[&held]).await;
             assert_eq!((renewed.held, renewed.paused), (vec![lease], vec![lease]), "{kind} {subject}");
-            assert_eq!(release(&fx, Which::Hold(hold)).await, 1);
+            assert_eq!(release(&fx, PauseSelector::Id(hold)).await, 1);
             assert!(renew(&fx, &[&held]).await.paused.is_empty());
         }
     }
@@ -66,16 +66,16 @@ pub(super) async fn a_hold_covers_what_it_names_and_nothing_else(fx: Fixture) {
     let held = fx.next().await;
     fx.fire("waiting").await;
     for subject in [
-        Subject::source("other"),
-        Subject::endpoint(make::PROVENANCE, "authors"),
+        PauseSubject::source("other"),
+        PauseSubject::endpoint(make::PROVENANCE, "authors"),
         make::partition(Operation::Update),
-        Subject::endpoint("other", make::ENDPOINT),
+        PauseSubject::endpoint("other", make::ENDPOINT),
     ] {
-        let hold = fx.ok(make::hold(PAUSE, subject.clone())).await.hold;
+        let hold = fx.ok(make::hold(PAUSE, subject.clone())).await.pause;
         let taken = fx.take().await.unwrap_or_else(|| panic!("{subject} is not about this trigger"));
         put_back(&fx, &taken).await;
         assert!(renew(&fx, &[&held]).await.paused.is_empty(), "{subject}");
-        release(&fx, Which::Hold(hold)).await;
+        release(&fx, PauseSelector::Id(hold)).await;
     }
 }
 
@@ -84,15 +84,15 @@ pub(super) async fn a_plan_a_slice_a_task_or_a_credential_can_be_held(fx: Fixtur
     fx.plan_with(make::fire("a", Operation::Harvest), &make::windows(0, 2), own).await;
     fx.plan("b", &make::windows(20, 1)).await;
     let leases = fx.claim(9).await;
-    let none = Subject::default;
+    let none = PauseSubject::default;
     let cases = [
-        (Subject { task: Some(leases[0].task), ..none() }, vec![0]),
-        (Subject { slice: Some(leases[1].lineage.slice), ..none() }, vec![1]),
-        (Subject { plan: Some(leases[0].lineage.plan), ..none() }, vec![0, 1]),
-        (Subject { credential: Some(CredentialId(7)), ..none() }, vec![0, 1]),
-        (Subject { plan: Some(leases[2].lineage.plan), ..Subject::source(make::PROVENANCE) }, vec![2]),
-        (Subject { plan: Some(leases[2].lineage.plan), credential: Some(CredentialId(7)), ..none() }, vec![]),
-        (Subject { credential: Some(CredentialId(7)), ..Subject::source("other") }, vec![]),
+        (PauseSubject { task: Some(leases[0].task), ..none() }, vec![0]),
+        (PauseSubject { slice: Some(leases[1].lineage.slice), ..none() }, vec![1]),
+        (PauseSubject { plan: Some(leases[0].lineage.plan), ..none() }, vec![0, 1]),
+        (PauseSubject { credential: Some(CredentialId(7)), ..none() }, vec![0, 1]),
+        (PauseSubject { plan: Some(leases[2].lineage.plan), ..PauseSubject::source(make::PROVENANCE) }, vec![2]),
+        (PauseSubject { plan: Some(leases[2].lineage.plan), credential: Some(CredentialId(7)), ..none() }, vec![]),
+        (PauseSubject { credential: Some(CredentialId(7)), ..PauseSubject::source("other") }, vec![]),
     ];
     let all: Vec<_> = leases.iter().collect();
     fx.fire("waiting").await;
@@ -103,10 +103,10 @@ pub(super) async fn a_plan_a_slice_a_task_or_a_credential_can_be_held(fx: Fixtur
         // A trigger has no plan, task or credential yet.
         let taken = fx.take().await.unwrap_or_else(|| panic!("{subject} is not about triggers"));
         put_back(&fx, &taken).await;
-        assert_eq!(release(&fx, Which::On(subject)).await, 1);
+        assert_eq!(release(&fx, PauseSelector::On(subject)).await, 1);
     }
     fx.sweep(true).await;
-    fx.ok(make::hold(PAUSE, Subject { task: Some(leases[0].task), ..none() })).await;
+    fx.ok(make::hold(PAUSE, PauseSubject { task: Some(leases[0].task), ..none() })).await;
     let claimed: Vec<_> = fx.claim(9).await.iter().map(|lease| lease.task).collect();
     assert_eq!(claimed, [leases[1].task, leases[2].task], "the others go on");
 }
@@ -117,7 +117,7 @@ pub(super) async fn a_task_that_is_held_leaves_its_place_to_the_next(fx: Fixture
     fx.plan_with(fire, &make::windows(0, 3), |plan| plan.c_max = 1).await;
     let lease = fx.next().await;
     fx.sweep(true).await;
-    fx.ok(make::hold(PAUSE, Subject { task: Some(lease.task), ..Subject::default() })).await;
+    fx.ok(make::hold(PAUSE, PauseSubject { task: Some(lease.task), ..PauseSubject::default() })).await;
     let next = fx.claim(9).await;
     assert_eq!(next.len(), 1);
     assert_eq!(next[0].window, Some(make::window(10, 20)));
@@ -135,16 +135,16 @@ pub(super) async fn an_advice_stops_planning_and_lets_work_go_on(fx: Fixture) {
 }
 
 pub(super) async fn a_hold_lasts_once_per_kind_and_subject(fx: Fixture) {
-    let subject = || Subject::source("p");
+    let subject = || PauseSubject::source("p");
     let first = fx.ok(make::hold(PAUSE, subject())).await;
     assert!(!first.existed);
-    let again = Hold { reason: "another".into(), by: "another".into(), ..make::hold(PAUSE, subject()) };
+    let again = PauseWork { reason: "another".into(), by: "another".into(), ..make::hold(PAUSE, subject()) };
     let again = fx.ok(again).await;
-    assert_eq!((again.hold, again.existed), (first.hold, true));
+    assert_eq!((again.pause, again.existed), (first.pause, true));
     let other = fx.ok(make::hold(BREAK, subject())).await;
-    assert!(!other.existed && other.hold != first.hold);
+    assert!(!other.existed && other.pause != first.pause);
     let rows = fx.rows(View::Holds).await;
-    assert_eq!(rows.ids(), [other.hold.0, first.hold.0]);
+    assert_eq!(rows.ids(), [other.pause.0, first.pause.0]);
     assert_eq!(rows.texts("kind_code"), ["BREAK", "PAUSE"]);
     assert_eq!(
         (rows.texts("subject"), rows.texts("provenance_code")),
@@ -153,22 +153,22 @@ pub(super) async fn a_hold_lasts_once_per_kind_and_subject(fx: Fixture) {
     assert_eq!((text(&rows.at(1, "reason")), text(&rows.at(1, "created_by"))), ("a PAUSE".into(), "somebody".into()));
     assert_eq!((rows.at(1, "released_at"), rows.at(1, "task_id")), (Cell::Null, Cell::Null));
 
-    assert_eq!(release(&fx, Which::On(Subject::endpoint("p", "e"))).await, 0, "not exactly this");
-    assert_eq!(release(&fx, Which::Hold(HoldId(999_999))).await, 0);
-    assert_eq!(release(&fx, Which::On(subject())).await, 2);
-    assert_eq!(release(&fx, Which::On(subject())).await, 0, "once is enough");
-    assert_eq!(release(&fx, Which::Hold(first.hold)).await, 0);
+    assert_eq!(release(&fx, PauseSelector::On(PauseSubject::endpoint("p", "e"))).await, 0, "not exactly this");
+    assert_eq!(release(&fx, PauseSelector::Id(PauseId(999_999))).await, 0);
+    assert_eq!(release(&fx, PauseSelector::On(subject())).await, 2);
+    assert_eq!(release(&fx, PauseSelector::On(subject())).await, 0, "once is enough");
+    assert_eq!(release(&fx, PauseSelector::Id(first.pause)).await, 0);
     let rows = fx.rows(View::Holds).await;
     assert_eq!(rows.texts("released_by"), ["somebody else", "somebody else"]);
     assert!(time(&rows.at(0, "released_at")) >= time(&rows.at(0, "created_at")));
-    let anew = fx.ok(make::hold(PAUSE, subject())).await;
-    assert!(!anew.existed && anew.hold != first.hold);
+    let again = fx.ok(make::hold(PAUSE, subject())).await;
+    assert!(!again.existed && again.pause != first.pause);
     assert_eq!(fx.rows(View::Holds).await.len(), 3);
 }
 
 pub(super) async fn a_hold_that_says_nothing_is_refused(fx: Fixture) {
-    let loose = Subject { operation: Some(Operation::Harvest), ..Subject::default() };
-    for subject in [Subject::default(), loose] {
+    let loose = PauseSubject { operation: Some(Operation::Harvest), ..PauseSubject::default() };
+    for subject in [PauseSubject::default(), loose] {
         let answer = fx.run(make::hold(PAUSE, subject)).await;
         assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
     }
@@ -181,12 +181,13 @@ pub(super) async fn a_run_that_ends_fatally_blows_the_fuse_with_its_end(fx: Fixt
     let leases = fx.claim(2).await;
     let run = fx.start(&leases[0]).await;
     let failed = || RunEnd::Failed { error: make::fault("401") };
-    let fuse = make::hold(BREAK, Subject::endpoint(make::PROVENANCE, make::ENDPOINT));
-    let flawed = EndRun { hold: Some(make::hold(BREAK, Subject::default())), ..make::end(&leases[0], run, failed()) };
+    let fuse = make::hold(BREAK, PauseSubject::endpoint(make::PROVENANCE, make::ENDPOINT));
+    let flawed =
+        EndRun { pause: Some(make::hold(BREAK, PauseSubject::default())), ..make::end(&leases[0], run, failed()) };
     assert!(matches!(fx.run(Arc::new(flawed)).await, Err(TxError::Refused(_))));
     assert_eq!(fx.task_status(&leases[0]).await, "EXECUTING", "nothing happened");
 
-    let end = Arc::new(EndRun { hold: Some(fuse.clone()), ..make::end(&leases[0], run, failed()) });
+    let end = Arc::new(EndRun { pause: Some(fuse.clone()), ..make::end(&leases[0], run, failed()) });
     assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Failed);
     assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Failed);
     assert_eq!(fx.rows(View::Holds).await.len(), 1);
@@ -196,7 +197,7 @@ pub(super) async fn a_run_that_ends_fatally_blows_the_fuse_with_its_end(fx: Fixt
     fx.finish(&leases[1], RunEnd::Succeeded).await;
     fx.ok(make::provenance("h1", &[("works", None)])).await;
     assert!(fx.claim(9).await.is_empty());
-    assert_eq!(release(&fx, Which::On(fuse.subject)).await, 1);
+    assert_eq!(release(&fx, PauseSelector::On(fuse.subject)).await, 1);
     fx.ok(end).await;
     assert_eq!(fx.claim(9).await.len(), 1);
 }
@@ -207,7 +208,7 @@ pub(super) async fn an_advice_ends_when_a_task_of_its_partition_succeeds(fx: Fix
     let partition = make::partition(Operation::Harvest);
     fx.ok(make::hold(ADVISORY, partition.clone())).await;
     fx.ok(make::hold(PAUSE, partition)).await;
-    let wider = Subject::endpoint(make::PROVENANCE, make::ENDPOINT);
+    let wider = PauseSubject::endpoint(make::PROVENANCE, make::ENDPOINT);
     for subject in [wider, make::partition(Operation::Backfill)] {
         fx.ok(make::hold(ADVISORY, subject)).await;
     }
@@ -221,28 +222,24 @@ pub(super) async fn an_advice_ends_when_a_task_of_its_partition_succeeds(fx: Fix
     fx.finish(&leases[2], RunEnd::Succeeded).await;
     assert_eq!(lasting().await, 3, "exactly its partition");
     let rows = fx.rows(View::Holds).await;
-    assert_eq!(text(&rows.at(3, "released_by")), Release::BY_SUCCESS);
+    assert_eq!(text(&rows.at(3, "released_by")), ResumeWork::BY_SUCCESS);
     assert_eq!(text(&rows.at(3, "kind_code")), "ADVISORY");
 }
 
 /// What nothing else ends must not stand still for ever.
 pub(super) async fn an_advice_ends_when_it_has_lasted_long_enough(fx: Fixture) {
-    // A store with its own clock would need as long: its own tests turn the clock back.
-    if fx.subject.is_real() {
-        return;
-    }
     fx.fire("waiting").await;
     for kind in [ADVISORY, PAUSE] {
         fx.ok(make::hold(kind, make::partition(Operation::Harvest))).await;
     }
-    fx.pass(ADVICE_LASTS - Duration::from_millis(1)).await;
+    fx.pass(ADVISORY_TTL - Duration::from_millis(1)).await;
     assert_eq!(fx.take().await, None);
     let released = async || fx.rows(View::Holds).await.column("released_by");
     assert_eq!(released().await, [Cell::Null, Cell::Null]);
     fx.pass(Duration::from_millis(1)).await;
     assert_eq!(fx.take().await, None, "a pause has no end of its own");
-    assert_eq!(released().await, [Cell::Null, Cell::Text(Release::BY_TIME.into())]);
-    assert_eq!(release(&fx, Which::On(make::partition(Operation::Harvest))).await, 1);
+    assert_eq!(released().await, [Cell::Null, Cell::Text(ResumeWork::BY_TIME.into())]);
+    assert_eq!(release(&fx, PauseSelector::On(make::partition(Operation::Harvest))).await, 1);
     assert!(fx.take().await.is_some());
 }
 
@@ -250,9 +247,9 @@ pub(super) async fn an_advice_ends_with_another_manifest(fx: Fixture) {
     let apply = |hash: &str| make::provenance(hash, &[("works", None)]);
     fx.ok(apply("h1")).await;
     fx.ok(make::hold(ADVISORY, make::partition(Operation::Harvest))).await;
-    fx.ok(make::hold(ADVISORY, Subject::source(make::PROVENANCE))).await;
+    fx.ok(make::hold(ADVISORY, PauseSubject::source(make::PROVENANCE))).await;
     fx.ok(make::hold(PAUSE, make::partition(Operation::Harvest))).await;
-    fx.ok(make::hold(ADVISORY, Subject::source("other"))).await;
+    fx.ok(make::hold(ADVISORY, PauseSubject::source("other"))).await;
     let released = async || {
         let rows = fx.rows(View::Holds).await;
         let by = rows.column("released_by").into_iter().filter(|cell| *cell != Cell::Null);
@@ -261,16 +258,16 @@ pub(super) async fn an_advice_ends_with_another_manifest(fx: Fixture) {
     fx.ok(apply("h1")).await;
     assert!(released().await.is_empty(), "the same manifest changes nothing");
     fx.ok(apply("h2")).await;
-    assert_eq!(released().await, [Release::BY_MANIFEST, Release::BY_MANIFEST]);
+    assert_eq!(released().await, [ResumeWork::BY_MANIFEST, ResumeWork::BY_MANIFEST]);
 }
 
 pub(super) async fn a_trigger_hands_on_why_and_what_for(fx: Fixture) {
-    let fire = Fire {
+    let fire = RequestJob {
         reason: Some(patra_core::state::UpdateReason::Signals),
         activity: Some("spring cleaning".into()),
         ..make::fire("a", Operation::Update)
     };
-    let instance = fx.ok(fire.clone()).await.instance;
+    let instance = fx.ok(fire.clone()).await.job;
     let taken = fx.take().await.expect("the trigger");
     assert_eq!((taken.reason, &taken.activity), (fire.reason, &fire.activity));
     fx.ok(Arc::new(make::fan(&taken, &["x"], true))).await;

@@ -1,17 +1,18 @@
-//! Cookies: one of a name, with a value that can be replaced, trusted again and sealed anew.
+//! Cookies: one of a name, with a value that can be replaced, trusted again and sealed again.
 
 use std::time::Duration;
 
-use patra_core::cookie::{Counts, Rules, Wear};
+use patra_core::cookie::{CookieCounts, CookieLimits, CookieUsage};
 use patra_core::credential::Credential;
 use patra_core::port::crawl::CookieView;
-use patra_core::port::credential::Ask;
+use patra_core::port::credential::CredentialFilter;
 use patra_core::port::query::View;
 use patra_core::registry::WHOLE;
 use patra_core::state::{AuthType, CookieStatus};
 use patra_core::tx::{
-    CookieJudged, CookiePicked, CookieSaved, JudgeCookie, LeaseRefresh, MarkCredential, PickCookie, ReactivateCookie,
-    RefreshLeased, Reseal, RevokeCredential, SaveCookie, SaveCredential, Sealed, StoreToken, TxError, Versions,
+    CookieOutcomeRecorded, CookiePicked, CookieSaved, LeaseRefresh, MarkCredential, PickCookie, ReactivateCookie,
+    RecordCookieOutcome, RefreshLeased, Reseal, RevokeCredential, SaveCookie, SaveCredential, SealedText, StoreToken,
+    TxError, Versions,
 };
 use patra_core::{CredentialId, Ts};
 
@@ -23,11 +24,11 @@ pub(super) const PLATFORM: &str = "xhs";
 pub(super) const DAY: Ts = Ts::from_secs(1_772_064_000);
 
 /// Cooling that lasts.
-pub(super) const LONG_REST: Rules =
-    Rules { max_consecutive_errors: 3, max_total_errors: 10, cooling: Duration::from_secs(3_600) };
+pub(super) const LONG_REST: CookieLimits =
+    CookieLimits { max_consecutive_errors: 3, max_total_errors: 10, cooling: Duration::from_secs(3_600) };
 
-fn sealed(text: &str) -> Sealed {
-    Sealed { text: text.into(), key_id: "k1".into() }
+fn sealed(text: &str) -> SealedText {
+    SealedText { text: text.into(), key_id: "k1".into() }
 }
 
 pub(super) fn cookie(name: &str) -> SaveCookie {
@@ -63,9 +64,9 @@ pub(super) fn judge(
     seen: i64,
     started: Ts,
     error: Option<&str>,
-    rules: Rules,
-) -> JudgeCookie {
-    JudgeCookie { credential, seen, started, error: error.map(str::to_owned), rules }
+    rules: CookieLimits,
+) -> RecordCookieOutcome {
+    RecordCookieOutcome { credential, seen_version: seen, started, error: error.map(str::to_owned), rules }
 }
 
 fn reactivate(name: &str) -> ReactivateCookie {
@@ -82,12 +83,12 @@ impl Fixture {
         found.expect("the cookie")
     }
 
-    pub(super) async fn wear(&self, name: &str) -> Wear {
-        self.view(name).await.wear
+    pub(super) async fn wear(&self, name: &str) -> CookieUsage {
+        self.view(name).await.usage
     }
 
     pub(super) async fn stored(&self, name: &str) -> Credential {
-        let found = self.subject.store.credentials(Ask::Alias(name.into())).await.expect("credentials");
+        let found = self.subject.store.credentials(CredentialFilter::Alias(name.into())).await.expect("credentials");
         found.into_iter().next_back().expect("the credential")
     }
 
@@ -104,7 +105,7 @@ impl Fixture {
     }
 
     /// Fails so many requests that begin now.
-    pub(super) async fn fails(&self, name: &str, times: u32, rules: Rules) -> Vec<CookieStatus> {
+    pub(super) async fn fails(&self, name: &str, times: u32, rules: CookieLimits) -> Vec<CookieStatus> {
         let (id, seen) = (self.view(name).await.id, self.stored(name).await.state.version);
         let mut after = Vec::new();
         for _ in 0..times {
@@ -121,7 +122,7 @@ pub(super) async fn a_cookie_is_stored_once_per_name(fx: Fixture) {
     assert!(created);
     let new = fx.view("a").await;
     assert_eq!((new.id, &*new.cookie_name, &*new.platform, new.priority), (id, "a", PLATFORM, 1));
-    assert_eq!((new.wear, &*new.encryption_key_id), (Wear::new(100), "k1"));
+    assert_eq!((new.usage, &*new.encryption_key_id), (CookieUsage::new(100), "k1"));
     assert_eq!(new.created_at, new.updated_at);
     let stored = fx.stored("a").await;
     assert_eq!((stored.id, stored.version, stored.auth_type, &*stored.sealed), (id, 1, AuthType::Cookie, "v1.k1.a"));
@@ -135,8 +136,8 @@ pub(super) async fn a_cookie_is_stored_once_per_name(fx: Fixture) {
     fx.ok(unchanged("a")).await;
     let changed = fx.view("a").await;
     assert_eq!(
-        (changed.priority, changed.wear, fx.stored("a").await),
-        (10, Wear::new(7), Credential { priority: 10, ..stored })
+        (changed.priority, changed.usage, fx.stored("a").await),
+        (10, CookieUsage::new(7), Credential { priority: 10, ..stored })
     );
     assert_eq!(changed.created_at, new.created_at);
     assert!(changed.updated_at > new.updated_at);
@@ -182,23 +183,23 @@ pub(super) async fn a_name_belongs_to_one_cookie(fx: Fixture) {
 pub(super) async fn another_value_is_trusted_like_a_new_one(fx: Fixture) {
     let id = fx.ok(SaveCookie { daily_limit: Some(9), ..cookie("a") }).await.id;
     fx.taken(pick()).await;
-    assert_eq!(fx.fails("a", 1, Rules { max_total_errors: 1, ..LONG_REST }).await, [CookieStatus::Invalid]);
-    fx.ok(MarkCredential { credential: id, seen: 0, rejected: Some("401".into()) }).await;
+    assert_eq!(fx.fails("a", 1, CookieLimits { max_total_errors: 1, ..LONG_REST }).await, [CookieStatus::Invalid]);
+    fx.ok(MarkCredential { credential: id, seen_version: 0, rejected: Some("401".into()) }).await;
     fx.ok(SaveCookie { priority: Some(5), ..unchanged("a") }).await;
     assert_eq!(fx.wear("a").await.status, CookieStatus::Invalid, "another priority is no other value");
-    let new = Sealed { text: "v2.k2.a".into(), key_id: "k2".into() };
+    let new = SealedText { text: "v2.k2.a".into(), key_id: "k2".into() };
     assert_eq!(fx.ok(SaveCookie { value: Some(new), ..cookie("a") }).await, CookieSaved { id, created: false });
     let view = fx.view("a").await;
     assert_eq!((view.priority, &*view.encryption_key_id), (5, "k2"));
-    let Wear { daily_used, day, last_used_at, .. } = view.wear;
+    let CookieUsage { daily_used, day, last_used_at, .. } = view.usage;
     assert_eq!((daily_used, day, last_used_at.is_some()), (1, Some(DAY), true), "what was used stays used");
-    assert_eq!(view.wear, Wear { daily_used, day, last_used_at, ..Wear::new(9) });
+    assert_eq!(view.usage, CookieUsage { daily_used, day, last_used_at, ..CookieUsage::new(9) });
     let stored = fx.stored("a").await;
     assert_eq!((&*stored.sealed, stored.version, stored.state.version), ("v2.k2.a", 1, 1));
     assert_eq!((stored.state.fail_count, stored.state.last_error), (0, None));
     // What is said about the old value does not count.
     let late = fx.ok(judge(id, 0, DAY, Some("late"), LONG_REST)).await;
-    assert_eq!(late, CookieJudged { before: None, after: None });
+    assert_eq!(late, CookieOutcomeRecorded { before: None, after: None });
     assert_eq!(fx.wear("a").await.total_errors, 0);
 }
 
@@ -207,14 +208,14 @@ pub(super) async fn a_person_trusts_a_cookie_again(fx: Fixture) {
     let id = fx.ok(cookie("a")).await.id;
     assert_eq!(fx.ok(reactivate("a")).await.id, Some(id), "it was never used");
     fx.taken(pick()).await;
-    fx.fails("a", 1, Rules { max_total_errors: 1, ..LONG_REST }).await;
-    let counts = Counts { invalid: 1, ..Counts::default() };
+    fx.fails("a", 1, CookieLimits { max_total_errors: 1, ..LONG_REST }).await;
+    let counts = CookieCounts { invalid: 1, ..CookieCounts::default() };
     assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None });
     fx.pass(Duration::from_millis(5)).await;
     let before = fx.view("a").await;
     assert_eq!(fx.ok(reactivate("a")).await.id, Some(id));
     let trusted = fx.view("a").await;
-    assert_eq!(trusted.wear, before.wear.trusted());
+    assert_eq!(trusted.usage, before.usage.reactivated());
     assert!(trusted.updated_at > before.updated_at);
     let state = fx.stored("a").await.state;
     assert_eq!((state.version, state.last_error), (0, None), "the value is the same");
@@ -232,7 +233,7 @@ pub(super) async fn a_person_trusts_a_cookie_again(fx: Fixture) {
 pub(super) async fn a_cookie_saved_as_any_credential_is_one_of_the_pool(fx: Fixture) {
     let old = SaveCredential { auth_type: AuthType::Cookie, ..save(binding("old", PLATFORM, WHOLE), 1) };
     let id = fx.ok(old).await.id;
-    assert_eq!((fx.view("old").await.wear, fx.view("old").await.priority), (Wear::new(100), -3));
+    assert_eq!((fx.view("old").await.usage, fx.view("old").await.priority), (CookieUsage::new(100), -3));
     fx.ok(SaveCookie { priority: Some(-4), ..cookie("new") }).await;
     assert_eq!(fx.name_taken(pick()).await, "old");
     fx.fails("old", 3, LONG_REST).await;
@@ -242,7 +243,7 @@ pub(super) async fn a_cookie_saved_as_any_credential_is_one_of_the_pool(fx: Fixt
         fx.ok(SaveCookie { daily_limit: Some(1), ..unchanged("old") }).await,
         CookieSaved { id, created: false }
     );
-    let CookiePicked::Unusable { wear } = fx.ok(pinned("old")).await else { panic!("used once already") };
+    let CookiePicked::Unusable { usage: wear } = fx.ok(pinned("old")).await else { panic!("used once already") };
     assert_eq!((wear.daily_used, wear.daily_limit), (1, 1));
 }
 
@@ -268,7 +269,7 @@ pub(super) async fn what_is_sealed_is_sealed_anew_in_its_place(fx: Fixture) {
     let id = fx.ok(cookie("a")).await.id;
     let key = fx.ok(SaveCredential { key_id: "k1".into(), ..save(binding("key", "far", WHOLE), 1) }).await.id;
     let RefreshLeased::Go { fence, .. } =
-        fx.ok(LeaseRefresh { credential: key, owner: "o".into(), lease: make::LONG, seen: 0 }).await
+        fx.ok(LeaseRefresh { credential: key, owner: "o".into(), lease: make::LONG, seen_version: 0 }).await
     else {
         panic!("no lease")
     };
@@ -284,7 +285,7 @@ pub(super) async fn what_is_sealed_is_sealed_anew_in_its_place(fx: Fixture) {
     let gone = fx.ok(cookie("gone")).await.id;
     fx.ok(RevokeCredential { binding: binding("gone", PLATFORM, WHOLE), versions: Versions::All }).await;
     let without = async |key_id: &str, after| {
-        let ask = Ask::SealedWithoutKey { key_id: key_id.into(), after: CredentialId(after) };
+        let ask = CredentialFilter::SealedWithoutKey { key_id: key_id.into(), after: CredentialId(after) };
         let found = fx.subject.store.credentials(ask).await.expect("credentials");
         found.into_iter().map(|one| one.id).collect::<Vec<_>>()
     };
@@ -297,7 +298,7 @@ pub(super) async fn what_is_sealed_is_sealed_anew_in_its_place(fx: Fixture) {
         credential,
         token,
         old: old.into(),
-        new: Sealed { text: "anew".into(), key_id: "k2".into() },
+        new: SealedText { text: "again".into(), key_id: "k2".into() },
     };
     for wrong in [
         reseal(id, false, "other"),
@@ -311,15 +312,15 @@ pub(super) async fn what_is_sealed_is_sealed_anew_in_its_place(fx: Fixture) {
     assert!(fx.ok(reseal(id, false, "v1.k1.a")).await.resealed);
     assert!(!fx.ok(reseal(id, false, "v1.k1.a")).await.resealed, "it is gone");
     let after = fx.view("a").await;
-    assert_eq!((&*fx.stored("a").await.sealed, &*after.encryption_key_id), ("anew", "k2"));
-    assert_eq!((after.wear, fx.stored("a").await.state.version), (before.wear, 0), "the secret is the same");
+    assert_eq!((&*fx.stored("a").await.sealed, &*after.encryption_key_id), ("again", "k2"));
+    assert_eq!((after.usage, fx.stored("a").await.state.version), (before.usage, 0), "the secret is the same");
     assert!(after.updated_at > before.updated_at);
     assert_eq!(without("k2", 0).await, [key]);
     assert!(fx.ok(reseal(key, false, "v1.k.key.1")).await.resealed);
     assert_eq!(without("k2", 0).await, [key], "its token is left");
     assert!(fx.ok(reseal(key, true, "token")).await.resealed);
     let state = fx.stored("key").await.state;
-    assert_eq!((state.sealed.as_deref(), state.version), (Some("anew"), 1));
+    assert_eq!((state.sealed.as_deref(), state.version), (Some("again"), 1));
     assert_eq!(without("k2", 0).await, []);
 }
 

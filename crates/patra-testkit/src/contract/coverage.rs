@@ -6,8 +6,8 @@ use std::time::Duration;
 use patra_core::port::query::{Cell, View};
 use patra_core::state::{Direction, Operation, TaskStatus};
 use patra_core::tx::{
-    Advance, AdvanceCursor, Cause, EndRun, HISTORY, History, Lease, PlanSaved, PlanTarget, ReadCoverage, RecordAdvance,
-    Rest, RunEnd, RunStats, SavePlan,
+    AdvanceCause, AdvanceCursor, AdvanceRecorded, EndRun, HISTORY, History, Lease, PlanSaved, PlanTarget, ReadCoverage,
+    RecordAdvance, RemainingPlan, RunEnd, RunStats, SavePlan,
 };
 use patra_core::{CursorId, Ts, Window};
 
@@ -164,7 +164,7 @@ pub(super) async fn a_backfill_is_complete_downwards_from_its_upper_end(fx: Fixt
         assert_eq!(fx.advance(cursor).await.target, target.map(make::at), "after window {which}");
     }
     let direction = Direction::Backfill;
-    let expected = Advance { direction, value: None, target: Some(make::at(0)), by: None, version: 0 };
+    let expected = AdvanceRecorded { direction, value: None, target: Some(make::at(0)), by: None, version: 0 };
     assert_eq!(fx.advance(cursor).await, expected);
     let events = fx.rows(View::Events).await;
     assert_eq!(events.texts("direction_code"), ["BACKFILL", "BACKFILL"]);
@@ -241,7 +241,7 @@ pub(super) async fn a_cursor_is_known_by_its_namespace_not_by_its_endpoint(fx: F
     let others: [fn(&mut SavePlan); 4] = [
         |plan| plan.cursor.provenance_code = "other".into(),
         |plan| plan.cursor.cursor_key = "created_at".into(),
-        |plan| plan.cursor.scope = patra_core::cursor::Scope::Global,
+        |plan| plan.cursor.scope = patra_core::cursor::CursorScope::Global,
         |plan| plan.cursor.namespace_key = "other".into(),
     ];
     let mut cursors = std::collections::BTreeSet::from([saved.cursor]);
@@ -263,7 +263,7 @@ pub(super) async fn a_backfill_in_parts_goes_on_below_its_last_slice(fx: Fixture
     for (epoch, rest, next) in [(1, (0, 40), Some((30, 40))), (2, (0, 30), Some((0, 30))), (3, (0, 0), None)] {
         let again = fx.take().await.expect("the trigger that goes on");
         let open = again.plan.clone().expect("an open plan");
-        assert_eq!((open.plan, open.rest), (saved.plan, Rest::Time(make::window(rest.0, rest.1))));
+        assert_eq!((open.plan, open.rest), (saved.plan, RemainingPlan::Time(make::window(rest.0, rest.1))));
         let windows: Vec<_> = next.map(|(from, to)| make::window(from, to)).into_iter().collect();
         let complete = windows.is_empty();
         let target = PlanTarget::Existing(saved.plan);
@@ -285,7 +285,7 @@ pub(super) async fn a_backfill_begins_where_the_harvest_has_come_to(fx: Fixture)
     assert_eq!(fx.coverage().await.harvested, None, "of no interest to a harvest");
     // Of several namespaces the furthest counts, of another endpoint none.
     let other = |key: &str, endpoint: &str, to: i64| {
-        let fire = patra_core::tx::Fire { endpoint_name: endpoint.into(), ..make::fire(key, Operation::Harvest) };
+        let fire = patra_core::tx::RequestJob { endpoint_name: endpoint.into(), ..make::fire(key, Operation::Harvest) };
         let (key, endpoint) = (key.to_owned(), endpoint.to_owned());
         let fx = fx.clone();
         async move {
@@ -372,7 +372,7 @@ pub(super) async fn a_cursor_says_where_its_value_comes_from(fx: Fixture) {
     for (at, lease) in leases.iter().enumerate() {
         let run = fx.start(lease).await;
         fx.end(lease, run, RunEnd::Succeeded).await;
-        let cause = Cause { task: lease.task, run, batch_no: at as u32 + 1, late: 0 };
+        let cause = AdvanceCause { task: lease.task, run, batch_no: at as u32 + 1, late: 0 };
         fx.ok(RecordAdvance { cursor: saved.cursor, cause: Some(cause), observed_max: Some(seen[at]) }).await;
     }
     let source = async || {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::crawl::{Candidate, MAX_RETRIES, Tried};
-use patra_core::port::crawl::Wanted;
+use patra_core::crawl::{CandidateAttempt, CrawlCandidate, MAX_RETRIES};
+use patra_core::port::crawl::CrawlFilter;
 use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::{
     AcquireExecution, AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, ClaimCandidates,
@@ -37,8 +37,8 @@ pub(super) fn claim(id: &str, limit: u32) -> ClaimCandidates {
     ClaimCandidates { project_key: None, execution_id: id.into(), limit, platform: None, timeout: ALIVE }
 }
 
-pub(super) fn tried(request: &str) -> Tried {
-    Tried {
+pub(super) fn tried(request: &str) -> CandidateAttempt {
+    CandidateAttempt {
         meta: r#"{"latency_ms":1234}"#.into(),
         request_id: Some(request.into()),
         crawled_at: Ts::from_secs(1_772_100_000),
@@ -52,7 +52,7 @@ fn fail(execution: &str, note_id: &str) -> FailCandidate {
         platform: PLATFORM.into(),
         note_id: note_id.into(),
         error_code: "TIMEOUT_ERROR".into(),
-        tried: tried("wf-1-a-fail"),
+        attempt: tried("wf-1-a-fail"),
     }
 }
 
@@ -60,12 +60,12 @@ fn requeue() -> RequeueCandidates {
     RequeueCandidates { project_key: PROJECT.into(), platform: PLATFORM.into(), note_id: None, source_keyword: None }
 }
 
-pub(super) fn wanted() -> Wanted {
-    Wanted { project_key: PROJECT.into(), ..Wanted::default() }
+pub(super) fn wanted() -> CrawlFilter {
+    CrawlFilter { project_key: PROJECT.into(), ..CrawlFilter::default() }
 }
 
 /// Not held by anybody.
-fn is_free(candidate: &Candidate) -> bool {
+fn is_free(candidate: &CrawlCandidate) -> bool {
     candidate.processing_lock.is_none() && candidate.locked_at.is_none()
 }
 
@@ -74,18 +74,18 @@ pub(super) fn parsed(meta: &str) -> Value {
 }
 
 impl Fixture {
-    pub(super) async fn candidates(&self, wanted: Wanted) -> Vec<Candidate> {
+    pub(super) async fn candidates(&self, wanted: CrawlFilter) -> Vec<CrawlCandidate> {
         self.subject.store.candidates(wanted).await.expect("candidates")
     }
 
-    pub(super) async fn candidate(&self, id: &str) -> Candidate {
-        let one = Wanted { platform: Some(PLATFORM.into()), note_id: Some(id.into()), ..wanted() };
+    pub(super) async fn candidate(&self, id: &str) -> CrawlCandidate {
+        let one = CrawlFilter { platform: Some(PLATFORM.into()), note_id: Some(id.into()), ..wanted() };
         let mut found = self.candidates(one).await;
         assert_eq!(found.len(), 1, "{id}");
         found.remove(0)
     }
 
-    pub(super) async fn claimed(&self, op: ClaimCandidates) -> Vec<Candidate> {
+    pub(super) async fn claimed(&self, op: ClaimCandidates) -> Vec<CrawlCandidate> {
         match self.ok(op).await {
             CandidatesClaimed::Claimed(claimed) => claimed,
             other => panic!("nothing can be claimed: {other:?}"),
@@ -93,7 +93,7 @@ impl Fixture {
     }
 
     /// Added, and one of them failed as often as it may.
-    pub(super) async fn failed(&self, execution: &str, id: &str) -> Candidate {
+    pub(super) async fn failed(&self, execution: &str, id: &str) -> CrawlCandidate {
         loop {
             self.claimed(claim(execution, 1_000)).await;
             match self.ok(fail(execution, id)).await {
@@ -105,7 +105,7 @@ impl Fixture {
     }
 }
 
-fn ids(candidates: &[Candidate]) -> Vec<&str> {
+fn ids(candidates: &[CrawlCandidate]) -> Vec<&str> {
     candidates.iter().map(|candidate| candidate.note_id.as_str()).collect()
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn a_note_is_added_once_per_platform(fx: Fixture) {
     let added = fx.ok(add(vec![note("a"), note("b"), NewCandidate { note_url: "other".into(), ..note("a") }])).await;
     assert_eq!(added, CandidatesAdded { created: 2, existing: 1 });
     let new = fx.candidate("a").await;
-    let expected = Candidate {
+    let expected = CrawlCandidate {
         id: new.id,
         platform: PLATFORM.into(),
         note_id: "a".into(),
@@ -142,7 +142,7 @@ pub(super) async fn a_note_is_added_once_per_platform(fx: Fixture) {
     fx.ok(add(vec![renewed.clone(), newest, known])).await;
     let after = fx.candidate("a").await;
     assert!(after.updated_at > expected.updated_at);
-    assert_eq!(after, Candidate { tokens: "sealed.t3".into(), updated_at: after.updated_at, ..expected });
+    assert_eq!(after, CrawlCandidate { tokens: "sealed.t3".into(), updated_at: after.updated_at, ..expected });
     fx.locked("main", "e").await;
     fx.claimed(claim("e", 2)).await;
     fx.ok(add(vec![renewed])).await;
@@ -174,7 +174,7 @@ pub(super) async fn the_oldest_are_claimed_first(fx: Fixture) {
     let claimed = fx.claimed(claim("one", 3)).await;
     assert_eq!(ids(&claimed), ["z", "y", "b"], "in the order in which they were given");
     let now = claimed[0].locked_at;
-    let expected = Candidate {
+    let expected = CrawlCandidate {
         status: CandidateStatus::Processing,
         processing_lock: Some("one".into()),
         locked_at: now,
@@ -251,7 +251,7 @@ pub(super) async fn what_failed_gets_another_chance(fx: Fixture) {
     let one = RequeueCandidates { note_id: Some("a".into()), ..requeue() };
     assert_eq!(fx.ok(one.clone()).await.requeued, 1);
     let again = fx.candidate("a").await;
-    assert_eq!(again, Candidate { updated_at: again.updated_at, ..before }, "as if never tried");
+    assert_eq!(again, CrawlCandidate { updated_at: again.updated_at, ..before }, "as if never tried");
     assert_eq!(fx.ok(one).await.requeued, 0);
     let elsewhere = RequeueCandidates { platform: "dy".into(), ..requeue() };
     assert_eq!(fx.ok(elsewhere).await.requeued, 0);
@@ -260,7 +260,7 @@ pub(super) async fn what_failed_gets_another_chance(fx: Fixture) {
     assert_eq!(fx.ok(other_word).await.requeued, 0);
     assert_eq!(fx.ok(RequeueCandidates { source_keyword: Some("k1".into()), ..requeue() }).await.requeued, 1);
     assert_eq!(fx.ok(requeue()).await.requeued, 2);
-    let pending = fx.candidates(Wanted { candidate: Some(CandidateStatus::Pending), ..wanted() }).await;
+    let pending = fx.candidates(CrawlFilter { candidate: Some(CandidateStatus::Pending), ..wanted() }).await;
     assert_eq!(ids(&pending), ["a", "b", "c", "d"]);
 }
 
@@ -274,7 +274,7 @@ pub(super) async fn a_sign_of_life_renews_what_is_held(fx: Fixture) {
     fx.ok(fail("one", "b")).await;
     fx.pass(Duration::from_millis(5)).await;
     let ExecutionKept::Kept(kept) = fx.ok(keep("one")).await else { panic!("it lives") };
-    let renewed = Candidate { locked_at: Some(kept.heartbeat_at), ..mine[0].clone() };
+    let renewed = CrawlCandidate { locked_at: Some(kept.heartbeat_at), ..mine[0].clone() };
     assert_eq!(fx.candidate("a").await, renewed);
     assert!(is_free(&fx.candidate("b").await));
     assert_eq!(fx.candidate("c").await, others[0]);
@@ -283,7 +283,7 @@ pub(super) async fn a_sign_of_life_renews_what_is_held(fx: Fixture) {
     assert_eq!(fx.candidate("a").await, renewed, "what is lost is not renewed");
 }
 
-// covers: CRAWL-RULE-5, CRAWL-39, CRAWL-131, CRAWL-132
+// covers: CRAWL-RULE-5, CRAWL-39, CRAWL-131, CRAWL-132, CRAWL-GAP-04
 pub(super) async fn what_the_dead_held_is_tried_again_or_has_failed(fx: Fixture) {
     fx.ok(add((0..4).map(|at| note(&format!("n{at}"))).collect())).await;
     fx.locked("main", "one").await;
@@ -329,19 +329,19 @@ pub(super) async fn candidates_are_listed_by_what_is_asked_for(fx: Fixture) {
     fx.ok(Arc::new(dy)).await;
     fx.locked("main", "one").await;
     fx.claimed(claim("one", 1)).await;
-    let found = async |wanted: Wanted| {
+    let found = async |wanted: CrawlFilter| {
         let found = fx.candidates(wanted).await;
         assert!(found.is_sorted_by_key(|candidate| candidate.id));
         found.into_iter().map(|one| format!("{}.{}", one.platform, one.note_id)).collect::<Vec<_>>()
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(found(wanted()).await, ["xhs.a", "xhs.b", "xhs.c", "dy.a"]);
-    assert_eq!(found(Wanted { platform: some("dy"), ..wanted() }).await, ["dy.a"]);
-    assert_eq!(found(Wanted { note_id: some("a"), ..wanted() }).await, ["xhs.a", "dy.a"]);
-    assert_eq!(found(Wanted { source_keyword: some("k1"), ..wanted() }).await, ["xhs.a", "dy.a"]);
-    let processing = Wanted { candidate: Some(CandidateStatus::Processing), ..wanted() };
+    assert_eq!(found(CrawlFilter { platform: some("dy"), ..wanted() }).await, ["dy.a"]);
+    assert_eq!(found(CrawlFilter { note_id: some("a"), ..wanted() }).await, ["xhs.a", "dy.a"]);
+    assert_eq!(found(CrawlFilter { source_keyword: some("k1"), ..wanted() }).await, ["xhs.a", "dy.a"]);
+    let processing = CrawlFilter { candidate: Some(CandidateStatus::Processing), ..wanted() };
     assert_eq!(found(processing.clone()).await, ["xhs.a"]);
-    let one = |keyword: &str| Wanted {
+    let one = |keyword: &str| CrawlFilter {
         platform: some("xhs"),
         note_id: some("a"),
         source_keyword: some(keyword),
@@ -349,13 +349,13 @@ pub(super) async fn candidates_are_listed_by_what_is_asked_for(fx: Fixture) {
     };
     assert_eq!(found(one("k1")).await, ["xhs.a"]);
     assert_eq!(found(one("k2")).await, [""; 0]);
-    let first = fx.candidates(Wanted { limit: 1, ..wanted() }).await;
-    assert_eq!(found(Wanted { after: first[0].id, limit: 2, ..wanted() }).await, ["xhs.b", "xhs.c"]);
-    assert_eq!(found(Wanted { after: first[0].id, ..one("k1") }).await, [""; 0]);
-    assert_eq!(found(Wanted { project_key: "other".into(), ..wanted() }).await, [""; 0]);
+    let first = fx.candidates(CrawlFilter { limit: 1, ..wanted() }).await;
+    assert_eq!(found(CrawlFilter { after: first[0].id, limit: 2, ..wanted() }).await, ["xhs.b", "xhs.c"]);
+    assert_eq!(found(CrawlFilter { after: first[0].id, ..one("k1") }).await, [""; 0]);
+    assert_eq!(found(CrawlFilter { project_key: "other".into(), ..wanted() }).await, [""; 0]);
 }
 
-// covers: CRAWL-RULE-4, CRAWL-118, CRAWL-119, CRAWL-120
+// covers: CRAWL-RULE-4, CRAWL-118, CRAWL-119, CRAWL-120, CRAWL-DAY2-2
 pub(super) async fn fifty_claims_of_ten_notes_share_nothing(fx: Fixture) {
     for (callers, notes) in [(2, 1), (2, 10), (50, 10)] {
         let batch = |at| note(&format!("{callers}.{notes}.{at}"));
@@ -378,7 +378,7 @@ pub(super) async fn fifty_claims_of_ten_notes_share_nothing(fx: Fixture) {
             assert!(claimed.insert(record.note_id));
         }
         assert_eq!(claimed.len(), notes);
-        for record in fx.candidates(Wanted { candidate: Some(CandidateStatus::Processing), ..wanted() }).await {
+        for record in fx.candidates(CrawlFilter { candidate: Some(CandidateStatus::Processing), ..wanted() }).await {
             assert!(record.processing_lock.is_some() && record.locked_at.is_some());
         }
     }

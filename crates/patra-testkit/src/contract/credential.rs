@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use patra_core::credential::{Binding, Credential, State};
-use patra_core::port::credential::Ask;
-use patra_core::port::query::{Cell, Filter, View};
+use patra_core::credential::{Binding, Credential, CredentialRuntime};
+use patra_core::port::credential::CredentialFilter;
+use patra_core::port::query::{Cell, View, ViewFilter};
 use patra_core::registry::WHOLE;
 use patra_core::state::{AuthType, CredentialStatus, TokenStatus};
 use patra_core::tx::{
@@ -27,7 +27,7 @@ pub(super) fn save(binding: Binding, version: i64) -> SaveCredential {
 }
 
 fn lease(credential: CredentialId, owner: &str, seen: i64) -> LeaseRefresh {
-    LeaseRefresh { credential, owner: owner.into(), lease: LEASE, seen }
+    LeaseRefresh { credential, owner: owner.into(), lease: LEASE, seen_version: seen }
 }
 
 fn token(credential: CredentialId, owner: &str, fence: Fence, sealed: &str) -> StoreToken {
@@ -44,15 +44,15 @@ impl Fixture {
         self.ok(save(binding(alias, "far", WHOLE), 1)).await.id
     }
 
-    async fn ask(&self, ask: Ask) -> Vec<Credential> {
+    async fn ask(&self, ask: CredentialFilter) -> Vec<Credential> {
         self.subject.store.credentials(ask).await.expect("an answer")
     }
 
     async fn credential(&self, id: CredentialId) -> Credential {
-        self.ask(Ask::Id(id)).await.pop().expect("the credential")
+        self.ask(CredentialFilter::Id(id)).await.pop().expect("the credential")
     }
 
-    async fn leased(&self, id: CredentialId, owner: &str, seen: i64) -> (Fence, State) {
+    async fn leased(&self, id: CredentialId, owner: &str, seen: i64) -> (Fence, CredentialRuntime) {
         match self.ok(lease(id, owner, seen)).await {
             RefreshLeased::Go { fence, state, .. } => (fence, state),
             other => panic!("no lease for {owner}: {other:?}"),
@@ -64,7 +64,7 @@ impl Fixture {
 pub(super) async fn a_rotation_adds_a_version(fx: Fixture) {
     let one = fx.ok(save(binding("key", "far", WHOLE), 1)).await.id;
     let two = fx.ok(save(binding("key", "far", WHOLE), 2)).await.id;
-    let found = fx.ask(Ask::Alias("key".into())).await;
+    let found = fx.ask(CredentialFilter::Alias("key".into())).await;
     assert_eq!(found.iter().map(|one| (one.id, one.version)).collect::<Vec<_>>(), [(one, 1), (two, 2)]);
     let expected = Credential {
         id: two,
@@ -74,7 +74,7 @@ pub(super) async fn a_rotation_adds_a_version(fx: Fixture) {
         priority: -3,
         sealed: "v1.k.key.2".into(),
         status: CredentialStatus::Active,
-        state: State::default(),
+        state: CredentialRuntime::default(),
     };
     assert_eq!(found[1], expected);
     assert_eq!(fx.credential(two).await, expected);
@@ -90,11 +90,14 @@ pub(super) async fn a_rotation_adds_a_version(fx: Fixture) {
         assert_eq!(fx.run(wrong).await, Err(TxError::Conflict));
     }
     fx.ok(save(binding("key", "far", "works"), 1)).await;
-    assert_eq!(fx.ask(Ask::Alias("key".into())).await.len(), 3);
-    assert!(fx.ask(Ask::Alias("none".into())).await.is_empty() && fx.ask(Ask::Id(CredentialId(99))).await.is_empty());
+    assert_eq!(fx.ask(CredentialFilter::Alias("key".into())).await.len(), 3);
+    assert!(
+        fx.ask(CredentialFilter::Alias("none".into())).await.is_empty()
+            && fx.ask(CredentialFilter::Id(CredentialId(99))).await.is_empty()
+    );
 }
 
-// covers: ING-3.8-03
+// covers: ING-3.8-03, ING-3.2-04
 pub(super) async fn only_what_is_bound_there_is_found(fx: Fixture) {
     let mut ids = Vec::new();
     for (provenance, endpoint) in
@@ -103,7 +106,7 @@ pub(super) async fn only_what_is_bound_there_is_found(fx: Fixture) {
         ids.push(fx.ok(save(binding("key", provenance, endpoint), 1)).await.id);
     }
     let bound = |provenance: &str, endpoint: &str| {
-        let ask = Ask::Bound { provenance_code: provenance.into(), endpoint_name: endpoint.into() };
+        let ask = CredentialFilter::Bound { provenance_code: provenance.into(), endpoint_name: endpoint.into() };
         let fx = &fx;
         async move { fx.ask(ask).await.into_iter().map(|one| one.id).collect::<Vec<_>>() }
     };
@@ -127,10 +130,10 @@ pub(super) async fn revoking_erases_the_secret_and_the_token(fx: Fixture) {
     assert_eq!(fx.ok(revoke(key(), Versions::Before(3))).await.revoked, 0, "once is enough");
     let gone = fx.credential(ids[0]).await;
     assert_eq!((gone.status, gone.sealed.as_str(), gone.state.sealed), (CredentialStatus::Revoked, "", None));
-    // The refresh that was under way ends in nothing.
+    // The refresh that was in progress ends in nothing.
     assert_eq!(fx.run(token(ids[0], "a", fence, "late")).await, Err(TxError::Fenced));
     assert_eq!(fx.ok(lease(ids[0], "a", 1)).await, RefreshLeased::Gone);
-    assert!(!fx.ok(MarkCredential { credential: ids[0], seen: 1, rejected: None }).await.marked);
+    assert!(!fx.ok(MarkCredential { credential: ids[0], seen_version: 1, rejected: None }).await.marked);
 
     assert_eq!(fx.ok(revoke(key(), Versions::One(2))).await.revoked, 0);
     assert_eq!(fx.ok(revoke(key(), Versions::One(3))).await.revoked, 1);
@@ -209,9 +212,9 @@ pub(super) async fn a_dead_refresher_is_followed_after_its_lease(fx: Fixture) {
 pub(super) async fn at_the_start_of_the_only_process_no_refresh_is_under_way(fx: Fixture) {
     let id = fx.saved("key").await;
     let (fence, _) = fx.leased(id, "dead", 0).await;
-    fx.ok(Sweep { limit: 10, max_attempts: 3, everyone: false }).await;
+    fx.ok(Sweep { limit: 10, max_attempts: 3, all_owners: false }).await;
     assert!(matches!(fx.ok(lease(id, "b", 0)).await, RefreshLeased::Busy { .. }));
-    fx.ok(Sweep { limit: 10, max_attempts: 3, everyone: true }).await;
+    fx.ok(Sweep { limit: 10, max_attempts: 3, all_owners: true }).await;
     assert!(fx.leased(id, "b", 0).await.0 > fence);
 }
 
@@ -245,10 +248,13 @@ pub(super) async fn a_failed_refresh_is_counted_and_ends_the_lease(fx: Fixture) 
 }
 
 // covers: MAP-X-03
-pub(super) async fn what_the_far_side_thinks_counts_for_the_token_it_saw(fx: Fixture) {
+pub(super) async fn what_the_upstream_thinks_counts_for_the_token_it_saw(fx: Fixture) {
     let id = fx.saved("key").await;
-    let mark =
-        |seen, rejected: Option<&str>| MarkCredential { credential: id, seen, rejected: rejected.map(Into::into) };
+    let mark = |seen, rejected: Option<&str>| MarkCredential {
+        credential: id,
+        seen_version: seen,
+        rejected: rejected.map(Into::into),
+    };
     assert!(fx.ok(mark(0, Some("401"))).await.marked);
     let before = fx.credential(id).await;
     assert_eq!((before.state.status, before.state.fail_count), (TokenStatus::Rejected, 1));
@@ -260,7 +266,7 @@ pub(super) async fn what_the_far_side_thinks_counts_for_the_token_it_saw(fx: Fix
     fx.ok(token(id, "a", fence, "sealed 1")).await;
     assert!(!fx.ok(mark(0, Some("401"))).await.marked, "said of the token before");
     assert_eq!(fx.credential(id).await.state.status, TokenStatus::Active);
-    assert!(!fx.ok(MarkCredential { credential: CredentialId(99), seen: 0, rejected: None }).await.marked);
+    assert!(!fx.ok(MarkCredential { credential: CredentialId(99), seen_version: 0, rejected: None }).await.marked);
 }
 
 // covers: ING-3.8-01, ING-2.7-01
@@ -270,7 +276,7 @@ pub(super) async fn lists_show_no_sealed_text(fx: Fixture) {
     fx.ok(token(id, "a", fence, "v1.k.sealed")).await;
     fx.leased(id, "b", 1).await;
     for view in View::ALL {
-        let rows = fx.filtered(*view, Filter::default()).await;
+        let rows = fx.filtered(*view, ViewFilter::default()).await;
         for row in &rows.rows {
             let text = view.to_json_text(row);
             assert!(!text.contains("v1.k."), "{}: {text}", view.as_str());

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use patra_core::cursor::Mark;
+use patra_core::cursor::CursorValue;
 use patra_core::port::query::{Cell, View};
 use patra_core::state::{Direction, Operation};
-use patra_core::tx::{Advance, AdvanceCursor, Cause, Lease, RecordAdvance, RunEnd};
+use patra_core::tx::{AdvanceCause, AdvanceCursor, AdvanceRecorded, Lease, RecordAdvance, RunEnd};
 use patra_core::{CursorId, Ts};
 use serde_json::json;
 
@@ -19,7 +19,7 @@ async fn four(fx: &Fixture) -> (CursorId, Vec<Lease>) {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape of what it is compared with")]
-fn at(secs: i64) -> Option<Mark> {
+fn at(secs: i64) -> Option<CursorValue> {
     Some(make::at(secs))
 }
 
@@ -27,8 +27,8 @@ async fn move_to(fx: &Fixture, cursor: CursorId, secs: i64, version: i64) -> boo
     fx.ok(AdvanceCursor { cursor, to: make::at(secs), version }).await.moved
 }
 
-fn forward(value: Option<Mark>, target: Option<Mark>, version: i64) -> Advance {
-    Advance { direction: Direction::Forward, value, target, by: None, version }
+fn forward(value: Option<CursorValue>, target: Option<CursorValue>, version: i64) -> AdvanceRecorded {
+    AdvanceRecorded { direction: Direction::Forward, value, target, by: None, version }
 }
 
 // covers: ING-4.4-25, ING-9.6-01, ING-10.2-01
@@ -73,8 +73,8 @@ pub(super) async fn a_window_that_reaches_back_over_an_open_one_counts(fx: Fixtu
     assert_eq!(fx.advance(cursor).await.target, at(40), "over windows that are open, and on with one behind them");
 }
 
-// covers: ING-6.1-10, ING-9.4-04, ING-10.0-01, ING-10.3-01, ING-13.2-03, ING-7.7-04
-// covers: ING-7.9-07, ING-11.5-02, ING-13.2-01
+// covers: ING-6.1-10, ING-9.4-04, ING-10.0-01, ING-10.3-01, ING-13.2-03, ING-7.7-04, ING-7.9-07, ING-11.5-02
+// covers: ING-13.2-01, ING-0.2-09, ING-2.4-06, ING-2.6-01, ING-4.4-05, ING-11.9-02
 pub(super) async fn the_value_follows_its_event_and_only_forward(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     assert!(!move_to(&fx, cursor, 10, 0).await, "without an event");
@@ -114,7 +114,7 @@ pub(super) async fn recording_twice_writes_one_event(fx: Fixture) {
     assert_eq!(fx.rows(View::Events).await.len(), 2);
 }
 
-// covers: ING-7.8-01, ING-7.8-02, ING-10.1-03, ING-10.4-03, ING-14.3-06
+// covers: ING-7.8-01, ING-7.8-02, ING-10.1-03, ING-10.4-03, ING-14.3-06, ING-2.3-06
 pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;
@@ -123,7 +123,7 @@ pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
     let run = fx.start(&leases[1]).await;
     fx.ok(Arc::new(make::end(&leases[1], run, RunEnd::Succeeded))).await;
     let seen = Ts::from_micros(19_999_999);
-    let cause = Cause { task: leases[1].task, run, batch_no: 12, late: 3 };
+    let cause = AdvanceCause { task: leases[1].task, run, batch_no: 12, late: 3 };
     let advance = RecordAdvance { cursor, cause: Some(cause), observed_max: Some(seen) };
     for _ in 0..2 {
         let told = fx.ok(advance).await;
@@ -150,7 +150,7 @@ pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
     assert_eq!((int(&events.at(0, "cursor_id")), text(&events.at(0, "direction_code"))), (cursor.0, "FORWARD".into()));
 }
 
-// covers: ING-9.6-02, ING-9.6-03, ING-10.1-04, ING-11.5-03, ING-11.5-04
+// covers: ING-9.6-02, ING-9.6-03, ING-10.1-04, ING-11.5-03, ING-11.5-04, ING-7.7-04
 pub(super) async fn backfill_and_update_do_not_move_the_harvest(fx: Fixture) {
     let harvest = fx.plan("harvest", &make::windows(0, 2)).await.cursor;
     for operation in [Operation::Backfill, Operation::Update] {

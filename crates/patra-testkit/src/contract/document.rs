@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use patra_core::Ts;
 use patra_core::hash::content_hash;
-use patra_core::port::pool::{Document, DocumentFilter, JobFilter, StoredTweet, TweetFilter};
+use patra_core::port::pool::{DocumentFilter, DocumentRow, JobFilter, StoredTweet, TweetFilter};
 use patra_core::port::query::{Cell, View};
-use patra_core::record::Stream;
+use patra_core::record::RecordStream;
 use patra_core::state::Operation;
-use patra_core::tx::{Cancel, CommitBatch, DocumentPut, PutDocument, RunEnd, SettleTrigger, Settlement, Target};
+use patra_core::tx::{
+    CancelSubject, CancelWork, CommitBatch, DocumentPut, JobSettlement, PutDocument, RunEnd, SettleJob,
+};
 use serde_json::{Value, json};
 
 use super::project::{OTHER, of};
@@ -35,7 +37,7 @@ fn all() -> DocumentFilter {
 }
 
 impl Fixture {
-    async fn documents(&self, ask: DocumentFilter) -> Vec<Document> {
+    async fn documents(&self, ask: DocumentFilter) -> Vec<DocumentRow> {
         self.subject.store.documents(ask).await.expect("documents")
     }
 
@@ -140,19 +142,19 @@ pub(super) async fn documents_are_found_by_type_state_and_number(fx: Fixture) {
 // covers: POOL-08, POOL-73, POOL-74, POOL-75, POOL-79
 pub(super) async fn jobs_are_listed_once_they_have_ended(fx: Fixture) {
     let ask = || JobFilter { project_key: PROJECT.into(), limit: 100, ..JobFilter::default() };
-    // Planned without work, refused, cancelled, waiting; done, failed, under way; of another project.
+    // Planned without work, refused, cancelled, waiting; done, failed, in progress; of another project.
     for (id, settlement) in [
-        ("nothing", Some(Settlement::Nothing { remark: "r".into() })),
-        ("refused", Some(Settlement::Refused { error: "e".into() })),
+        ("nothing", Some(JobSettlement::Nothing { remark: "r".into() })),
+        ("refused", Some(JobSettlement::Refused { error: "e".into() })),
         ("cancelled", None),
     ] {
         let taken = fx.trigger(id).await;
         let (instance, fence) = taken.lease();
         match settlement {
-            Some(settlement) => drop(fx.ok(SettleTrigger { instance, fence, settlement }).await),
+            Some(settlement) => drop(fx.ok(SettleJob { job: instance, fence, settlement }).await),
             None => {
-                let cancel = Cancel { target: Target::Trigger(id.into()), reason: "r".into(), by: "me".into() };
-                assert_eq!(fx.ok(cancel).await.triggers, 1);
+                let cancel = CancelWork { target: CancelSubject::Job(id.into()), reason: "r".into(), by: "me".into() };
+                assert_eq!(fx.ok(cancel).await.jobs, 1);
             }
         }
     }
@@ -193,16 +195,16 @@ pub(super) async fn jobs_are_listed_once_they_have_ended(fx: Fixture) {
     assert_eq!((&*jobs[1].job_type, &*jobs[1].params, &jobs[1].result), (make::PROVENANCE, "{}", &None));
     let items =
         async |instance, after, limit| fx.subject.store.items_of_job(instance, after, limit).await.expect("items");
-    let of_failed = items(jobs[0].instance, 0, 10).await;
+    let of_failed = items(jobs[0].job, 0, 10).await;
     assert_eq!(
         of_failed.iter().map(|item| &*item.2).collect::<Vec<_>>(),
         [r#"{"id":"b","at":2}"#, r#"{"id":"c","at":1}"#]
     );
-    assert_eq!(items(jobs[0].instance, 0, 1).await, of_failed[..1]);
-    assert_eq!(items(jobs[0].instance, of_failed[0].0, 10).await, of_failed[1..]);
-    let of_done = items(jobs[1].instance, 0, 10).await;
+    assert_eq!(items(jobs[0].job, 0, 1).await, of_failed[..1]);
+    assert_eq!(items(jobs[0].job, of_failed[0].0, 10).await, of_failed[1..]);
+    let of_done = items(jobs[1].job, 0, 10).await;
     assert_eq!(of_done.iter().map(|item| &*item.1).collect::<Vec<_>>(), [r#"{"at":1}"#]);
-    assert_eq!(items(jobs[2].instance, 0, 10).await, []);
+    assert_eq!(items(jobs[2].job, 0, 10).await, []);
 }
 
 // covers: POOL-79
@@ -227,13 +229,14 @@ pub(super) async fn partitions_are_part_of_their_job(fx: Fixture) {
         fx.end(lease, run, RunEnd::Succeeded).await;
     }
     assert_eq!(fx.ended(ask()).await, ["all"]);
-    let items = fx.subject.store.items_of_job(taken.instance.0, 0, 3).await.expect("items");
+    let items = fx.subject.store.items_of_job(taken.job.0, 0, 3).await.expect("items");
     assert!(items.len() == 3 && items.is_sorted_by(|a, b| a.0 < b.0));
-    let rest = fx.subject.store.items_of_job(taken.instance.0, items[2].0, 3).await.expect("items");
+    let rest = fx.subject.store.items_of_job(taken.job.0, items[2].0, 3).await.expect("items");
     assert_eq!(rest.len(), 1);
     assert!(rest[0].0 > items[2].0);
 }
 
+// covers: TWEET-60
 pub(super) async fn tweets_are_read_newest_first(fx: Fixture) {
     let ids = fx.feeds(&["Ann", "bob"].map(user)).await;
     fx.tweeted(ids[0], vec![tweet("1", 100, "Ann"), tweet("2", 300, "Ann")]).await;
@@ -242,7 +245,7 @@ pub(super) async fn tweets_are_read_newest_first(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
-    let stream = Arc::new(Stream { project_key: OTHER.into(), ..Stream::clone(&tweets()) });
+    let stream = Arc::new(RecordStream { project_key: OTHER.into(), ..RecordStream::clone(&tweets()) });
     let page = CommitBatch { stream, ..make::page(&lease, run, 1, vec![tweet("5", 50, "ANN")], true) };
     fx.ok(Arc::new(page)).await;
     fx.commit(&lease, run, 2, vec![make::record("no tweet", 900)], false).await;

@@ -21,7 +21,7 @@ async fn statuses(fx: &Fixture, lease: &Lease, run: RunId) -> (String, String) {
     (text(&fx.cell(View::Runs, run.0, "status_code").await), fx.task_status(lease).await)
 }
 
-// covers: ING-9.2-05, ING-9.2-06
+// covers: ING-9.2-05, ING-9.2-06, ING-2.5-07
 pub(super) async fn success_closes_run_and_task(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let stats = RunStats {
@@ -45,6 +45,7 @@ pub(super) async fn success_closes_run_and_task(fx: Fixture) {
     assert_eq!(serde_json::from_str::<RunStats>(&text(&runs.at(0, "stats"))).expect("statistics"), stats);
 }
 
+// covers: ING-9.2-05, ING-9.2-06
 pub(super) async fn a_partial_or_failed_end_keeps_its_error(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
@@ -187,17 +188,17 @@ pub(super) async fn a_failure_row_never_stands_in_the_way_of_the_end(fx: Fixture
     fx.commit(&leases[0], run, 1, vec![make::record("a", 1)], true).await;
     let mut end = make::end(&leases[0], run, requeue(true));
     let failure = make::failure(&leases[0], run, 1);
-    end.failure = Some(patra_core::tx::Failure { idempotent_key: "another".into(), ..failure });
+    end.failure = Some(patra_core::tx::BatchFailure { idempotent_key: "another".into(), ..failure });
     assert_eq!(fx.ok(Arc::new(end)).await.task_status, TaskStatus::Queued);
     assert_eq!(fx.rows(View::Batches).await.texts("status_code"), ["SUCCEEDED"]);
 
-    // The far side gave a token again that was read before.
+    // The upstream gave a token again that was read before.
     let run = fx.start(&leases[1]).await;
     let token = Position::Token(Some("same".into()));
     let mut page = make::page(&leases[1], run, 1, Vec::new(), true);
     (page.before_token, page.position, page.next) = (token.token_key(), token.clone(), Some(token.clone()));
     fx.ok(Arc::new(page)).await;
-    let failure = patra_core::tx::Failure { position: token, ..make::failure(&leases[1], run, 2) };
+    let failure = patra_core::tx::BatchFailure { position: token, ..make::failure(&leases[1], run, 2) };
     let end = make::end(&leases[1], run, RunEnd::Failed { error: make::fault("a loop") });
     assert_eq!(fx.ok(Arc::new(EndRun { failure: Some(failure), ..end })).await.task_status, TaskStatus::Failed);
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use patra_core::state::Operation;
-use patra_core::tx::{Claim, Fire, Inventory, Lease, RunEnd};
+use patra_core::tx::{ClaimTasks, Lease, PartitionKey, RequestJob, RunEnd};
 
 use super::{Fixture, make};
 
 const TICK: Duration = Duration::from_millis(5);
 
-fn at(endpoint: &str) -> Fire {
-    Fire { endpoint_name: endpoint.into(), ..make::fire(&format!("for {endpoint}"), Operation::Harvest) }
+fn at(endpoint: &str) -> RequestJob {
+    RequestJob { endpoint_name: endpoint.into(), ..make::fire(&format!("for {endpoint}"), Operation::Harvest) }
 }
 
 /// A plan of `count` windows of an endpoint.
@@ -25,13 +25,13 @@ fn names(leases: &[Lease]) -> Vec<String> {
     leases.iter().map(|lease| format!("{} {}", lease.endpoint_name, number(lease))).collect()
 }
 
-fn capped(limit: u32, endpoint: &str, cap: u32) -> Claim {
-    let partition = Inventory {
+fn capped(limit: u32, endpoint: &str, cap: u32) -> ClaimTasks {
+    let partition = PartitionKey {
         provenance_code: make::PROVENANCE.into(),
         endpoint_name: endpoint.into(),
         operation: Operation::Harvest,
     };
-    Claim { caps: vec![(partition, cap)], ..make::claim(limit, make::LONG) }
+    ClaimTasks { caps: vec![(partition, cap)], ..make::claim(limit, make::LONG) }
 }
 
 // covers: ING-5.2-06, ING-5.6-01, ING-9.7-01
@@ -54,7 +54,7 @@ pub(super) async fn partitions_take_turns_however_long_one_has_waited(fx: Fixtur
 // covers: ING-5.6-01
 pub(super) async fn operations_of_an_endpoint_and_endpoints_of_two_sources_are_partitions(fx: Fixture) {
     plan(&fx, "works", 3).await;
-    let other = Fire { provenance_code: "other".into(), ..make::fire("other", Operation::Harvest) };
+    let other = RequestJob { provenance_code: "other".into(), ..make::fire("other", Operation::Harvest) };
     fx.plan_with(other, &make::windows(100, 1), |plan| plan.cursor.provenance_code = "other".into()).await;
     // The same priority, so that nothing but the partition tells them apart.
     let update = make::fire("update", Operation::Update);
@@ -79,7 +79,7 @@ pub(super) async fn a_partition_holds_no_more_than_it_may(fx: Fixture) {
     let first = fx.claim(9).await;
     assert_eq!(names(&first), ["works 0", "authors 0", "works 1"]);
     // Whoever holds them, dispatched or executing.
-    let other = Claim { owner: "another".into(), ..make::claim(9, make::LONG) };
+    let other = ClaimTasks { owner: "another".into(), ..make::claim(9, make::LONG) };
     assert!(fx.ok(other.clone()).await.leases.is_empty());
     let run = fx.start(&first[0]).await;
     assert!(fx.ok(other.clone()).await.leases.is_empty());
@@ -109,7 +109,7 @@ pub(super) async fn a_cap_lowers_what_a_partition_may_and_never_raises_it(fx: Fi
 pub(super) async fn each_task_keeps_to_its_own_limit(fx: Fixture) {
     fx.plan_with(at("works"), &make::windows(0, 3), |plan| plan.c_max = 1).await;
     fx.pass(TICK).await;
-    let second = Fire { public_id: "second".into(), ..at("works") };
+    let second = RequestJob { public_id: "second".into(), ..at("works") };
     fx.plan_with(second, &make::windows(30, 3), |plan| plan.c_max = 5).await;
     // The turns are 0 to 5.
     let leases = fx.claim(9).await;
@@ -125,7 +125,7 @@ pub(super) async fn upside_down_the_last_priority_is_first(fx: Fixture) {
     fx.plan_of("backfill", Operation::Backfill, &make::windows(300, 2)).await;
     fx.plan("harvest", &make::windows(100, 2)).await;
     fx.plan_of("update", Operation::Update, &make::windows(200, 1)).await;
-    let turned = |limit| Claim { upside_down: true, ..make::claim(limit, make::LONG) };
+    let turned = |limit| ClaimTasks { reverse_priority: true, ..make::claim(limit, make::LONG) };
     assert_eq!(names(&fx.ok(turned(1)).await.leases), ["works 30"]);
     assert_eq!(names(&fx.claim(1).await), ["works 10"]);
     assert_eq!(names(&fx.ok(turned(9)).await.leases), ["works 31", "works 20", "works 11"]);
@@ -135,9 +135,9 @@ pub(super) async fn upside_down_the_last_priority_is_first(fx: Fixture) {
 pub(super) async fn upside_down_a_full_partition_serves_its_last(fx: Fixture) {
     fx.plan_with(at("works"), &make::windows(0, 2), |plan| plan.c_max = 1).await;
     fx.pass(TICK).await;
-    let late = Fire { public_id: "late".into(), ..at("works") };
+    let late = RequestJob { public_id: "late".into(), ..at("works") };
     fx.plan_with(late, &make::windows(20, 2), |plan| (plan.c_max, plan.priority) = (1, 900)).await;
-    let turned = Claim { upside_down: true, ..make::claim(9, make::LONG) };
+    let turned = ClaimTasks { reverse_priority: true, ..make::claim(9, make::LONG) };
     assert_eq!(names(&fx.ok(turned).await.leases), ["works 2"]);
     assert!(fx.claim(9).await.is_empty());
 }

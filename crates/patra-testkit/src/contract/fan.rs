@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use patra_core::params::{self, Params};
 use patra_core::port::query::{Cell, View};
-use patra_core::state::{Operation, TriggerStatus, TriggerType};
+use patra_core::state::{JobStatus, Operation, TriggerType};
 use patra_core::tx::{
-    Child, FanOut, FannedOut, Fire, FireDue, Inventory, MAX_CHILDREN, MAX_WAITING, Parent, ReadParents, RunEnd,
-    SavePlan, TakeTrigger, TriggerTaken, TxError,
+    ChildJob, ClaimJob, ClaimedJob, FanOut, FannedOut, FireDue, MAX_CHILDREN, MAX_WAITING, ParentRecord, PartitionKey,
+    ReadParents, RequestJob, RunEnd, SavePlan, TxError,
 };
 use patra_core::{CredentialId, Fence, Ts};
 
@@ -18,11 +18,11 @@ fn partition(user: &str) -> Params {
     Params::from([("user".into(), user.into())])
 }
 
-fn fan(taken: &TriggerTaken, users: &[&str], complete: bool) -> FanOut {
+fn fan(taken: &ClaimedJob, users: &[&str], complete: bool) -> FanOut {
     make::fan(taken, users, complete)
 }
 
-async fn users(fx: &Fixture) -> Vec<(String, TriggerTaken)> {
+async fn users(fx: &Fixture) -> Vec<(String, ClaimedJob)> {
     let mut found = Vec::new();
     while let Some(taken) = fx.take().await {
         let user = params::from_text(&taken.params).expect("params").remove("user").unwrap_or_default();
@@ -33,7 +33,7 @@ async fn users(fx: &Fixture) -> Vec<(String, TriggerTaken)> {
 
 // covers: ING-15-08, ING-3.3-01
 pub(super) async fn a_trigger_becomes_one_trigger_per_partition(fx: Fixture) {
-    let fire = Fire {
+    let fire = RequestJob {
         trigger_type: TriggerType::Api,
         window_from: Some(Ts::from_secs(5)),
         window_to: Some(Ts::from_secs(90)),
@@ -45,43 +45,43 @@ pub(super) async fn a_trigger_becomes_one_trigger_per_partition(fx: Fixture) {
     fx.ok(fire.clone()).await;
     let taken = fx.take().await.expect("a trigger");
     assert_eq!((taken.params.as_str(), taken.overrides.as_str()), (r#"{"lang":"en"}"#, fire.overrides.as_str()));
-    assert_eq!((taken.priority, taken.place.as_deref()), (-7, None));
+    assert_eq!((taken.priority, taken.position.as_deref()), (-7, None));
 
     let made = fx.ok(Arc::new(fan(&taken, &["a", "b"], true))).await;
     assert_eq!(made, FannedOut { created: 2, existing: 0, children: 2 });
     let progress = fx.progress("job").await;
-    assert_eq!((progress.trigger_status, progress.is_finished()), (TriggerStatus::Planned, false));
+    assert_eq!((progress.job_status, progress.is_finished()), (JobStatus::Planned, false));
     let remarks: serde_json::Value = serde_json::from_str(&progress.remarks.expect("remarks")).expect("JSON");
     assert_eq!((&remarks["remark"], &remarks["partitions"]), (&"2 partitions".into(), &2.into()));
 
     let children = users(&fx).await;
     assert_eq!(children.iter().map(|(user, _)| user.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     for (user, child) in &children {
-        assert_eq!(child.public_id, Child::of("job", &partition(user)).public_id);
+        assert_eq!(child.public_id, ChildJob::of("job", &partition(user)).public_id);
         assert_eq!(child.params, params::to_text(&partition(user)));
         assert_eq!((child.overrides.as_str(), child.priority), (fire.overrides.as_str(), -7));
         assert_eq!((child.trigger_type, child.operation), (TriggerType::Api, Operation::Backfill));
         assert_eq!((child.window_from, child.window_to), (fire.window_from, fire.window_to));
-        assert_eq!((child.place.as_deref(), child.fence), (None, Fence(1)));
+        assert_eq!((child.position.as_deref(), child.fence), (None, Fence(1)));
     }
     let jobs = fx.rows(View::Jobs).await;
-    let parent = Cell::Int(taken.instance.0);
+    let parent = Cell::Int(taken.job.0);
     assert_eq!(jobs.column("parent_id"), [parent.clone(), parent, Cell::Null]);
     assert_eq!(jobs.texts("params"), [r#"{"user":"b"}"#, r#"{"user":"a"}"#, r#"{"lang":"en"}"#]);
 }
 
 pub(super) async fn a_fan_out_goes_on_where_it_stopped_and_makes_nothing_twice(fx: Fixture) {
     let taken = fx.trigger("job").await;
-    let page = FanOut { place: r#"{"item":"b"}"#.into(), ..fan(&taken, &["a", "b"], false) };
+    let page = FanOut { position: r#"{"item":"b"}"#.into(), ..fan(&taken, &["a", "b"], false) };
     let made = fx.ok(Arc::new(page.clone())).await;
     assert_eq!((made.created, made.children), (2, 2));
-    assert_eq!(fx.progress("job").await.trigger_status, TriggerStatus::Requested);
+    assert_eq!(fx.progress("job").await.job_status, JobStatus::Requested);
     // The lease was given back: the answer may be lost, the page is not written again.
     assert_eq!(fx.run(Arc::new(page)).await, Err(TxError::Fenced));
 
     let again = fx.take().await.expect("the same trigger, before its children");
-    assert_eq!((again.instance, again.fence), (taken.instance, Fence(taken.fence.0 + 1)));
-    assert_eq!(again.place.as_deref(), Some(r#"{"item":"b"}"#));
+    assert_eq!((again.job, again.fence), (taken.job, Fence(taken.fence.0 + 1)));
+    assert_eq!(again.position.as_deref(), Some(r#"{"item":"b"}"#));
     let made = fx.ok(Arc::new(fan(&again, &["b", "c"], true))).await;
     assert_eq!(made, FannedOut { created: 1, existing: 1, children: 3 });
     let names: Vec<_> = users(&fx).await.into_iter().map(|(user, _)| user).collect();
@@ -127,7 +127,7 @@ pub(super) async fn a_trigger_waits_while_too_many_of_its_children_do(fx: Fixtur
     let mut next = Some(taken.clone());
     for page in 0..MAX_WAITING as usize / MAX_CHILDREN {
         let trigger = next.take().expect("the trigger comes first as long as few of its children wait");
-        assert_eq!(trigger.instance, taken.instance);
+        assert_eq!(trigger.job, taken.job);
         let names: Vec<_> = (0..MAX_CHILDREN).map(|at| format!("{page}-{at}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
         fx.ok(Arc::new(FanOut { wait, ..fan(&trigger, &names, false) })).await;
@@ -136,27 +136,27 @@ pub(super) async fn a_trigger_waits_while_too_many_of_its_children_do(fx: Fixtur
         }
     }
     let child = fx.take().await.expect("a child");
-    assert_ne!(child.instance, taken.instance, "its trigger waits");
+    assert_ne!(child.job, taken.job, "its trigger waits");
     fx.pass(wait + Duration::from_millis(50)).await;
-    assert_eq!(fx.take().await.map(|trigger| trigger.instance), Some(taken.instance));
+    assert_eq!(fx.take().await.map(|trigger| trigger.job), Some(taken.job));
 }
 
 // covers: ING-5.2-04
 pub(super) async fn what_belongs_to_a_full_inventory_is_left_where_it_is(fx: Fixture) {
     let (first, second) = (fx.fire("a").await, fx.fire("b").await);
-    let other = fx.ok(make::fire("c", Operation::Backfill)).await.instance;
-    let full = |operation| Inventory {
+    let other = fx.ok(make::fire("c", Operation::Backfill)).await.job;
+    let full = |operation| PartitionKey {
         provenance_code: make::PROVENANCE.into(),
         endpoint_name: make::ENDPOINT.into(),
         operation,
     };
-    let take = |full: Vec<Inventory>| TakeTrigger { full, ..make::take(make::LONG) };
+    let take = |full: Vec<PartitionKey>| ClaimJob { full, ..make::take(make::LONG) };
     assert_eq!(fx.ok(take(vec![full(Operation::Harvest), full(Operation::Backfill)])).await, None);
     let taken = fx.ok(take(vec![full(Operation::Update), full(Operation::Harvest)])).await;
-    assert_eq!(taken.map(|taken| taken.instance), Some(other));
-    let elsewhere = Inventory { endpoint_name: "authors".into(), ..full(Operation::Harvest) };
-    assert_eq!(fx.ok(take(vec![elsewhere])).await.map(|taken| taken.instance), Some(first));
-    assert_eq!(fx.take().await.map(|taken| taken.instance), Some(second));
+    assert_eq!(taken.map(|taken| taken.job), Some(other));
+    let elsewhere = PartitionKey { endpoint_name: "authors".into(), ..full(Operation::Harvest) };
+    assert_eq!(fx.ok(take(vec![elsewhere])).await.map(|taken| taken.job), Some(first));
+    assert_eq!(fx.take().await.map(|taken| taken.job), Some(second));
 }
 
 pub(super) async fn a_schedule_does_not_pile_up_on_partitions_that_wait(fx: Fixture) {
@@ -187,9 +187,9 @@ pub(super) async fn progress_sums_up_a_trigger_and_all_its_partitions(fx: Fixtur
         };
         fx.ok(Arc::new(plan)).await;
     }
-    let refuse = patra_core::tx::Settlement::Refused { error: "no".into() };
+    let refuse = patra_core::tx::JobSettlement::Refused { error: "no".into() };
     let (instance, fence) = children[2].1.lease();
-    fx.ok(patra_core::tx::SettleTrigger { instance, fence, settlement: refuse }).await;
+    fx.ok(patra_core::tx::SettleJob { job: instance, fence, settlement: refuse }).await;
 
     // All of the first partition is done, half of the second.
     for _ in 0..3 {
@@ -211,8 +211,8 @@ pub(super) async fn progress_sums_up_a_trigger_and_all_its_partitions(fx: Fixtur
     fx.finish(&lease, RunEnd::Succeeded).await;
     assert!(!fx.progress("job").await.is_finished(), "one partition is not even planned");
     let (instance, fence) = children[3].1.lease();
-    let nothing = patra_core::tx::Settlement::Nothing { remark: "nothing".into() };
-    fx.ok(patra_core::tx::SettleTrigger { instance, fence, settlement: nothing }).await;
+    let nothing = patra_core::tx::JobSettlement::Nothing { remark: "nothing".into() };
+    fx.ok(patra_core::tx::SettleJob { job: instance, fence, settlement: nothing }).await;
     let progress = fx.progress("job").await;
     assert_eq!((progress.is_finished(), progress.partitions_ended()), (true, 4));
 }
@@ -236,7 +236,7 @@ pub(super) async fn parents_are_read_by_key_with_the_partition_they_come_from(fx
         fx.commit(&lease, run, 1, keys.map(|key| make::record(key, 1)).into(), false).await;
         params.push(lease.params);
     }
-    let parent = |key: &str, task: usize| Parent {
+    let parent = |key: &str, task: usize| ParentRecord {
         key: key.into(),
         payload: format!(r#"{{"id":"{key}","at":1}}"#),
         task_params: Some(params[task].clone()),
@@ -247,7 +247,7 @@ pub(super) async fn parents_are_read_by_key_with_the_partition_they_come_from(fx
     assert_eq!(fx.ok(ask(Some("k2"), 2)).await, all[2..]);
     assert_eq!(fx.ok(ask(Some("ü"), 2)).await, []);
     let bare = fx.ok(ReadParents { payload: false, ..ask(Some("k3"), 1) }).await;
-    assert_eq!(bare, [Parent { payload: String::new(), ..parent("ü", 1) }]);
+    assert_eq!(bare, [ParentRecord { payload: String::new(), ..parent("ü", 1) }]);
     for elsewhere in [
         ReadParents { project_key: "mine".into(), ..ask(None, 10) },
         ReadParents { provenance_code: "other".into(), ..ask(None, 10) },
@@ -260,8 +260,8 @@ pub(super) async fn parents_are_read_by_key_with_the_partition_they_come_from(fx
 
 pub(super) async fn params_that_are_no_json_are_refused(fx: Fixture) {
     for fire in [
-        Fire { params: "{".into(), ..make::fire("a", Operation::Harvest) },
-        Fire { overrides: "no".into(), ..make::fire("a", Operation::Harvest) },
+        RequestJob { params: "{".into(), ..make::fire("a", Operation::Harvest) },
+        RequestJob { overrides: "no".into(), ..make::fire("a", Operation::Harvest) },
     ] {
         assert!(matches!(fx.run(fire).await, Err(TxError::Refused(_))));
     }
@@ -270,7 +270,7 @@ pub(super) async fn params_that_are_no_json_are_refused(fx: Fixture) {
     let mut broken = fan(&taken, &["x"], true);
     broken.children[0].params = "{".into();
     assert!(matches!(fx.run(Arc::new(broken)).await, Err(TxError::Refused(_))));
-    let nowhere = FanOut { place: "here".into(), ..fan(&taken, &["x"], false) };
+    let nowhere = FanOut { position: "here".into(), ..fan(&taken, &["x"], false) };
     assert!(matches!(fx.run(Arc::new(nowhere)).await, Err(TxError::Refused(_))));
     assert_eq!(fx.rows(View::Jobs).await.len(), 1);
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::Boxed;
-use patra_core::port::ahead::Ahead;
-use patra_core::port::query::{BatchPage, Cell, Filter, Lineage, Progress, Row, View};
+use patra_core::port::BoxFuture;
+use patra_core::port::next_due::NextDue;
+use patra_core::port::query::{BatchPage, Cell, JobProgress, PlanLineage, View, ViewFilter, ViewRow};
 use patra_core::record::Record;
 use patra_core::state::{Operation, TaskStatus};
 use patra_core::tx::{
-    self, BatchCommitted, Coverage, Done, Fire, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance, RunEnd,
-    RunStarted, SavePlan, StartRun, Sweep, Swept, TriggerTaken, Tx, TxError,
+    self, BatchCommitted, ClaimedJob, Coverage, Done, Lease, LeaseRef, PlanSaved, ReadCoverage, RecordAdvance,
+    RequestJob, RunEnd, RunStarted, SavePlan, StartRun, Sweep, Swept, Tx, TxError,
 };
-use patra_core::{CursorId, InstanceId, PlanId, RunId, Ts, Window};
+use patra_core::{CursorId, JobId, PlanId, RunId, Ts, Window};
 
 use super::{Subject, make};
 
@@ -26,7 +26,7 @@ pub struct Fixture {
 #[derive(Clone, Debug)]
 pub struct Rows {
     pub view: View,
-    pub rows: Vec<Row>,
+    pub rows: Vec<ViewRow>,
 }
 
 impl Fixture {
@@ -35,28 +35,28 @@ impl Fixture {
     }
 
     /// Runs an operation. A busy store is asked again, as the engine does.
-    pub async fn run<O: tx::Operation>(&self, operation: O) -> Result<O::Done, TxError> {
-        O::answer(self.execute(operation.into()).await?)
+    pub async fn run<O: tx::TxOperation>(&self, operation: O) -> Result<O::Done, TxError> {
+        O::from_done(self.execute(operation.into()).await?)
     }
 
     /// Runs an operation that must be applied. One that finds work must have been announced.
-    pub async fn ok<O: tx::Operation>(&self, operation: O) -> O::Done {
+    pub async fn ok<O: tx::TxOperation>(&self, operation: O) -> O::Done {
         let tx = operation.into();
         let name = tx.name();
-        match self.execute_announced(tx).await.and_then(O::answer) {
+        match self.execute_announced(tx).await.and_then(O::from_done) {
             Ok(done) => done,
             Err(error) => panic!("{name} was refused: {error}"),
         }
     }
 
-    fn execute_announced(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
-        let first: fn(&Ahead) -> Option<Ts> = match &tx {
+    fn execute_announced(&self, tx: Tx) -> BoxFuture<'_, Result<Done, TxError>> {
+        let first: fn(&NextDue) -> Option<Ts> = match &tx {
             Tx::FireDue(_) => |ahead| ahead.schedule,
-            Tx::TakeTrigger(_) => |ahead| ahead.trigger,
-            Tx::TakeChore(_) => |ahead| ahead.chore,
-            Tx::Claim(_) => |ahead| ahead.task,
+            Tx::ClaimJob(_) => |ahead| ahead.job,
+            Tx::ClaimBackgroundJob(_) => |ahead| ahead.background_job,
+            Tx::ClaimTasks(_) => |ahead| ahead.task,
             Tx::ClaimPolls(_) => |ahead| ahead.poll,
-            Tx::Sweep(sweep) if !sweep.everyone => |ahead| ahead.lease,
+            Tx::Sweep(sweep) if !sweep.all_owners => |ahead| ahead.lease,
             _ => return self.execute(tx),
         };
         Box::pin(async move {
@@ -64,9 +64,9 @@ impl Fixture {
             let answer = self.execute(tx).await;
             let found = match &answer {
                 Ok(Done::FireDue(done)) => done.fired > 0,
-                Ok(Done::TakeTrigger(done)) => done.is_some(),
-                Ok(Done::TakeChore(done)) => done.is_some(),
-                Ok(Done::Claim(done) | Done::ClaimPolls(done)) => !done.leases.is_empty(),
+                Ok(Done::ClaimJob(done)) => done.is_some(),
+                Ok(Done::ClaimBackgroundJob(done)) => done.is_some(),
+                Ok(Done::ClaimTasks(done) | Done::ClaimPolls(done)) => !done.leases.is_empty(),
                 Ok(Done::Sweep(done)) => !done.requeued.is_empty() || !done.failed.is_empty(),
                 _ => false,
             };
@@ -79,12 +79,12 @@ impl Fixture {
         })
     }
 
-    pub async fn ahead(&self) -> Ahead {
-        self.subject.store.ahead().await.expect("what lies ahead")
+    pub async fn ahead(&self) -> NextDue {
+        self.subject.store.next_due().await.expect("what lies ahead")
     }
 
     /// Boxed and the same for all operations: hundreds of cases are made of it, and each would carry its own copy.
-    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+    fn execute(&self, tx: Tx) -> BoxFuture<'_, Result<Done, TxError>> {
         Box::pin(async move {
             for _ in 0..500 {
                 match self.subject.store.execute(tx.clone()).await {
@@ -97,19 +97,19 @@ impl Fixture {
     }
 
     pub async fn pass(&self, span: Duration) {
-        self.subject.pass(span).await;
+        self.subject.time.pass(span).await;
     }
 
-    pub async fn fire(&self, public_id: &str) -> InstanceId {
-        self.ok(make::fire(public_id, Operation::Harvest)).await.instance
+    pub async fn fire(&self, public_id: &str) -> JobId {
+        self.ok(make::fire(public_id, Operation::Harvest)).await.job
     }
 
-    pub async fn take(&self) -> Option<TriggerTaken> {
+    pub async fn take(&self) -> Option<ClaimedJob> {
         self.ok(make::take(make::LONG)).await.map(|taken| *taken)
     }
 
     /// Fires a HARVEST and takes it.
-    pub async fn trigger(&self, public_id: &str) -> TriggerTaken {
+    pub async fn trigger(&self, public_id: &str) -> ClaimedJob {
         self.fire(public_id).await;
         self.take().await.expect("the trigger that was fired")
     }
@@ -131,7 +131,12 @@ impl Fixture {
     }
 
     /// The same for any trigger; `change` makes the plan what the case needs.
-    pub async fn plan_with(&self, fire: Fire, windows: &[Window], change: impl FnOnce(&mut SavePlan)) -> PlanSaved {
+    pub async fn plan_with(
+        &self,
+        fire: RequestJob,
+        windows: &[Window],
+        change: impl FnOnce(&mut SavePlan),
+    ) -> PlanSaved {
         self.ok(fire).await;
         let taken = self.take().await.expect("the trigger that was fired");
         let mut plan = make::plan(&taken, 0, windows);
@@ -167,7 +172,7 @@ impl Fixture {
     }
 
     /// The answer to starting a run, which must be a go.
-    pub async fn start_fully(&self, lease: &Lease) -> (RunId, Option<tx::Resume>) {
+    pub async fn start_fully(&self, lease: &Lease) -> (RunId, Option<tx::ResumePoint>) {
         match self.ok(StartRun { lease: LeaseRef::from(lease) }).await {
             RunStarted::Go { run, resume, .. } => (run, resume),
             RunStarted::Cancelled => panic!("task {} was cancelled", lease.task),
@@ -201,27 +206,27 @@ impl Fixture {
     }
 
     pub async fn sweep(&self, everyone: bool) -> Swept {
-        self.ok(Sweep { limit: 1_000, max_attempts: 3, everyone }).await
+        self.ok(Sweep { limit: 1_000, max_attempts: 3, all_owners: everyone }).await
     }
 
-    pub async fn advance(&self, cursor: CursorId) -> tx::Advance {
+    pub async fn advance(&self, cursor: CursorId) -> tx::AdvanceRecorded {
         self.ok(RecordAdvance { cursor, cause: None, observed_max: None }).await
     }
 
-    pub async fn progress(&self, public_id: &str) -> Progress {
+    pub async fn progress(&self, public_id: &str) -> JobProgress {
         self.subject.store.progress(public_id).await.expect("an answer").expect("a trigger of this name")
     }
 
-    pub async fn lineage(&self, plan: PlanId) -> Lineage {
+    pub async fn lineage(&self, plan: PlanId) -> PlanLineage {
         self.subject.store.lineage(plan, BatchPage::default()).await.expect("an answer").expect("the plan")
     }
 
     /// The rows of a view, newest first.
     pub async fn rows(&self, view: View) -> Rows {
-        self.filtered(view, Filter { limit: Filter::MAX_LIMIT, ..Filter::default() }).await
+        self.filtered(view, ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() }).await
     }
 
-    pub async fn filtered(&self, view: View, filter: Filter) -> Rows {
+    pub async fn filtered(&self, view: View, filter: ViewFilter) -> Rows {
         let rows = self.subject.store.list(view, filter).await.expect("a list");
         for row in &rows {
             assert_eq!(row.len(), view.columns().len(), "cells of {}", view.as_str());

@@ -6,17 +6,17 @@ use std::time::Duration;
 use patra_core::SourceId;
 use patra_core::port::query::{BatchPage, Cell, View};
 use patra_core::port::source::{ItemFilter, RawItem};
-use patra_core::record::{Record, Stream};
+use patra_core::record::{Record, RecordStream};
 use patra_core::state::TaskStatus;
-use patra_core::tx::{BatchStats, ChangeSource, Clean, Cleaned, CommitBatch, RunEnd};
+use patra_core::tx::{BatchStats, ChangeSource, CommitBatch, ExpiredPurged, PurgeExpired, RunEnd};
 
 use super::source::{PROJECT, failed, feed, told};
 use super::{Fixture, make};
 
 const TICK: Duration = Duration::from_millis(5);
 
-fn articles() -> Arc<Stream> {
-    Arc::new(Stream { kind: "article".into(), ..make::stream() })
+fn articles() -> Arc<RecordStream> {
+    Arc::new(RecordStream { kind: "article".into(), ..make::stream() })
 }
 
 /// A poll that brings these; what became of them.
@@ -24,7 +24,7 @@ async fn bring(fx: &Fixture, id: SourceId, records: Vec<Record>) -> BatchStats {
     bring_of(fx, id, articles(), records).await
 }
 
-async fn bring_of(fx: &Fixture, id: SourceId, stream: Arc<Stream>, records: Vec<Record>) -> BatchStats {
+async fn bring_of(fx: &Fixture, id: SourceId, stream: Arc<RecordStream>, records: Vec<Record>) -> BatchStats {
     let lease = fx.polled(id).await;
     let (run, _) = fx.start_poll(&lease).await;
     let raw = Some(make::raw("<feed/>", make::LONG));
@@ -82,7 +82,7 @@ pub(super) async fn items_are_listed_from_the_last_to_the_first(fx: Fixture) {
     bring(&fx, ids[0], vec![make::record("1", 1), make::record("2", 1)]).await;
     bring(&fx, ids[1], vec![make::record("3", 1)]).await;
     bring(&fx, ids[0], vec![make::record("4", 1)]).await;
-    let other = Arc::new(Stream { project_key: "other".into(), ..(*articles()).clone() });
+    let other = Arc::new(RecordStream { project_key: "other".into(), ..(*articles()).clone() });
     bring_of(&fx, ids[1], other, vec![make::record("5", 1)]).await;
     assert_eq!(keys(&fx, ask()).await, ["4 of a", "3 of b", "2 of a", "1 of a"]);
     assert_eq!(keys(&fx, ItemFilter { limit: 2, offset: 1, ..ask() }).await, ["3 of b", "2 of a"]);
@@ -110,23 +110,21 @@ pub(super) async fn what_collectors_did_is_counted(fx: Fixture) {
     fx.change(ids[3], ChangeSource { is_active: Some(false), ..ChangeSource::default() }).await.expect("a pause");
     fx.queue(&[ids[0]]).await;
     let running = fx.polled_of(&[ids[2]]).await;
-    let told = fx.subject.store.collecting(PROJECT).await.expect("an answer");
+    let told = fx.subject.store.collector_stats(PROJECT).await.expect("an answer");
     assert_eq!((told.fetches_24h, told.errors_24h, told.items_24h, told.running), (3, 1, 3, running));
-    assert_eq!(told.beats, []);
-    assert_eq!(fx.subject.store.collecting("other").await.expect("an answer").items_24h, 0);
+    assert_eq!(told.heartbeats, []);
+    assert_eq!(fx.subject.store.collector_stats("other").await.expect("an answer").items_24h, 0);
     let stats = fx.subject.store.raw_item_stats(PROJECT).await.expect("an answer");
     let counts: Vec<_> = stats.iter().map(|row| (row.source, &*row.name, row.total_items, row.items_24h)).collect();
     assert_eq!(counts, [(ids[0], "a", 2, 2), (ids[1], "b", 1, 1), (ids[2], "c", 0, 0)]);
     let last = items(&fx, ask()).await[0].fetched_at;
     assert_eq!((stats[1].last_item_at, stats[2].last_item_at, &*stats[0].r#type), (Some(last), None, "rss"));
     assert_eq!(fx.subject.store.raw_item_stats("other").await, Ok(Vec::new()));
-    if !fx.subject.is_real() {
-        fx.pass(Duration::from_secs(90_000)).await;
-        let told = fx.subject.store.collecting(PROJECT).await.expect("an answer");
-        assert_eq!((told.fetches_24h, told.errors_24h, told.items_24h), (0, 0, 0));
-        let stats = fx.subject.store.raw_item_stats(PROJECT).await.expect("an answer");
-        assert_eq!((stats[0].total_items, stats[0].items_24h), (2, 0));
-    }
+    fx.pass(Duration::from_secs(90_000)).await;
+    let told = fx.subject.store.collector_stats(PROJECT).await.expect("an answer");
+    assert_eq!((told.fetches_24h, told.errors_24h, told.items_24h), (0, 0, 0));
+    let stats = fx.subject.store.raw_item_stats(PROJECT).await.expect("an answer");
+    assert_eq!((stats[0].total_items, stats[0].items_24h), (2, 0));
 }
 
 impl Fixture {
@@ -137,8 +135,8 @@ impl Fixture {
     }
 }
 
-fn clean(keep: Option<Duration>, keep_ledger: Duration, limit: u32) -> Clean {
-    Clean { keep, keep_ledger, keep_jobs: make::LONG, limit }
+fn clean(keep: Option<Duration>, keep_ledger: Duration, limit: u32) -> PurgeExpired {
+    PurgeExpired { keep, keep_ledger, keep_jobs: make::LONG, limit }
 }
 
 // covers: COLL-44, COLL-109, COLL-110
@@ -147,11 +145,14 @@ pub(super) async fn old_items_are_emptied_and_do_not_come_back(fx: Fixture) {
     bring(&fx, ids[0], vec![make::record("1", 1), make::record("2", 1)]).await;
     bring(&fx, ids[1], vec![make::record("2", 1)]).await;
     bring_of(&fx, ids[1], Arc::new(make::stream()), vec![make::record("work", 1)]).await;
-    assert_eq!(fx.ok(clean(None, make::LONG, 10)).await, Cleaned::default(), "for ever");
-    assert_eq!(fx.ok(clean(Some(make::LONG), make::LONG, 10)).await, Cleaned::default(), "none is old");
-    assert_eq!(fx.ok(clean(Some(Duration::ZERO), make::LONG, 10)).await, Cleaned { items: 2, ..Cleaned::default() });
+    assert_eq!(fx.ok(clean(None, make::LONG, 10)).await, ExpiredPurged::default(), "for ever");
+    assert_eq!(fx.ok(clean(Some(make::LONG), make::LONG, 10)).await, ExpiredPurged::default(), "none is old");
+    assert_eq!(
+        fx.ok(clean(Some(Duration::ZERO), make::LONG, 10)).await,
+        ExpiredPurged { items: 2, ..ExpiredPurged::default() }
+    );
     assert_eq!(keys(&fx, ask()).await, ["work of b"]);
-    assert_eq!(fx.ok(clean(Some(Duration::ZERO), make::LONG, 10)).await, Cleaned::default());
+    assert_eq!(fx.ok(clean(Some(Duration::ZERO), make::LONG, 10)).await, ExpiredPurged::default());
     let rows = fx.rows(View::Items).await;
     assert_eq!(rows.column("payload"), [Cell::Json(r#"{"id":"work","at":1}"#.into()), Cell::Null, Cell::Null]);
     assert_eq!(rows.column("fields"), [Cell::Json(r#"{"at":1}"#.into()), Cell::Null, Cell::Null]);
@@ -203,14 +204,14 @@ pub(super) async fn old_polls_are_forgotten_and_nothing_else(fx: Fixture) {
         counts
     };
     assert_eq!(count().await, [5, 5, 5, 5, 4, 3]);
-    assert_eq!(fx.ok(clean(None, make::LONG, 10)).await, Cleaned::default(), "none is old");
+    assert_eq!(fx.ok(clean(None, make::LONG, 10)).await, ExpiredPurged::default(), "none is old");
     let old = fx.rows(View::Runs).await;
     let of_poll = old.ids().into_iter().find(|id| *id != run.0 && old.text_of(*id, "status_code") == "SUCCEEDED");
     let of_poll = patra_core::RunId(of_poll.expect("a run"));
     assert!(fx.subject.store.raw(of_poll, 1).await.expect("an answer").is_some());
-    assert_eq!(fx.ok(clean(None, Duration::ZERO, 1)).await, Cleaned { polls: 1, ..Cleaned::default() });
-    assert_eq!(fx.ok(clean(None, Duration::ZERO, 10)).await, Cleaned { polls: 1, ..Cleaned::default() });
-    assert_eq!(fx.ok(clean(None, Duration::ZERO, 10)).await, Cleaned::default());
+    assert_eq!(fx.ok(clean(None, Duration::ZERO, 1)).await, ExpiredPurged { polls: 1, ..ExpiredPurged::default() });
+    assert_eq!(fx.ok(clean(None, Duration::ZERO, 10)).await, ExpiredPurged { polls: 1, ..ExpiredPurged::default() });
+    assert_eq!(fx.ok(clean(None, Duration::ZERO, 10)).await, ExpiredPurged::default());
     assert_eq!(count().await, [3, 3, 3, 3, 2, 1]);
     let store = &fx.subject.store;
     assert_eq!(store.raw(of_poll, 1).await, Ok(None));

@@ -5,36 +5,36 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::{Answer, Ask, Limits, Quotas, Rate, Signal, State, Why};
+use patra_core::gate::{GateLimits, GateRefusal, GateReply, GateRequest, GateSignal, GateState, Quotas, Rate};
 use patra_core::port::query::View;
-use patra_core::tx::AskGate;
+use patra_core::tx::RequestPermits;
 
 use super::Fixture;
 
-const FAST: Limits = Limits {
+const FAST: GateLimits = GateLimits {
     rate: Rate { per_sec: 100.0, burst: 50.0 },
     quotas: Quotas { hourly: None, daily: None },
     warmup: Duration::ZERO,
     demote: 2.0,
 };
 
-async fn ask(fx: &Fixture, key: &str, limits: Limits, ask: Ask) -> Answer {
-    fx.ok(Arc::new(AskGate { key: key.into(), limits, ask })).await
+async fn ask(fx: &Fixture, key: &str, limits: GateLimits, ask: GateRequest) -> GateReply {
+    fx.ok(Arc::new(RequestPermits { key: key.into(), limits, request: ask })).await
 }
 
-fn want(member: &str, now: u32) -> Ask {
-    Ask {
+fn want(member: &str, now: u32) -> GateRequest {
+    GateRequest {
         member: member.into(),
         class: "c".into(),
         weight: 1,
         now,
         percent: 100,
         deadline: Duration::from_secs(30),
-        ..Ask::default()
+        ..GateRequest::default()
     }
 }
 
-fn times(answer: &Answer) -> Vec<Ts> {
+fn times(answer: &GateReply) -> Vec<Ts> {
     answer.slots.iter().map(|slot| slot.at).collect()
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn slots_are_handed_out_once_and_survive(fx: Fixture) {
     assert!(second.now >= first.now);
     let rows = fx.rows(View::Gates).await;
     assert_eq!(rows.texts("rate_key"), ["p/e"]);
-    assert_eq!(State::read(&rows.texts("state")[0]).expect("a state").view(second.now).permits, 20);
+    assert_eq!(GateState::read(&rows.texts("state")[0]).expect("a state").view(second.now).permits, 20);
 }
 
 // covers: ING-4.10-02, ING-4.10-42, ING-13.1-03
@@ -75,20 +75,20 @@ pub(super) async fn many_askers_at_once_never_share_a_slot(fx: Fixture) {
 
 // covers: ING-4.10-17, ING-4.10-22, ING-4.10-24
 pub(super) async fn quotas_and_silence_last(fx: Fixture) {
-    let limits = Limits { quotas: Quotas { hourly: Some(10), daily: Some(1_000) }, ..FAST };
-    let answer = ask(&fx, "q", limits, Ask { first: true, ..want("a", 20) }).await;
+    let limits = GateLimits { quotas: Quotas { hourly: Some(10), daily: Some(1_000) }, ..FAST };
+    let answer = ask(&fx, "q", limits, GateRequest { first: true, ..want("a", 20) }).await;
     assert_eq!(answer.slots.len(), 10);
-    let refused = ask(&fx, "q", limits, Ask { first: true, ..want("b", 1) }).await;
-    let Some((Why::QuotaHard, until)) = refused.refused else { panic!("{refused:?}") };
+    let refused = ask(&fx, "q", limits, GateRequest { first: true, ..want("b", 1) }).await;
+    let Some((GateRefusal::QuotaHard, until)) = refused.refused else { panic!("{refused:?}") };
     assert!(until.since(refused.now) > Duration::from_secs(3_500));
-    let told = Ask { signals: vec![Signal::RetryAfter(Duration::from_secs(60))], ..Ask::default() };
-    assert!(ask(&fx, "s", FAST, told.clone()).await.news, "others must hear of it");
+    let told = GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
+    assert!(ask(&fx, "s", FAST, told.clone()).await.notify_others, "others must hear of it");
     let refused = ask(&fx, "s", FAST, want("a", 1)).await;
-    assert!(matches!(refused.refused, Some((Why::Cooldown, _))), "{refused:?}");
+    assert!(matches!(refused.refused, Some((GateRefusal::Cooldown, _))), "{refused:?}");
 }
 
 pub(super) async fn keys_have_nothing_to_do_with_each_other(fx: Fixture) {
-    let told = Ask { signals: vec![Signal::RetryAfter(Duration::from_secs(60))], ..Ask::default() };
+    let told = GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
     ask(&fx, "p/a", FAST, told).await;
     assert_eq!(ask(&fx, "p/b", FAST, want("a", 1)).await.slots.len(), 1);
     assert_eq!(fx.rows(View::Gates).await.len(), 2);

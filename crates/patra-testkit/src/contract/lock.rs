@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use patra_core::crawl::Execution;
-use patra_core::port::crawl::{MAX_ROWS, Wanted};
+use patra_core::port::crawl::{CrawlFilter, MAX_ROWS};
 use patra_core::state::ExecutionStatus;
 use patra_core::tx::{
     AcquireExecution, EndExecution, ExecutionAcquired, ExecutionKept, KeepExecution, Recover, Recovered, TxError,
@@ -47,8 +47,8 @@ pub(super) fn end(id: &str, status: ExecutionStatus) -> EndExecution {
     }
 }
 
-fn wanted() -> Wanted {
-    Wanted { project_key: PROJECT.into(), ..Wanted::default() }
+fn wanted() -> CrawlFilter {
+    CrawlFilter { project_key: PROJECT.into(), ..CrawlFilter::default() }
 }
 
 impl Fixture {
@@ -60,7 +60,7 @@ impl Fixture {
         }
     }
 
-    async fn executions(&self, wanted: Wanted) -> Vec<(i64, Execution)> {
+    async fn executions(&self, wanted: CrawlFilter) -> Vec<(i64, Execution)> {
         self.subject.store.executions(wanted).await.expect("executions")
     }
 
@@ -188,21 +188,21 @@ pub(super) async fn executions_are_listed_from_the_oldest_on(fx: Fixture) {
     fx.ok(end("e0", ExecutionStatus::Failed)).await;
     fx.locked("w0", "e3").await;
     fx.ok(AcquireExecution { project_key: "other".into(), ..acquire("w0", "far") }).await;
-    let ids = async |wanted: Wanted| {
+    let ids = async |wanted: CrawlFilter| {
         let found = fx.executions(wanted).await;
         assert!(found.is_sorted_by_key(|(id, _)| *id));
         found.into_iter().map(|(_, execution)| execution.execution_id).collect::<Vec<_>>()
     };
     assert_eq!(ids(wanted()).await, ["e0", "e1", "e2", "e3"]);
-    assert_eq!(ids(Wanted { workflow_name: Some("w0".into()), ..wanted() }).await, ["e0", "e3"]);
-    assert_eq!(ids(Wanted { execution: Some(ExecutionStatus::Running), ..wanted() }).await, ["e1", "e2", "e3"]);
-    let both = Wanted { workflow_name: Some("w0".into()), execution: Some(ExecutionStatus::Failed), ..wanted() };
+    assert_eq!(ids(CrawlFilter { workflow_name: Some("w0".into()), ..wanted() }).await, ["e0", "e3"]);
+    assert_eq!(ids(CrawlFilter { execution: Some(ExecutionStatus::Running), ..wanted() }).await, ["e1", "e2", "e3"]);
+    let both = CrawlFilter { workflow_name: Some("w0".into()), execution: Some(ExecutionStatus::Failed), ..wanted() };
     assert_eq!(ids(both).await, ["e0"]);
-    let first = fx.executions(Wanted { limit: 2, ..wanted() }).await;
+    let first = fx.executions(CrawlFilter { limit: 2, ..wanted() }).await;
     assert_eq!(first.len(), 2);
-    assert_eq!(ids(Wanted { after: first[1].0, limit: MAX_ROWS * 9, ..wanted() }).await, ["e2", "e3"]);
-    assert_eq!(ids(Wanted { limit: 0, ..wanted() }).await, [""; 0]);
-    assert_eq!(ids(Wanted { project_key: "other".into(), ..wanted() }).await, ["far"]);
+    assert_eq!(ids(CrawlFilter { after: first[1].0, limit: MAX_ROWS * 9, ..wanted() }).await, ["e2", "e3"]);
+    assert_eq!(ids(CrawlFilter { limit: 0, ..wanted() }).await, [""; 0]);
+    assert_eq!(ids(CrawlFilter { project_key: "other".into(), ..wanted() }).await, ["far"]);
 }
 
 // covers: CRAWL-RULE-3, CRAWL-49, CRAWL-113
@@ -224,7 +224,7 @@ pub(super) async fn of_fifty_who_ask_for_a_lock_one_gets_it(fx: Fixture) {
             }
             assert_eq!(granted.len(), 1, "round {round} of {callers}: {granted:?}");
             assert_eq!(holders.into_iter().collect::<Vec<_>>(), [granted[0].execution_id.clone()]);
-            let running = Wanted { execution: Some(ExecutionStatus::Running), ..wanted() };
+            let running = CrawlFilter { execution: Some(ExecutionStatus::Running), ..wanted() };
             assert_eq!(fx.executions(running).await.len(), 1);
             let given = EndExecution { timeout, ..end(&granted[0].execution_id, ExecutionStatus::Completed) };
             fx.ok(given).await;
@@ -236,22 +236,15 @@ pub(super) async fn of_fifty_who_ask_for_a_lock_one_gets_it(fx: Fixture) {
 pub(super) async fn of_many_who_find_a_dead_holder_one_follows(fx: Fixture) {
     fx.locked("main", "dead").await;
     // Whoever comes after the first finds somebody who has just begun: alive, unless no time at all is granted.
-    if fx.subject.is_real() {
-        fx.pass(Duration::from_millis(1_500)).await;
-    } else {
-        fx.pass(Duration::from_secs(3_600)).await;
-    }
-    let timeout = if fx.subject.is_real() { Duration::from_millis(1_400) } else { Duration::from_secs(1_800) };
+    fx.pass(Duration::from_secs(3_600)).await;
+    let timeout = Duration::from_secs(1_800);
     let keepers = (0..20).map(|at| AcquireExecution { timeout, ..acquire("main", &format!("e{at}")) });
     let answers = at_once(&fx, keepers.collect()).await;
     let granted = answers.iter().filter(|answer| matches!(answer, Ok(ExecutionAcquired::Granted(_)))).count();
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
-    if !fx.subject.is_real() {
-        assert_eq!(granted, 1, "{answers:?}");
-    }
-    assert!(granted >= 1, "{answers:?}");
+    assert_eq!(granted, 1, "{answers:?}");
     assert_eq!(fx.execution("dead").await.status, ExecutionStatus::Timeout);
-    let running = Wanted { execution: Some(ExecutionStatus::Running), ..wanted() };
+    let running = CrawlFilter { execution: Some(ExecutionStatus::Running), ..wanted() };
     assert_eq!(fx.executions(running).await.len(), 1);
 }
 

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use patra_core::cursor::{Mark, Name, Scope};
+use patra_core::cursor::{CursorName, CursorScope, CursorValue};
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::record::{Record, Rejected, Stream, Version};
-use patra_core::registry::{DictItem, DictType, Row, Table, WHOLE};
-use patra_core::state::{Direction, HoldKind, Operation, TriggerType};
+use patra_core::record::{Record, RecordStream, RecordVersion, RejectedRecord};
+use patra_core::registry::{DictItem, DictType, RegistryRow, RegistryTable, WHOLE};
+use patra_core::state::{Direction, Operation, PauseKind, TriggerType};
 use patra_core::tx::{
-    ApplyProvenance, BatchStats, Child, Claim, CommitBatch, EndRun, EndpointRow, Failure, FanOut, Fire, Hold, Lease,
-    LeaseRef, MAX_PARTITIONS, NewPlan, NewSlice, PlanTarget, Raw, RunEnd, RunStats, SavePlan, Schedule, Segment,
-    Subject, TakeTrigger, TriggerTaken, When,
+    ApplyProvenance, BatchFailure, BatchStats, ChildJob, ClaimJob, ClaimTasks, ClaimedJob, CommitBatch, EndRun,
+    EndpointRow, EndpointSchedule, FanOut, Lease, LeaseRef, MAX_PARTITIONS, NewPlan, NewSlice, PauseSubject, PauseWork,
+    PlanTarget, RawResponse, Recurrence, RequestJob, RunEnd, RunStats, SavePlan, SegmentPosition,
 };
 use patra_core::{Code, Fault, RunId, Ts, Window};
 
@@ -39,8 +39,8 @@ pub fn window(from: i64, to: i64) -> Window {
 }
 
 /// A cursor's value, in seconds since 1970.
-pub fn at(secs: i64) -> Mark {
-    Mark::At(Ts::from_secs(secs))
+pub fn at(secs: i64) -> CursorValue {
+    CursorValue::At(Ts::from_secs(secs))
 }
 
 /// `count` windows of 10 s that follow each other from `from` on.
@@ -48,23 +48,23 @@ pub fn windows(from: i64, count: i64) -> Vec<Window> {
     (0..count).map(|at| window(from + at * 10, from + at * 10 + 10)).collect()
 }
 
-pub fn namespace(operation: Operation, key: &str) -> Name {
-    Name {
+pub fn namespace(operation: Operation, key: &str) -> CursorName {
+    CursorName {
         project_key: "default".into(),
         provenance_code: PROVENANCE.into(),
         endpoint_name: ENDPOINT.into(),
         operation,
         cursor_key: "updated_at".into(),
-        scope: if operation == Operation::Harvest { Scope::Expr } else { Scope::Custom },
+        scope: if operation == Operation::Harvest { CursorScope::Expr } else { CursorScope::Custom },
         namespace_key: key.into(),
     }
 }
 
 /// Where the work of a trigger shows its progress: one namespace per endpoint and operation.
-pub fn namespace_of(taken: &TriggerTaken) -> Name {
+pub fn namespace_of(taken: &ClaimedJob) -> CursorName {
     let key = if taken.endpoint_name == ENDPOINT { "ns" } else { &taken.endpoint_name };
     let (project_key, endpoint_name) = (taken.project_key.clone(), taken.endpoint_name.clone());
-    Name { project_key, endpoint_name, ..namespace(taken.operation, key) }
+    CursorName { project_key, endpoint_name, ..namespace(taken.operation, key) }
 }
 
 pub fn provenance(hash: &str, endpoints: &[(&str, Option<Duration>)]) -> ApplyProvenance {
@@ -79,31 +79,31 @@ pub fn provenance(hash: &str, endpoints: &[(&str, Option<Duration>)]) -> ApplyPr
             .map(|(name, every)| EndpointRow {
                 endpoint_name: (*name).into(),
                 role: "SEARCH".into(),
-                schedules: every.map(|every| harvest(When::Every(every))).into_iter().collect(),
+                schedules: every.map(|every| harvest(Recurrence::Every(every))).into_iter().collect(),
             })
             .collect(),
     }
 }
 
 /// A schedule that harvests.
-pub fn harvest(when: When) -> Schedule {
-    Schedule { operation: Operation::Harvest, reason: None, when }
+pub fn harvest(when: Recurrence) -> EndpointSchedule {
+    EndpointSchedule { operation: Operation::Harvest, reason: None, recurrence: when }
 }
 
 /// A row in every table for the provenance as a whole where that makes sense, and for each endpoint, sorted. Each
 /// tells its place and the tag; those of the first endpoint's paging are always the same.
-pub fn sections(tag: &str, endpoints: &[&str]) -> Vec<Row> {
+pub fn sections(tag: &str, endpoints: &[&str]) -> Vec<RegistryRow> {
     let mut rows = Vec::new();
-    for table in Table::ALL {
+    for table in RegistryTable::ALL {
         let owners = match table {
-            Table::Provenance => vec![WHOLE],
-            Table::EndpointDef => endpoints.to_vec(),
+            RegistryTable::Provenance => vec![WHOLE],
+            RegistryTable::EndpointDef => endpoints.to_vec(),
             _ => [&[WHOLE], endpoints].concat(),
         };
         rows.extend(owners.into_iter().map(|owner| {
-            let tag = if *table == Table::PaginationCfg { "always" } else { tag };
+            let tag = if *table == RegistryTable::PaginationCfg { "always" } else { tag };
             let config = format!(r#"{{"of":"{} {owner}","tag":"{tag}"}}"#, table.name());
-            Row { table: *table, endpoint_name: owner.into(), config }
+            RegistryRow { table: *table, endpoint_name: owner.into(), config }
         }));
     }
     rows.sort();
@@ -131,8 +131,8 @@ pub fn dictionary(number: u64) -> Vec<DictType> {
     }
 }
 
-pub fn fire(public_id: &str, operation: Operation) -> Fire {
-    Fire {
+pub fn fire(public_id: &str, operation: Operation) -> RequestJob {
+    RequestJob {
         public_id: public_id.into(),
         trigger_type: TriggerType::Manual,
         project_key: "default".into(),
@@ -150,31 +150,31 @@ pub fn fire(public_id: &str, operation: Operation) -> Fire {
 }
 
 /// A planner's look for work.
-pub fn take(lease: Duration) -> TakeTrigger {
-    TakeTrigger { owner: "planner".into(), lease, full: Vec::new() }
+pub fn take(lease: Duration) -> ClaimJob {
+    ClaimJob { owner: "planner".into(), lease, full: Vec::new() }
 }
 
-pub fn claim(limit: u32, lease: Duration) -> Claim {
-    Claim { owner: "worker".into(), limit, lease, caps: Vec::new(), upside_down: false }
+pub fn claim(limit: u32, lease: Duration) -> ClaimTasks {
+    ClaimTasks { owner: "worker".into(), limit, lease, caps: Vec::new(), reverse_priority: false }
 }
 
-pub fn hold(kind: HoldKind, subject: Subject) -> Hold {
-    Hold { subject, kind, reason: format!("a {kind}"), by: "somebody".into() }
+pub fn hold(kind: PauseKind, subject: PauseSubject) -> PauseWork {
+    PauseWork { subject, kind, reason: format!("a {kind}"), by: "somebody".into() }
 }
 
 /// The partition of everything that cases plan.
-pub fn partition(operation: Operation) -> Subject {
-    Subject { operation: Some(operation), ..Subject::endpoint(PROVENANCE, ENDPOINT) }
+pub fn partition(operation: Operation) -> PauseSubject {
+    PauseSubject { operation: Some(operation), ..PauseSubject::endpoint(PROVENANCE, ENDPOINT) }
 }
 
 /// Partitions of a taken trigger, one per user.
-pub fn fan(taken: &TriggerTaken, users: &[&str], complete: bool) -> FanOut {
+pub fn fan(taken: &ClaimedJob, users: &[&str], complete: bool) -> FanOut {
     let partition = |user: &&str| Params::from([("user".into(), (*user).into())]);
     FanOut {
-        instance: taken.instance,
+        job: taken.job,
         fence: taken.fence,
-        children: users.iter().map(|user| Child::of(&taken.public_id, &partition(user))).collect(),
-        place: r#"{"item":"x"}"#.into(),
+        children: users.iter().map(|user| ChildJob::of(&taken.public_id, &partition(user))).collect(),
+        position: r#"{"item":"x"}"#.into(),
         skipped: 0,
         complete,
         limit: MAX_PARTITIONS,
@@ -198,7 +198,7 @@ pub fn pages(tag: &str, window: Window, from: u64) -> NewSlice {
 /// A segment of ids.
 pub fn segment(tag: &str, ordinal: i64, last_id: &str) -> NewSlice {
     let place = format!("{tag}:{ordinal}:{last_id}");
-    NewSlice { segment: Some(Segment { ordinal, last_id: last_id.into() }), ..slice_at(&place) }
+    NewSlice { segment: Some(SegmentPosition { ordinal, last_id: last_id.into() }), ..slice_at(&place) }
 }
 
 fn slice_at(place: &str) -> NewSlice {
@@ -215,11 +215,11 @@ fn slice_at(place: &str) -> NewSlice {
 }
 
 /// A complete new plan over these windows for a taken trigger.
-pub fn plan(taken: &TriggerTaken, epoch: i64, windows: &[Window]) -> SavePlan {
+pub fn plan(taken: &ClaimedJob, epoch: i64, windows: &[Window]) -> SavePlan {
     let from = windows.iter().map(|window| window.from).min().unwrap_or(Ts::from_secs(0));
     let to = windows.iter().map(|window| window.to).max().unwrap_or(Ts::from_secs(1));
     SavePlan {
-        instance: taken.instance,
+        job: taken.job,
         fence: taken.fence,
         target: PlanTarget::New(NewPlan {
             window: Some(Window { from, to }),
@@ -245,7 +245,7 @@ pub fn plan(taken: &TriggerTaken, epoch: i64, windows: &[Window]) -> SavePlan {
 }
 
 /// A complete new plan over segments of ids, which end at these ids; the first is number `first` of the namespace.
-pub fn id_plan(taken: &TriggerTaken, epoch: i64, first: i64, ids: &[&str]) -> SavePlan {
+pub fn id_plan(taken: &ClaimedJob, epoch: i64, first: i64, ids: &[&str]) -> SavePlan {
     let mut plan = plan(taken, epoch, &[]);
     if let PlanTarget::New(new) = &mut plan.target {
         (new.window, new.strategy) = (None, "ID");
@@ -255,7 +255,7 @@ pub fn id_plan(taken: &TriggerTaken, epoch: i64, first: i64, ids: &[&str]) -> Sa
 }
 
 /// The first part of a plan over `whole`; the trigger may be taken again at once.
-pub fn part(taken: &TriggerTaken, epoch: i64, whole: Window, windows: &[Window]) -> SavePlan {
+pub fn part(taken: &ClaimedJob, epoch: i64, whole: Window, windows: &[Window]) -> SavePlan {
     let mut part = SavePlan { complete: false, ..plan(taken, epoch, windows) };
     if let PlanTarget::New(new) = &mut part.target {
         new.window = Some(whole);
@@ -268,15 +268,15 @@ pub fn record(key: &str, at: i64) -> Record {
     let payload = ByteString::from(format!(r#"{{"id":"{key}","at":{at}}}"#));
     Record {
         key: key.into(),
-        version: Version { updated_at: Ts::from_secs(at), source_version: 0 },
+        version: RecordVersion { updated_at: Ts::from_secs(at), source_version: 0 },
         fields: format!(r#"{{"at":{at}}}"#),
         content_hash: patra_core::hash::content_hash(payload.as_bytes()),
         payload,
     }
 }
 
-pub fn rejected(index: u32) -> Rejected {
-    Rejected {
+pub fn rejected(index: u32) -> RejectedRecord {
+    RejectedRecord {
         index,
         key: Some(format!("bad-{index}")),
         code: Code::ParseError,
@@ -285,8 +285,8 @@ pub fn rejected(index: u32) -> Rejected {
     }
 }
 
-pub fn stream() -> Stream {
-    Stream {
+pub fn stream() -> RecordStream {
+    RecordStream {
         project_key: "default".into(),
         provenance_code: PROVENANCE.into(),
         endpoint_name: ENDPOINT.into(),
@@ -340,14 +340,14 @@ pub fn end(lease: &Lease, run: RunId, end: RunEnd) -> EndRun {
         stats: RunStats { req_count: 3, ..RunStats::default() },
         failure: None,
         done: None,
-        hold: None,
+        pause: None,
         max_attempts: 3,
         poll: None,
     }
 }
 
-pub fn failure(lease: &Lease, run: RunId, batch_no: u32) -> Failure {
-    Failure {
+pub fn failure(lease: &Lease, run: RunId, batch_no: u32) -> BatchFailure {
+    BatchFailure {
         batch_no,
         expr_hash: lease.expr_hash.clone(),
         idempotent_key: format!("{run}:{batch_no}"),
@@ -362,7 +362,7 @@ pub fn failure(lease: &Lease, run: RunId, batch_no: u32) -> Failure {
 }
 
 /// An answer as it came.
-pub fn raw(body: &'static str, keep: Duration) -> Raw {
+pub fn raw(body: &'static str, keep: Duration) -> RawResponse {
     let headers = r#"[["content-type","application/json"]]"#.into();
-    Raw { status: 200, headers, body: Bytes::from_static(body.as_bytes()), keep }
+    RawResponse { status: 200, headers, body: Bytes::from_static(body.as_bytes()), keep }
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use patra_core::Ts;
-use patra_core::crawl::Note;
+use patra_core::crawl::CrawlNote;
 use patra_core::hash::content_hash;
-use patra_core::port::crawl::Wanted;
+use patra_core::port::crawl::CrawlFilter;
 use patra_core::port::query::{Cell, View};
-use patra_core::record::Stream;
+use patra_core::record::RecordStream;
 use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::{Captured, NewCandidate, NewNote, NoteWritten, ReadParents, WriteNote};
 use serde_json::json;
@@ -32,13 +32,13 @@ pub(super) fn write(id: &str) -> WriteNote {
             content_hash: content_hash(RESULT.as_bytes()),
             published_at: "2026-02-25T08:00:00Z".parse().ok(),
         },
-        tried: tried("wf-1-a-write"),
+        attempt: tried("wf-1-a-write"),
         capture: None,
     }
 }
 
 impl Fixture {
-    async fn notes(&self, wanted: Wanted) -> Vec<Note> {
+    async fn notes(&self, wanted: CrawlFilter) -> Vec<CrawlNote> {
         self.subject.store.notes(wanted).await.expect("notes")
     }
 
@@ -65,7 +65,7 @@ pub(super) async fn a_note_is_stored_once(fx: Fixture) {
     assert_eq!(parsed(&collected.exec_meta), meta);
     let found = fx.notes(wanted()).await;
     let stored = found.first().expect("the note");
-    let expected = Note {
+    let expected = CrawlNote {
         id,
         platform: PLATFORM.into(),
         note_id: "note_001".into(),
@@ -110,7 +110,7 @@ pub(super) async fn whoever_writes_a_note_its_candidate_is_done(fx: Fixture) {
         assert_eq!(parsed(&candidate.exec_meta)["retry_count"], candidate.retry_count);
     }
     assert_eq!(fx.candidate("failed").await.retry_count, before.retry_count);
-    let unheard = fx.notes(Wanted { note_id: Some("unheard".into()), ..wanted() }).await;
+    let unheard = fx.notes(CrawlFilter { note_id: Some("unheard".into()), ..wanted() }).await;
     assert_eq!((unheard.len(), &unheard[0].note_url), (1, &None));
     assert_eq!(parsed(&unheard[0].exec_meta)["source_keyword"], json!(null));
     // A candidate that comes after its note is done when the note comes again.
@@ -121,7 +121,7 @@ pub(super) async fn whoever_writes_a_note_its_candidate_is_done(fx: Fixture) {
         (late.status, &parsed(&late.exec_meta)["request_id"]),
         (CandidateStatus::Collected, &json!("wf-1-a-write"))
     );
-    assert_eq!(fx.notes(Wanted { note_id: Some("unheard".into()), ..wanted() }).await, unheard);
+    assert_eq!(fx.notes(CrawlFilter { note_id: Some("unheard".into()), ..wanted() }).await, unheard);
 }
 
 // covers: CRAWL-52, CRAWL-GAP-09
@@ -136,7 +136,7 @@ pub(super) async fn notes_are_known_by_project_and_platform(fx: Fixture) {
     let mut with_url = write("b");
     with_url.note.note_url = Some("https://said.example".into());
     fx.ok(Arc::new(with_url)).await;
-    let found = async |wanted: Wanted| {
+    let found = async |wanted: CrawlFilter| {
         let found = fx.notes(wanted).await;
         assert!(found.is_sorted_by_key(|note| note.id));
         found.into_iter().map(|note| (note.platform, note.note_id, note.note_url)).collect::<Vec<_>>()
@@ -150,14 +150,14 @@ pub(super) async fn notes_are_known_by_project_and_platform(fx: Fixture) {
     );
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(found(wanted()).await, [a.clone(), far_a.clone(), b.clone()]);
-    assert_eq!(found(Wanted { platform: some("dy"), ..wanted() }).await, [far_a.clone()].as_slice());
-    assert_eq!(found(Wanted { note_id: some("a"), ..wanted() }).await, [a.clone(), far_a.clone()]);
-    let one = Wanted { platform: some(PLATFORM), note_id: some("a"), ..wanted() };
+    assert_eq!(found(CrawlFilter { platform: some("dy"), ..wanted() }).await, [far_a.clone()].as_slice());
+    assert_eq!(found(CrawlFilter { note_id: some("a"), ..wanted() }).await, [a.clone(), far_a.clone()]);
+    let one = CrawlFilter { platform: some(PLATFORM), note_id: some("a"), ..wanted() };
     assert_eq!(found(one.clone()).await, [a].as_slice());
-    assert_eq!(found(Wanted { after: own.id, ..one }).await, []);
-    assert_eq!(found(Wanted { after: own.id, limit: 1, ..wanted() }).await, [far_a].as_slice());
-    assert_eq!(found(Wanted { project_key: "other".into(), ..wanted() }).await.len(), 1);
-    assert_eq!(found(Wanted { after: far.id, ..wanted() }).await, [b].as_slice());
+    assert_eq!(found(CrawlFilter { after: own.id, ..one }).await, []);
+    assert_eq!(found(CrawlFilter { after: own.id, limit: 1, ..wanted() }).await, [far_a].as_slice());
+    assert_eq!(found(CrawlFilter { project_key: "other".into(), ..wanted() }).await.len(), 1);
+    assert_eq!(found(CrawlFilter { after: far.id, ..wanted() }).await, [b].as_slice());
 }
 
 /// No run has made it, and whoever reads items bears with that.
@@ -177,7 +177,7 @@ pub(super) async fn a_note_is_an_item_like_others(fx: Fixture) {
         assert_eq!(fixture::text(&items.of(id, column)), text, "{column}");
     }
     assert_eq!(items.of(id, "run_id"), Cell::Int(0));
-    let stream = Stream {
+    let stream = RecordStream {
         project_key: PROJECT.into(),
         provenance_code: PLATFORM.into(),
         endpoint_name: "note".into(),

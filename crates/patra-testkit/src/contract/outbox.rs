@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::Fence;
-use patra_core::port::load::Outbox;
-use patra_core::port::query::{Cell, Filter, View};
-use patra_core::record::Stream;
+use patra_core::port::load::OutboxLoad;
+use patra_core::port::query::{Cell, View, ViewFilter};
+use patra_core::record::RecordStream;
 use patra_core::tx::{
-    CommitBatch, EVENTS_KEPT, Event, EventsTaken, LeaseRef, MAX_TELLS, RECORDS_STORED, Retell, Retold, SettleEvent,
-    TWEETS_COLLECTED, TakeEvents, Told, TxError, tell_again,
+    ClaimEvents, CommitBatch, Delivery, EVENTS_KEPT, EventsClaimed, EventsRetried, LeaseRef, MAX_DELIVERY_ATTEMPTS,
+    OutboxEvent, RECORDS_STORED, RetryEvents, SettleEvent, TWEETS_COLLECTED, TxError, retry_delay,
 };
 use serde_json::{Value, json};
 
@@ -18,12 +18,12 @@ use super::scrape::{tweet, user};
 use super::source::PROJECT;
 use super::{Fixture, make};
 
-fn take(owner: &str, lease: Duration, limit: u32) -> TakeEvents {
-    TakeEvents { owner: owner.into(), lease, limit, event_type: TWEETS_COLLECTED.into() }
+fn take(owner: &str, lease: Duration, limit: u32) -> ClaimEvents {
+    ClaimEvents { owner: owner.into(), lease, limit, event_type: TWEETS_COLLECTED.into() }
 }
 
-fn take_records(owner: &str, limit: u32) -> TakeEvents {
-    TakeEvents { event_type: RECORDS_STORED.into(), ..take(owner, make::LONG, limit) }
+fn take_records(owner: &str, limit: u32) -> ClaimEvents {
+    ClaimEvents { event_type: RECORDS_STORED.into(), ..take(owner, make::LONG, limit) }
 }
 
 impl Fixture {
@@ -35,9 +35,19 @@ impl Fixture {
         }
     }
 
-    async fn settle(&self, event: &Event, owner: &str, error: Option<&str>) {
-        let told = error.map_or(Told::Delivered, |error| Told::Failed(error.to_owned()));
-        self.ok(SettleEvent { id: event.id, owner: owner.into(), told }).await;
+    async fn settle(&self, event: &OutboxEvent, owner: &str, error: Option<&str>) {
+        let told = error.map_or(Delivery::Delivered, |error| Delivery::Failed(error.to_owned()));
+        self.ok(SettleEvent { id: event.id, owner: owner.into(), delivery: told }).await;
+    }
+
+    /// Takes in vain, for as long as an event is tried: what has failed once before, or waits now, is given up.
+    async fn give_up(&self, take: ClaimEvents) {
+        for failures in 1..=MAX_DELIVERY_ATTEMPTS {
+            for event in self.ok(take.clone()).await.events {
+                self.settle(&event, &take.owner, Some("status 500")).await;
+            }
+            self.pass(retry_delay(failures)).await;
+        }
     }
 
     async fn statuses(&self) -> Vec<String> {
@@ -49,9 +59,9 @@ impl Fixture {
 pub(super) async fn an_event_is_leased_told_and_over(fx: Fixture) {
     assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events, []);
     fx.events("u", 3).await;
-    let EventsTaken { events, now } = fx.ok(take("x", make::LONG, 2)).await;
+    let EventsClaimed { events, now } = fx.ok(take("x", make::LONG, 2)).await;
     assert_eq!(events.len(), 2);
-    let Event { project_key, event_type, payload, tries, created_at, .. } = &events[0];
+    let OutboxEvent { project_key, event_type, payload, tries, created_at, .. } = &events[0];
     assert_eq!((&**project_key, &**event_type, *tries), (PROJECT, TWEETS_COLLECTED, 0));
     let payload: Value = serde_json::from_str(payload).expect("JSON");
     assert_eq!((&payload["username"], &payload["tweet_ids"]), (&json!("u0"), &json!(["u-t0"])));
@@ -69,7 +79,7 @@ pub(super) async fn an_event_is_leased_told_and_over(fx: Fixture) {
     assert_eq!(fx.statuses().await, ["DELIVERED", "PENDING", "PENDING"]);
     let ended = fx.cell(View::Outbox, events[0].id, "ended_at").await;
     assert!(matches!(ended, Cell::Time(_)));
-    let own = Filter { project_key: Some(PROJECT.into()), status: Some("PENDING".into()), ..Filter::default() };
+    let own = ViewFilter { project_key: Some(PROJECT.into()), status: Some("PENDING".into()), ..ViewFilter::default() };
     assert_eq!(fx.filtered(View::Outbox, own).await.len(), 2);
 }
 
@@ -92,11 +102,8 @@ pub(super) async fn an_event_that_nobody_takes_is_told_again_later_each_time_and
     let rows = fx.rows(View::Outbox).await;
     assert_eq!((rows.column("tries"), rows.texts("last_error")), (vec![Cell::Int(1)], vec!["status 500".into()]));
     assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events, []);
-    if fx.subject.is_real() {
-        return;
-    }
-    for failures in 2..=MAX_TELLS {
-        fx.pass(tell_again(failures - 1) - Duration::from_millis(1)).await;
+    for failures in 2..=MAX_DELIVERY_ATTEMPTS {
+        fx.pass(retry_delay(failures - 1) - Duration::from_millis(1)).await;
         assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events, [], "after {failures}");
         fx.pass(Duration::from_millis(1)).await;
         let again = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
@@ -104,7 +111,7 @@ pub(super) async fn an_event_that_nobody_takes_is_told_again_later_each_time_and
         fx.settle(&again, "x", Some("status 500")).await;
     }
     assert_eq!(fx.statuses().await, ["FAILED"]);
-    assert_eq!(fx.rows(View::Outbox).await.column("tries"), [Cell::Int(i64::from(MAX_TELLS))]);
+    assert_eq!(fx.rows(View::Outbox).await.column("tries"), [Cell::Int(i64::from(MAX_DELIVERY_ATTEMPTS))]);
     fx.pass(EVENTS_KEPT).await;
     fx.ok(take("x", make::LONG, 10)).await;
     assert_eq!(fx.statuses().await, ["FAILED"], "it is kept for a while");
@@ -118,42 +125,35 @@ pub(super) async fn an_event_that_nobody_takes_is_told_again_later_each_time_and
 }
 
 pub(super) async fn an_event_that_was_given_up_is_told_again_when_somebody_asks(fx: Fixture) {
-    let all = || Retell { project_key: None, event: None };
+    let all = || RetryEvents { project_key: None, event: None };
     fx.events("u", 3).await;
     let events = fx.ok(take("x", make::LONG, 2)).await.events;
     fx.settle(&events[0], "x", None).await;
     assert_eq!(
         fx.ok(all()).await,
-        Retold { events: 0 },
+        EventsRetried { events: 0 },
         "neither what waits, nor what is on its way, nor what was heard"
     );
     assert_eq!(fx.statuses().await, ["DELIVERED", "PENDING", "PENDING"]);
-    assert_eq!(fx.load().await.outbox, Outbox { oldest: Some(events[1].created_at), failed: 0 });
-    if fx.subject.is_real() {
-        return;
-    }
-    fx.settle(&events[1], "x", Some("status 500")).await;
-    for failures in 2..=MAX_TELLS {
-        fx.pass(tell_again(failures - 1)).await;
-        for event in fx.ok(take("x", make::LONG, 10)).await.events {
-            fx.settle(&event, "x", Some("status 500")).await;
-        }
-    }
-    fx.pass(tell_again(MAX_TELLS)).await;
+    assert_eq!(fx.load().await.outbox, OutboxLoad { oldest: Some(events[1].created_at), failed: 0 });
     let last = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
-    fx.settle(&last, "x", Some("status 500")).await;
-    assert_eq!(fx.statuses().await, ["DELIVERED", "FAILED", "FAILED"]);
-    assert_eq!(fx.load().await.outbox, Outbox { oldest: None, failed: 2 });
-    for nobody in
-        [Retell { project_key: Some("another".into()), ..all() }, Retell { event: Some(events[0].id), ..all() }]
-    {
-        assert_eq!(fx.ok(nobody).await, Retold { events: 0 });
+    for event in [&events[1], &last] {
+        fx.settle(event, "x", Some("status 500")).await;
     }
-    let one = Retell { project_key: Some(PROJECT.into()), event: Some(last.id) };
-    assert_eq!(fx.ok(one.clone()).await, Retold { events: 1 });
-    assert_eq!(fx.ok(one).await, Retold { events: 0 });
+    fx.give_up(take("x", make::LONG, 10)).await;
+    assert_eq!(fx.statuses().await, ["DELIVERED", "FAILED", "FAILED"]);
+    assert_eq!(fx.load().await.outbox, OutboxLoad { oldest: None, failed: 2 });
+    for nobody in [
+        RetryEvents { project_key: Some("another".into()), ..all() },
+        RetryEvents { event: Some(events[0].id), ..all() },
+    ] {
+        assert_eq!(fx.ok(nobody).await, EventsRetried { events: 0 });
+    }
+    let one = RetryEvents { project_key: Some(PROJECT.into()), event: Some(last.id) };
+    assert_eq!(fx.ok(one.clone()).await, EventsRetried { events: 1 });
+    assert_eq!(fx.ok(one).await, EventsRetried { events: 0 });
     assert_eq!(fx.statuses().await, ["DELIVERED", "FAILED", "PENDING"]);
-    assert_eq!(fx.ok(all()).await, Retold { events: 1 });
+    assert_eq!(fx.ok(all()).await, EventsRetried { events: 1 });
     let again = fx.ok(take("y", make::LONG, 10)).await.events;
     let told: Vec<_> = again.iter().map(|event| (event.id, event.tries)).collect();
     assert_eq!(told, [(events[1].id, 0), (last.id, 0)], "under the same number, as if never tried");
@@ -172,25 +172,18 @@ pub(super) async fn of_a_topic_nothing_is_told_beside_an_event_that_is_on_its_wa
     }
     let first = fx.ok(take_records("x", 1)).await.events.remove(0);
     fx.settle(&first, "x", Some("status 500")).await;
-    if fx.subject.is_real() {
-        return;
-    }
-    for failures in 2..=MAX_TELLS {
-        fx.pass(tell_again(failures - 1)).await;
-        let again = fx.ok(take_records("x", 1)).await.events.remove(0);
-        assert_eq!(again.id, first.id);
-        fx.settle(&again, "x", Some("status 500")).await;
-    }
+    fx.give_up(take_records("x", 1)).await;
+    assert_eq!(fx.statuses().await, ["FAILED", "PENDING"], "the first was tried, and no other");
     let second = fx.ok(take_records("x", 1)).await.events.remove(0);
     assert!(second.id > first.id, "what was given up holds up nobody");
-    fx.ok(Retell { project_key: None, event: Some(first.id) }).await;
+    fx.ok(RetryEvents { project_key: None, event: Some(first.id) }).await;
     assert_eq!(fx.ok(take_records("y", 10)).await.events, [], "a later one of its topic is on its way");
     fx.settle(&second, "x", None).await;
     assert_eq!(fx.ok(take_records("y", 10)).await.events, [first]);
 }
 
 /// `[id, change]` of each record, and the numbers of the page.
-fn told_of(event: &Event) -> (Vec<(String, String)>, Value) {
+fn told_of(event: &OutboxEvent) -> (Vec<(String, String)>, Value) {
     let mut payload: Value = serde_json::from_str(&event.payload).expect("JSON");
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let records = payload["records"].as_array().expect("records").iter();
@@ -198,7 +191,7 @@ fn told_of(event: &Event) -> (Vec<(String, String)>, Value) {
     (told, payload["batch_no"].take())
 }
 
-// covers: ING-2.6-03, ING-5.4-08, ING-6.1-08, ING-2.3-05, ING-0.2-10, G-01
+// covers: ING-2.6-03, ING-5.4-08, ING-6.1-08, ING-2.3-05, ING-0.2-10, G-01, ING-2.2-02
 pub(super) async fn what_a_page_stores_is_told_with_it_and_once(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let emitted = |no, records, more| CommitBatch { emit: true, ..make::page(&lease, run, no, records, more) };
@@ -243,11 +236,11 @@ pub(super) async fn events_of_a_topic_are_told_in_their_order(fx: Fixture) {
         let records = vec![make::record(&format!("r{no}"), 1)];
         fx.ok(Arc::new(CommitBatch { emit: true, ..make::page(&lease, run, no, records, true) })).await;
     }
-    let stream = Arc::new(Stream { dedup_scope: "another".into(), ..make::stream() });
+    let stream = Arc::new(RecordStream { dedup_scope: "another".into(), ..make::stream() });
     let another = make::page(&lease, run, 4, vec![make::record("r", 1)], true);
     fx.ok(Arc::new(CommitBatch { emit: true, stream, ..another })).await;
     fx.events("u", 1).await;
-    let unknown = TakeEvents { event_type: "nobody".into(), ..take("x", make::LONG, 10) };
+    let unknown = ClaimEvents { event_type: "nobody".into(), ..take("x", make::LONG, 10) };
     assert_eq!(fx.ok(unknown).await.events, []);
     assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events.len(), 1, "of its own type only");
     let first = fx.ok(take_records("x", 1)).await.events.remove(0);
@@ -257,14 +250,14 @@ pub(super) async fn events_of_a_topic_are_told_in_their_order(fx: Fixture) {
     assert_eq!(topics, [format!("default/{}/another", make::PROVENANCE)]);
     fx.settle(&first, "x", Some("status 500")).await;
     assert_eq!(fx.ok(take_records("y", 10)).await.events, [], "nor while it waits to be told again");
-    fx.pass(tell_again(1)).await;
+    fx.pass(retry_delay(1)).await;
     let all = fx.ok(take_records("z", 10)).await.events;
     assert_eq!(all.iter().map(|event| event.tries).collect::<Vec<_>>(), [1, 0, 0]);
     assert!(all.is_sorted_by_key(|event| event.id) && all[0].id == first.id);
     // Given back, it is as if nobody had taken it.
     fx.settle(&all[0], "z", None).await;
     for event in &all[1..] {
-        fx.ok(SettleEvent { id: event.id, owner: "z".into(), told: Told::GivenBack }).await;
+        fx.ok(SettleEvent { id: event.id, owner: "z".into(), delivery: Delivery::Returned }).await;
     }
     let again = fx.ok(take_records("z", 10)).await.events;
     assert_eq!(again, all[1..]);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::query::View;
-use patra_core::state::{Operation, TaskStatus, TriggerStatus};
+use patra_core::state::{JobStatus, Operation, TaskStatus};
 use patra_core::tx::{
-    AdvanceCursor, Coverage, Lineage, OpenPlan, PlanTarget, ReadCoverage, Rest, RunEnd, SavePlan, TakeTrigger,
-    TriggerTaken, TxError,
+    AdvanceCursor, ClaimJob, ClaimedJob, Coverage, OpenPlan, PlanTarget, ReadCoverage, RemainingPlan, RunEnd, SavePlan,
+    TaskLineage, TxError,
 };
 use patra_core::{Fence, PlanId, SliceId, Ts, Window};
 
@@ -27,7 +27,7 @@ pub(super) async fn a_plan_covers_its_windows_in_order(fx: Fixture) {
     assert_eq!((coverage.value, coverage.epoch, coverage.queued), (None, 1, 3));
     assert_eq!(coverage.covered, make::windows(0, 3));
     let progress = fx.progress("a").await;
-    assert_eq!((progress.trigger_status, progress.tasks_queued), (TriggerStatus::Planned, 3));
+    assert_eq!((progress.job_status, progress.tasks_queued), (JobStatus::Planned, 3));
     assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["READY"]);
 }
 
@@ -38,8 +38,8 @@ pub(super) async fn a_task_carries_what_its_slice_says(fx: Fixture) {
     let slice = make::slice("a", window);
     let lease = fx.next().await;
     let slices = fx.rows(View::Slices).await;
-    let instance = fx.progress("a").await.instance;
-    assert_eq!(lease.lineage, Lineage { instance, plan: saved.plan, slice: SliceId(slices.ids()[0]) });
+    let job = fx.progress("a").await.job;
+    assert_eq!(lease.lineage, TaskLineage { job, plan: saved.plan, slice: SliceId(slices.ids()[0]) });
     assert_eq!((lease.cursor, lease.window, lease.operation), (saved.cursor, Some(window), Operation::Harvest));
     assert_eq!((lease.expr_hash, lease.params), (slice.expr_hash, slice.task_params));
     assert_eq!((&*lease.project_key, &*lease.provenance_code, &*lease.endpoint_name), ("default", "demo", "works"));
@@ -105,7 +105,7 @@ pub(super) async fn a_plan_made_from_an_older_epoch_is_a_conflict(fx: Fixture) {
 
 pub(super) async fn a_planner_that_lost_its_trigger_saves_nothing(fx: Fixture) {
     fx.fire("a").await;
-    let old = fx.ok(TakeTrigger { owner: "slow".into(), ..make::take(make::SHORT) }).await.expect("a trigger");
+    let old = fx.ok(ClaimJob { owner: "slow".into(), ..make::take(make::SHORT) }).await.expect("a trigger");
     fx.pass(make::BEYOND).await;
     let new = fx.take().await.expect("the expired trigger");
     assert_eq!(fx.run(Arc::new(make::plan(&old, 0, &make::windows(0, 1)))).await, Err(TxError::Fenced));
@@ -124,7 +124,7 @@ pub(super) async fn a_plan_repeated_after_a_lost_answer_is_not_written_twice(fx:
     assert_eq!(fx.coverage().await.epoch, 1);
 }
 
-// covers: ING-5.3-15, ING-7.10-01, ING-11.3-02
+// covers: ING-5.3-15, ING-7.10-01, ING-11.3-02, ING-8.5-01
 pub(super) async fn a_task_that_exists_is_not_derived_again(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let taken = fx.trigger("b").await;
@@ -147,7 +147,7 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
     part.resume_delay = delay;
     let first = fx.ok(Arc::new(part.clone())).await;
     assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["PARTIAL"]);
-    assert_eq!(fx.progress("a").await.trigger_status, TriggerStatus::Requested);
+    assert_eq!(fx.progress("a").await.job_status, JobStatus::Requested);
     // The lease was given back, and the trigger rests.
     assert_eq!(fx.run(Arc::new(part)).await, Err(TxError::Fenced));
     assert_eq!(fx.take().await, None);
@@ -155,7 +155,11 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
 
     fx.pass(delay + Duration::from_millis(20)).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    let open = OpenPlan { plan: first.plan, snapshot_hash: "snapshot".into(), rest: Rest::Time(make::window(20, 30)) };
+    let open = OpenPlan {
+        plan: first.plan,
+        snapshot_hash: "snapshot".into(),
+        rest: RemainingPlan::Time(make::window(20, 30)),
+    };
     assert_eq!(again.plan, Some(open));
     // The second window comes again: known by signature and key.
     let rest = SavePlan { target: PlanTarget::Existing(first.plan), ..make::plan(&again, 1, &make::windows(10, 2)) };
@@ -163,11 +167,11 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
     assert_eq!((second.plan, second.created, second.existing), (first.plan, 1, 1));
     assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["READY"]);
     assert_eq!((fx.rows(View::Slices).await.len(), fx.rows(View::Tasks).await.len()), (3, 3));
-    assert_eq!(fx.progress("a").await.trigger_status, TriggerStatus::Planned);
+    assert_eq!(fx.progress("a").await.job_status, JobStatus::Planned);
     assert_eq!(fx.coverage().await.epoch, 2);
 }
 
-fn rest(taken: &TriggerTaken) -> Option<Rest> {
+fn rest(taken: &ClaimedJob) -> Option<RemainingPlan> {
     taken.plan.as_ref().map(|open| open.rest.clone())
 }
 
@@ -177,9 +181,9 @@ pub(super) async fn what_is_left_of_a_plan_lies_behind_its_last_slice(fx: Fixtur
     let taken = fx.trigger("a").await;
     let saved = fx.ok(Arc::new(make::part(&taken, 0, whole, &[]))).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(rest(&again), Some(Rest::Time(whole)), "nothing is sliced yet");
+    assert_eq!(rest(&again), Some(RemainingPlan::Time(whole)), "nothing is sliced yet");
 
-    let go_on = |taken: &TriggerTaken, epoch, windows: &[Window]| {
+    let go_on = |taken: &ClaimedJob, epoch, windows: &[Window]| {
         let target = PlanTarget::Existing(saved.plan);
         Arc::new(SavePlan { target, ..make::part(taken, epoch, whole, windows) })
     };
@@ -187,19 +191,19 @@ pub(super) async fn what_is_left_of_a_plan_lies_behind_its_last_slice(fx: Fixtur
     let failed = fx.next().await;
     fx.finish(&failed, RunEnd::Failed { error: make::fault("gone") }).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(rest(&again), Some(Rest::Time(make::window(30, 60))));
+    assert_eq!(rest(&again), Some(RemainingPlan::Time(make::window(30, 60))));
     fx.plan("b", &[make::window(30, 70)]).await;
 
     fx.ok(go_on(&again, 3, &[make::window(40, 50)])).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(rest(&again), Some(Rest::Time(make::window(50, 60))));
+    assert_eq!(rest(&again), Some(RemainingPlan::Time(make::window(50, 60))));
 
     fx.ok(go_on(&again, 4, &[make::window(50, 60)])).await;
     let again = fx.take().await.expect("the trigger that goes on");
-    assert_eq!(rest(&again), Some(Rest::Time(make::window(60, 60))), "nothing is left");
+    assert_eq!(rest(&again), Some(RemainingPlan::Time(make::window(60, 60))), "nothing is left");
     let target = PlanTarget::Existing(saved.plan);
     fx.ok(Arc::new(SavePlan { target, ..make::plan(&again, 5, &[]) })).await;
-    assert_eq!(fx.progress("a").await.trigger_status, TriggerStatus::Planned);
+    assert_eq!(fx.progress("a").await.job_status, JobStatus::Planned);
 }
 
 pub(super) async fn only_a_partial_plan_of_this_trigger_is_continued(fx: Fixture) {
@@ -224,6 +228,7 @@ pub(super) async fn a_plan_without_slices_ends_its_trigger(fx: Fixture) {
     assert!(fx.progress("a").await.is_finished());
 }
 
+// covers: ING-0.2-05
 pub(super) async fn a_snapshot_is_stored_once_under_its_hash(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let taken = fx.trigger("b").await;

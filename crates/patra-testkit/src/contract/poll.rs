@@ -6,10 +6,10 @@ use std::time::Duration;
 use patra_core::port::query::{Cell, View};
 use patra_core::port::source::SourceFilter;
 use patra_core::source::{MAX_FAILURES, Validators};
-use patra_core::state::{HoldKind, Operation, PausedReason, TaskStatus};
+use patra_core::state::{Operation, PauseKind, PausedReason, TaskStatus};
 use patra_core::tx::{
-    ChangeSource, ClaimPolls, HurryPoll, NewConfig, NewPoll, NewSource, Poll, PollEnd, Redrive, RunEnd, Subject, Sweep,
-    TxError, UnfitPoll, What,
+    ChangeSource, ClaimPolls, HurryPoll, NewPoll, NewSource, NewSourceConfig, PauseSubject, PollEnd, QueuePolls,
+    RedriveTarget, RedriveWork, RunEnd, Sweep, TxError, UnfitPoll,
 };
 use patra_core::{CursorId, SourceId, TaskId};
 
@@ -41,8 +41,8 @@ pub(super) async fn a_poll_is_a_plan_of_one_slice_with_one_task(fx: Fixture) {
     assert_eq!(fx.subject.store.snapshot("spec").await, Ok(Some(r#"{"spec":1}"#.into())));
     let told = fx.lineage(patra_core::PlanId(plan.ids()[0])).await;
     assert_eq!((told.slices.len(), told.tasks.len()), (1, 1));
-    assert_eq!(told.trigger["scheduler_code"], "collector");
-    assert_eq!(told.trigger["scheduler_job_id"], format!("source-{}", ids[0]));
+    assert_eq!(told.job["scheduler_code"], "collector");
+    assert_eq!(told.job["scheduler_job_id"], format!("source-{}", ids[0]));
     let lease = fx.claim_polls("me", 5, 2).await.remove(0);
     assert_eq!((lease.task, lease.source, lease.cursor), (task, Some(ids[0]), CursorId(0)));
     assert_eq!((lease.attempts, lease.fence.0, lease.window, lease.credential), (1, 1, None, None));
@@ -91,7 +91,7 @@ pub(super) async fn only_what_is_as_it_was_seen_is_polled(fx: Fixture) {
     assert_eq!(fx.poll(Vec::new()).await, []);
     let broken = NewPoll { params: "{".into(), ..fx.new_poll(ids[1]).await };
     let answer =
-        fx.run(Arc::new(Poll { polls: vec![broken], unfit: Vec::new(), snapshots: Vec::new(), job: None })).await;
+        fx.run(Arc::new(QueuePolls { polls: vec![broken], unfit: Vec::new(), snapshots: Vec::new(), job: None })).await;
     assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
     assert_eq!(fx.source(ids[1]).await.poll_count, 0, "what is refused leaves nothing behind");
 }
@@ -105,7 +105,7 @@ pub(super) async fn a_crash_does_not_make_a_poll_come_again_and_again(fx: Fixtur
     assert_eq!(fx.due().await.sources, []);
     let dead = fx.ok(ClaimPolls { owner: "dead".into(), limit: 1, lease: make::SHORT, per_host: 1 }).await;
     fx.pass(make::BEYOND).await;
-    let swept = fx.ok(Sweep { limit: 10, max_attempts: 1, everyone: false }).await;
+    let swept = fx.ok(Sweep { limit: 10, max_attempts: 1, all_owners: false }).await;
     assert_eq!(swept.failed, tasks(&dead.leases));
     let state = fx.state(ids[0]).await;
     assert_eq!((state.fetch_error_count, state.last_error), (0, None));
@@ -202,13 +202,13 @@ pub(super) async fn many_who_poll_a_source_poll_it_once(fx: Fixture) {
 pub(super) async fn a_poll_that_is_held_is_passed_over(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c"].map(feed)).await;
     let made = fx.queue(&ids).await;
-    fx.ok(make::hold(HoldKind::Pause, Subject { task: Some(made[0]), ..Subject::default() })).await;
-    let advice = make::hold(HoldKind::Advisory, make::partition(Operation::Harvest));
+    fx.ok(make::hold(PauseKind::Pause, PauseSubject { task: Some(made[0]), ..PauseSubject::default() })).await;
+    let advice = make::hold(PauseKind::Advisory, make::partition(Operation::Harvest));
     fx.ok(advice).await;
     assert_eq!(tasks(&fx.claim_polls("x", 1, 9).await), [made[1]]);
-    let all = fx.ok(make::hold(HoldKind::Break, make::partition(Operation::Harvest))).await;
+    let all = fx.ok(make::hold(PauseKind::Break, make::partition(Operation::Harvest))).await;
     assert_eq!(fx.claim_polls("x", 9, 9).await, []);
-    let release = patra_core::tx::Release { which: patra_core::tx::Which::Hold(all.hold), by: "me".into() };
+    let release = patra_core::tx::ResumeWork { target: patra_core::tx::PauseSelector::Id(all.pause), by: "me".into() };
     fx.ok(release).await;
     assert_eq!(tasks(&fx.claim_polls("x", 9, 9).await), [made[2]]);
 }
@@ -232,7 +232,7 @@ pub(super) async fn a_change_cancels_a_poll_that_waits_and_no_other(fx: Fixture)
     let under_way = fx.polled(ids[4]).await;
     let made = fx.queue(&ids[..4]).await;
     let NewSource { config, source_key, .. } = feed("z");
-    let config = Some(NewConfig { config, source_key, minutes: None });
+    let config = Some(NewSourceConfig { config, source_key, minutes: None });
     let plain = ChangeSource::default;
     for (id, change) in [
         (ids[0], ChangeSource { is_active: Some(false), ..plain() }),
@@ -253,7 +253,7 @@ pub(super) async fn a_change_cancels_a_poll_that_waits_and_no_other(fx: Fixture)
     fx.queue(&[ids[1]]).await;
 }
 
-// covers: COLL-49
+// covers: COLL-49, COLL-89
 pub(super) async fn a_success_is_counted_and_the_next_poll_an_interval_later(fx: Fixture) {
     let ids = fx.feeds(&[feed("a")]).await;
     fx.fetch(ids[0], failed("no"), told(ids[0])).await;
@@ -270,7 +270,7 @@ pub(super) async fn a_success_is_counted_and_the_next_poll_an_interval_later(fx:
     assert_eq!(fx.source(ids[0]).await.polling, None);
 }
 
-// covers: COLL-50, COLL-51, COLL-52, COLL-54, COLL-122
+// covers: COLL-50, COLL-51, COLL-52, COLL-122
 pub(super) async fn failures_wait_longer_and_the_fifth_pauses(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b")]).await;
     let id = ids[0];
@@ -289,7 +289,7 @@ pub(super) async fn failures_wait_longer_and_the_fifth_pauses(fx: Fixture) {
             is_after(state.next_due_at, now, Duration::from_secs(86_400), 10);
         }
     }
-    assert_eq!(fx.state(ids[1]).await, patra_core::source::State::due_now(), "the other one has not failed");
+    assert_eq!(fx.state(ids[1]).await, patra_core::source::SourceState::due_now(), "the other one has not failed");
     // It is tried again, in vain, and then a success ends the pause.
     fx.fetch(id, failed("still"), told(id)).await;
     assert_eq!((fx.state(id).await.probe_count, fx.state(id).await.paused), (1, Some(PausedReason::Error)));
@@ -413,7 +413,7 @@ pub(super) async fn a_poll_is_not_driven_again(fx: Fixture) {
     let ids = fx.feeds(&[feed("a")]).await;
     fx.fetch(ids[0], failed("no"), told(ids[0])).await;
     let task = TaskId(fx.rows(View::Tasks).await.ids()[0]);
-    let redrive = Redrive { request: "r".into(), what: What::Task(task), by: "me".into() };
+    let redrive = RedriveWork { request: "r".into(), target: RedriveTarget::Task(task), by: "me".into() };
     let answer = fx.run(redrive).await;
     assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
     assert_eq!(fx.rows(View::Tasks).await.len(), 1);
@@ -429,22 +429,22 @@ pub(super) async fn what_cannot_be_polled_has_failed(fx: Fixture) {
     let given = vec![unfit(ids[0], 0), unfit(ids[1], 1), unfit(ids[2], 0), unfit(ids[0], 0), unfit(SourceId(999), 0)];
     let polls = vec![fx.new_poll(ids[3]).await];
     let snapshots = vec![("spec".to_owned(), "{}".to_owned())];
-    let polled = fx.ok(Arc::new(Poll { polls, unfit: given.clone(), snapshots, job: None })).await;
+    let polled = fx.ok(Arc::new(QueuePolls { polls, unfit: given.clone(), snapshots, job: None })).await;
     assert!(polled.tasks[0].is_some(), "the others do not wait for it");
     let failed = fx.source(ids[0]).await;
     assert_eq!((failed.state.fetch_error_count, failed.state.last_error.as_deref()), (1, Some("no manifest")));
     assert_eq!((failed.poll_count, failed.polling), (1, None));
     is_after(failed.state.next_due_at, now, 5 * MINUTE, 20);
-    assert_eq!(fx.state(ids[1]).await, before, "a poll of it is under way: {under_way:?}");
+    assert_eq!(fx.state(ids[1]).await, before, "a poll of it is in progress: {under_way:?}");
     let under_way = SourceFilter { polling_only: true, ..SourceFilter::default() };
     let under_way = fx.subject.store.sources(under_way).await.expect("sources");
     assert_eq!(under_way.iter().map(|source| source.id).collect::<Vec<_>>(), [ids[1], ids[3]]);
     // Who has not seen that says nothing new.
-    fx.ok(Arc::new(Poll { polls: Vec::new(), unfit: given, snapshots: Vec::new(), job: None })).await;
+    fx.ok(Arc::new(QueuePolls { polls: Vec::new(), unfit: given, snapshots: Vec::new(), job: None })).await;
     assert_eq!(fx.state(ids[0]).await, failed.state);
     for no in 1..i64::from(MAX_FAILURES) {
         let again = vec![unfit(ids[0], no)];
-        fx.ok(Arc::new(Poll { polls: Vec::new(), unfit: again, snapshots: Vec::new(), job: None })).await;
+        fx.ok(Arc::new(QueuePolls { polls: Vec::new(), unfit: again, snapshots: Vec::new(), job: None })).await;
     }
     assert_eq!(fx.state(ids[0]).await.paused, Some(PausedReason::Error));
 }

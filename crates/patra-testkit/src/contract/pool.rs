@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use patra_core::cookie::{Counts, Rules};
+use patra_core::cookie::{CookieCounts, CookieLimits};
 use patra_core::port::query::{Cell, View};
 use patra_core::registry::WHOLE;
 use patra_core::state::{AuthType, CookieStatus};
 use patra_core::tx::{
-    CookieJudged, CookiePicked, PickCookie, Recover, RevokeCredential, SaveCookie, SaveCredential, Versions,
+    CookieOutcomeRecorded, CookiePicked, PickCookie, Recover, RevokeCredential, SaveCookie, SaveCredential, Versions,
 };
 use patra_core::{CredentialId, Ts};
 
@@ -18,7 +18,7 @@ use super::{Fixture, make};
 
 const NEXT_DAY: Ts = Ts::from_secs(1_772_150_400);
 /// Cooling that has ended when it begins.
-const NO_REST: Rules = Rules { cooling: Duration::ZERO, max_total_errors: 99, ..LONG_REST };
+const NO_REST: CookieLimits = CookieLimits { cooling: Duration::ZERO, max_total_errors: 99, ..LONG_REST };
 
 // covers: CRAWL-13, CRAWL-22
 pub(super) async fn the_best_is_taken_and_equals_take_turns(fx: Fixture) {
@@ -60,7 +60,7 @@ pub(super) async fn a_pick_hands_out_the_cookie_as_it_is(fx: Fixture) {
     assert_eq!((credential.id, credential.version, &*credential.sealed), (id, 1, "v1.k1.a"));
     assert_eq!(credential, fx.stored("a").await);
     let view = fx.view("a").await;
-    assert_eq!((view.wear.last_used_at, view.updated_at), (Some(now), now));
+    assert_eq!((view.usage.last_used_at, view.updated_at), (Some(now), now));
     assert!(now > before.updated_at && view.created_at == before.created_at);
     assert_eq!(fx.rows(View::CredentialStates).await.column("credential_id"), [Cell::Int(id.0)]);
 }
@@ -70,7 +70,7 @@ pub(super) async fn a_limit_lasts_for_a_day(fx: Fixture) {
     fx.ok(SaveCookie { daily_limit: Some(2), ..cookie("a") }).await;
     fx.taken(pick()).await;
     fx.taken(pick()).await;
-    let counts = Counts { active: 1, ..Counts::default() };
+    let counts = CookieCounts { active: 1, ..CookieCounts::default() };
     assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None });
     let wear = fx.wear("a").await;
     assert_eq!((wear.status, wear.daily_used, wear.day), (CookieStatus::Active, 2, Some(DAY)));
@@ -83,7 +83,7 @@ pub(super) async fn a_limit_lasts_for_a_day(fx: Fixture) {
     fx.taken(PickCookie { day: NEXT_DAY, ..pick() }).await;
     assert_eq!(
         fx.ok(PickCookie { provenance_code: "none".into(), ..pick() }).await,
-        CookiePicked::Exhausted { counts: Counts::default(), next_active_at: None }
+        CookiePicked::Exhausted { counts: CookieCounts::default(), next_active_at: None }
     );
 }
 
@@ -97,11 +97,11 @@ pub(super) async fn a_name_picks_only_that_one(fx: Fixture) {
     for name in ["none", "far"] {
         assert_eq!(fx.ok(pinned(name)).await, CookiePicked::Unknown, "{name}");
     }
-    let CookiePicked::Unusable { wear } = fx.ok(pinned("a")).await else { panic!("past its limit") };
+    let CookiePicked::Unusable { usage: wear } = fx.ok(pinned("a")).await else { panic!("past its limit") };
     assert_eq!(*wear, fx.wear("a").await);
     assert_eq!((wear.status, wear.daily_used), (CookieStatus::Active, 2));
     fx.fails("best", 3, LONG_REST).await;
-    let CookiePicked::Unusable { wear } = fx.ok(pinned("best")).await else { panic!("it cools") };
+    let CookiePicked::Unusable { usage: wear } = fx.ok(pinned("best")).await else { panic!("it cools") };
     assert_eq!(wear.status, CookieStatus::Cooling);
     fx.ok(RevokeCredential { binding: binding("best", PLATFORM, WHOLE), versions: Versions::All }).await;
     assert_eq!(fx.ok(pinned("best")).await, CookiePicked::Unknown);
@@ -116,7 +116,7 @@ pub(super) async fn errors_rest_a_cookie_and_more_of_them_end_it(fx: Fixture) {
     assert_eq!(fx.fails("a", 2, LONG_REST).await, [CookieStatus::Active; 2]);
     assert_eq!(fx.wear("a").await.consecutive_errors, 2);
     let worked = fx.ok(judge(a, 0, before, None, LONG_REST)).await;
-    assert_eq!(worked, CookieJudged { before: Some(CookieStatus::Active), after: Some(CookieStatus::Active) });
+    assert_eq!(worked, CookieOutcomeRecorded { before: Some(CookieStatus::Active), after: Some(CookieStatus::Active) });
     assert_eq!((fx.wear("a").await.consecutive_errors, fx.wear("a").await.total_errors), (0, 2));
     assert_eq!(fx.stored("a").await.state.last_error, None, "it works again");
     let three = fx.fails("a", 3, LONG_REST).await;
@@ -134,12 +134,12 @@ pub(super) async fn errors_rest_a_cookie_and_more_of_them_end_it(fx: Fixture) {
     assert_eq!((fx.wear("a").await.total_errors, fx.wear("a").await.cooling_until), (6, Some(until)));
     fx.fails("b", 3, LONG_REST).await;
     let ends = fx.wear("b").await.cooling_until;
-    let counts = Counts { cooling: 2, ..Counts::default() };
+    let counts = CookieCounts { cooling: 2, ..CookieCounts::default() };
     assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: Some(until).min(ends) });
     assert_eq!(fx.fails("b", 1, LONG_REST).await, [CookieStatus::Banned]);
     assert_eq!(fx.wear("b").await.cooling_until, None);
-    assert_eq!(fx.fails("a", 1, Rules { max_total_errors: 7, ..LONG_REST }).await, [CookieStatus::Banned]);
-    let counts = Counts { banned: 2, ..Counts::default() };
+    assert_eq!(fx.fails("a", 1, CookieLimits { max_total_errors: 7, ..LONG_REST }).await, [CookieStatus::Banned]);
+    let counts = CookieCounts { banned: 2, ..CookieCounts::default() };
     assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None });
     // Worn out it stays, whatever comes, and so does the reason.
     let late = fx.ok(judge(b, 0, before, None, LONG_REST)).await;
@@ -164,7 +164,7 @@ pub(super) async fn cooling_ends_by_itself(fx: Fixture) {
     let id = fx.view("a").await.id;
     let judged = fx.ok(judge(id, 0, started, Some("no"), NO_REST)).await;
     assert_eq!((judged.before, judged.after), (Some(CookieStatus::Cooling), Some(CookieStatus::Active)));
-    let both = Rules { max_consecutive_errors: 2, max_total_errors: 11, ..NO_REST };
+    let both = CookieLimits { max_consecutive_errors: 2, max_total_errors: 11, ..NO_REST };
     assert_eq!(fx.fails("a", 1, both).await, [CookieStatus::Invalid], "the end goes before a rest");
     // Of a cookie that is gone nothing is taken back.
     fx.ok(cookie("b")).await;
@@ -174,7 +174,7 @@ pub(super) async fn cooling_ends_by_itself(fx: Fixture) {
 }
 
 pub(super) async fn nothing_is_judged_that_is_no_cookie(fx: Fixture) {
-    let none = CookieJudged { before: None, after: None };
+    let none = CookieOutcomeRecorded { before: None, after: None };
     let id = fx.ok(cookie("a")).await.id;
     let key = fx.ok(SaveCredential { auth_type: AuthType::Bearer, ..save(binding("key", "far", WHOLE), 1) }).await.id;
     assert_eq!(fx.ok(judge(id, 1, DAY, Some("no"), LONG_REST)).await, none, "another value");
@@ -182,7 +182,7 @@ pub(super) async fn nothing_is_judged_that_is_no_cookie(fx: Fixture) {
     assert_eq!(fx.ok(judge(CredentialId(99), 0, DAY, None, LONG_REST)).await, none);
     fx.ok(RevokeCredential { binding: binding("a", PLATFORM, WHOLE), versions: Versions::All }).await;
     assert_eq!(fx.ok(judge(id, 0, DAY, Some("no"), LONG_REST)).await, none);
-    assert_eq!(fx.stored("key").await.state, patra_core::credential::State::default());
+    assert_eq!(fx.stored("key").await.state, patra_core::credential::CredentialRuntime::default());
 }
 
 // covers: CRAWL-22
@@ -191,7 +191,7 @@ pub(super) async fn fifty_callers_use_a_cookie_no_more_than_they_may(fx: Fixture
     let picked = async || {
         let answers = at_once(&fx, vec![pick(); 50]).await;
         let picked = answers.iter().filter(|answer| matches!(answer, Ok(CookiePicked::Picked { .. }))).count();
-        let counts = Counts { active: 1, ..Counts::default() };
+        let counts = CookieCounts { active: 1, ..CookieCounts::default() };
         let none = Ok(CookiePicked::Exhausted { counts, next_active_at: None });
         assert!(answers.iter().all(|answer| matches!(answer, Ok(CookiePicked::Picked { .. })) || *answer == none));
         picked
@@ -206,13 +206,18 @@ pub(super) async fn fifty_callers_find_what_is_left_of_three(fx: Fixture) {
     for (name, limit) in [("a", 20), ("b", 25), ("c", 5)] {
         fx.ok(SaveCookie { daily_limit: Some(limit), ..cookie(name) }).await;
     }
-    // Meanwhile the far side finds fault with one of them, in vain.
+    // Meanwhile the upstream finds fault with one of them, in vain.
     let id = fx.view("b").await.id;
-    let errors =
-        vec![
-            judge(id, 0, DAY, Some("no"), Rules { max_consecutive_errors: 99, max_total_errors: 99, ..LONG_REST });
-            20
-        ];
+    let errors = vec![
+        judge(
+            id,
+            0,
+            DAY,
+            Some("no"),
+            CookieLimits { max_consecutive_errors: 99, max_total_errors: 99, ..LONG_REST }
+        );
+        20
+    ];
     let (picked, judged) = tokio::join!(at_once(&fx, vec![pick(); 50]), at_once(&fx, errors));
     let taken = picked.iter().filter(|answer| matches!(answer, Ok(CookiePicked::Picked { .. }))).count();
     assert_eq!(taken, 50, "{picked:?}");

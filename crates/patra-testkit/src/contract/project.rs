@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use patra_core::port::query::{Cell, Filter, Key, Owner, View};
-use patra_core::record::{Candidate, Marked, Stream};
+use patra_core::port::query::{Cell, RowOwner, StoredApiKey, View, ViewFilter};
+use patra_core::record::{CandidateMark, DetailCandidate, RecordStream};
 use patra_core::state::Operation;
-use patra_core::tx::{AdvanceCursor, CommitBatch, CreateKey, CreateProject, Fire, ReadCoverage, RunEnd, Scope, Signal};
+use patra_core::tx::{
+    AdvanceCursor, CommitBatch, CreateKey, CreateProject, KeyScope, ReadCoverage, RequestJob, RunEnd, SignalRecords,
+};
 
 use super::fixture::{int, text};
 use super::{Fixture, make};
@@ -13,12 +15,12 @@ use super::{Fixture, make};
 pub(super) const OTHER: &str = "online_lottery";
 
 /// A trigger of another project.
-pub(super) fn of(project_key: &str, public_id: &str, operation: Operation) -> Fire {
-    Fire { project_key: project_key.into(), ..make::fire(public_id, operation) }
+pub(super) fn of(project_key: &str, public_id: &str, operation: Operation) -> RequestJob {
+    RequestJob { project_key: project_key.into(), ..make::fire(public_id, operation) }
 }
 
-fn stream(project_key: &str) -> Arc<Stream> {
-    Arc::new(Stream { project_key: project_key.into(), ..make::stream() })
+fn stream(project_key: &str) -> Arc<RecordStream> {
+    Arc::new(RecordStream { project_key: project_key.into(), ..make::stream() })
 }
 
 // covers: MAP-C-19
@@ -46,7 +48,7 @@ pub(super) async fn a_key_names_the_projects_that_it_may_act_for(fx: Fixture) {
         prefix: prefix.into(),
         hash: format!("hash of {prefix}"),
         name: "n".into(),
-        scope: Scope::Write,
+        scope: KeyScope::Write,
         projects: projects.iter().map(|project| (*project).to_owned()).collect(),
         shared,
         only_first: false,
@@ -56,10 +58,10 @@ pub(super) async fn a_key_names_the_projects_that_it_may_act_for(fx: Fixture) {
     }
     assert!(!fx.ok(key("some", &[], true)).await.created, "what is there stays as it is");
     let read = async |prefix: &str| fx.subject.store.key(prefix).await.expect("an answer").expect("a key");
-    let found = Key {
+    let found = StoredApiKey {
         prefix: "some".into(),
         hash: "hash of some".into(),
-        scope: Scope::Write,
+        scope: KeyScope::Write,
         projects: vec!["b".into(), "a".into()],
         shared: false,
         revoked: false,
@@ -79,11 +81,11 @@ async fn fill(fx: &Fixture, project_key: &str) {
     let cursor = fx.plan_with(fire, &make::windows(0, 1), |_| ()).await.cursor;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
-    let candidate = Candidate { id: "c".into(), version: "1".into() };
+    let candidate = DetailCandidate { id: "c".into(), version: "1".into() };
     let page = CommitBatch {
         stream: stream(project_key),
         rejected: vec![make::rejected(3)],
-        marks: vec![Marked { candidate, bad: None }],
+        marks: vec![CandidateMark { candidate, bad: None }],
         ..make::page(&lease, run, 1, vec![make::record("k", 1)], false)
     };
     fx.ok(Arc::new(page)).await;
@@ -98,7 +100,7 @@ pub(super) async fn a_list_shows_what_is_of_the_project_and_nothing_else(fx: Fix
     fill(&fx, "default").await;
     fill(&fx, OTHER).await;
     for view in View::ALL {
-        let of = |project: &str| Filter { project_key: Some(project.into()), ..Filter::default() };
+        let of = |project: &str| ViewFilter { project_key: Some(project.into()), ..ViewFilter::default() };
         assert!(fx.filtered(*view, of("nobody")).await.is_empty(), "{}", view.as_str());
         if matches!(view, View::Outbox) {
             continue;
@@ -111,7 +113,7 @@ pub(super) async fn a_list_shows_what_is_of_the_project_and_nothing_else(fx: Fix
         }
         assert_eq!((own.len(), other.len(), all.len()), (1, 1, 2), "{}", view.as_str());
         assert_ne!(own.at(0, "id"), other.at(0, "id"), "{}", view.as_str());
-        if view.owner() == Some(Owner::Own) {
+        if view.owner() == Some(RowOwner::Own) {
             assert_eq!(
                 (text(&own.at(0, "project_key")), text(&other.at(0, "project_key"))),
                 ("default".into(), OTHER.into())
@@ -119,21 +121,21 @@ pub(super) async fn a_list_shows_what_is_of_the_project_and_nothing_else(fx: Fix
         }
         // One row by its number, if it is of the project.
         let id = int(&other.at(0, "id"));
-        let one = |project: Option<&str>| Filter {
+        let one = |project: Option<&str>| ViewFilter {
             id: Some(id),
             project_key: project.map(str::to_owned),
-            ..Filter::default()
+            ..ViewFilter::default()
         };
         assert_eq!(fx.filtered(*view, one(None)).await.ids(), [id], "{}", view.as_str());
         assert_eq!(fx.filtered(*view, one(Some(OTHER))).await.ids(), [id]);
         assert!(fx.filtered(*view, one(Some("default"))).await.is_empty());
-        let before = Filter { before_id: Some(id), ..of(OTHER) };
+        let before = ViewFilter { before_id: Some(id), ..of(OTHER) };
         assert!(fx.filtered(*view, before).await.is_empty());
     }
 }
 
 pub(super) async fn projects_share_no_cursor_no_coverage_and_no_signal(fx: Fixture) {
-    let name = |project: &str, operation| patra_core::cursor::Name {
+    let name = |project: &str, operation| patra_core::cursor::CursorName {
         project_key: project.into(),
         ..make::namespace(operation, "ns")
     };
@@ -151,7 +153,7 @@ pub(super) async fn projects_share_no_cursor_no_coverage_and_no_signal(fx: Fixtu
     assert_eq!((own.epoch, other.epoch), (1, 1));
     assert_eq!((own.covered, other.covered), (vec![], make::windows(0, 2)));
     // What the quarantine of one asks for is not asked of the other.
-    let ask = |project: &str| Signal {
+    let ask = |project: &str| SignalRecords {
         project_key: project.into(),
         provenance_code: make::PROVENANCE.into(),
         endpoint_name: make::ENDPOINT.into(),
@@ -166,7 +168,7 @@ pub(super) async fn projects_share_no_cursor_no_coverage_and_no_signal(fx: Fixtu
 // covers: MAP-C-05
 pub(super) async fn a_job_has_a_type_and_a_project(fx: Fixture) {
     fx.ok(of(OTHER, "plain", Operation::Harvest)).await;
-    let polls = Fire {
+    let polls = RequestJob {
         provenance_code: "collector".into(),
         endpoint_name: "rss".into(),
         ..make::fire("poll", Operation::Harvest)
@@ -181,7 +183,7 @@ pub(super) async fn a_job_has_a_type_and_a_project(fx: Fixture) {
     assert_eq!(types(OTHER).await, [make::PROVENANCE]);
     assert_eq!(types("default").await, ["rss"]);
     let progress = fx.progress("poll").await;
-    assert_eq!((&*progress.project_key, &*progress.job_type, progress.under_way), ("default", "rss", false));
+    assert_eq!((&*progress.project_key, &*progress.job_type, progress.in_progress), ("default", "rss", false));
     assert_eq!(
         (progress.started_at, progress.finished_at, progress.result, progress.request_id),
         (None, None, None, None)

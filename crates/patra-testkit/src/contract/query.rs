@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::cursor::Mark;
-use patra_core::gate::{Ask, Limits};
-use patra_core::port::query::{Cell, CellKind, Filter, Key, View};
-use patra_core::record::{Candidate, Marked};
-use patra_core::record::{Record, Version};
-use patra_core::state::HoldKind;
-use patra_core::tx::{Archive, AskGate, CreateKey, MarkCredential, RevokeKey, RunEnd, Scope, Subject, TxError};
+use patra_core::cursor::CursorValue;
+use patra_core::gate::{GateLimits, GateRequest};
+use patra_core::port::query::{Cell, CellKind, StoredApiKey, View, ViewFilter};
+use patra_core::record::{CandidateMark, DetailCandidate};
+use patra_core::record::{Record, RecordVersion};
+use patra_core::state::PauseKind;
+use patra_core::tx::{
+    ArchiveLedger, CreateKey, KeyScope, MarkCredential, PauseSubject, RequestPermits, RevokeKey, RunEnd, TxError,
+};
 use patra_core::{Ts, Window};
 
 use super::fixture::{text, time};
@@ -23,7 +25,7 @@ async fn world(fx: &Fixture) {
     let run = fx.start(&leases[0]).await;
     let mut page = make::page(&leases[0], run, 1, vec![make::record("a", 1), make::record("b", 1)], false);
     page.rejected = vec![make::rejected(2)];
-    page.marks = vec![Marked { candidate: Candidate { id: "a".into(), version: "1".into() }, bad: None }];
+    page.marks = vec![CandidateMark { candidate: DetailCandidate { id: "a".into(), version: "1".into() }, bad: None }];
     (page.stats.failed, page.stats.skipped, page.stats.retry_count, page.stats.throttled_count) = (1, 3, 4, 5);
     fx.ok(Arc::new(page)).await;
     fx.end(&leases[0], run, RunEnd::Succeeded).await;
@@ -35,20 +37,25 @@ async fn world(fx: &Fixture) {
     fx.advance(saved.cursor).await;
     fx.ok(key("k1", false)).await;
     let credential = fx.ok(credential::save(credential::binding("key", "demo", "*"), 1)).await.id;
-    fx.ok(MarkCredential { credential, seen: 0, rejected: Some("401".into()) }).await;
-    fx.ok(make::hold(HoldKind::Pause, Subject::source("other"))).await;
+    fx.ok(MarkCredential { credential, seen_version: 0, rejected: Some("401".into()) }).await;
+    fx.ok(make::hold(PauseKind::Pause, PauseSubject::source("other"))).await;
     fx.ok(retention::export(run)).await;
-    fx.ok(Arc::new(AskGate { key: "demo/works".into(), limits: Limits::default(), ask: Ask::default() })).await;
+    fx.ok(Arc::new(RequestPermits {
+        key: "demo/works".into(),
+        limits: GateLimits::default(),
+        request: GateRequest::default(),
+    }))
+    .await;
 }
 
 fn key(prefix: &str, only_first: bool) -> CreateKey {
     let (hash, name) = (format!("hash of {prefix}"), "Schlüssel".into());
     let (projects, shared) = (Vec::new(), false);
-    CreateKey { prefix: prefix.into(), hash, name, scope: Scope::Write, projects, shared, only_first }
+    CreateKey { prefix: prefix.into(), hash, name, scope: KeyScope::Write, projects, shared, only_first }
 }
 
-fn of(provenance: &str) -> Filter {
-    Filter { provenance_code: Some(provenance.into()), ..Filter::default() }
+fn of(provenance: &str) -> ViewFilter {
+    ViewFilter { provenance_code: Some(provenance.into()), ..ViewFilter::default() }
 }
 
 pub(super) async fn every_view_lists_its_columns_newest_first(fx: Fixture) {
@@ -59,7 +66,7 @@ pub(super) async fn every_view_lists_its_columns_newest_first(fx: Fixture) {
     fx.events("u", 1).await;
     // One old page goes to the archive, and no more.
     fx.pass(Duration::from_millis(5)).await;
-    fx.ok(Archive { before: fx.now().await, limit: 1 }).await;
+    fx.ok(ArchiveLedger { before: fx.now().await, limit: 1 }).await;
     for view in View::ALL {
         let rows = fx.rows(*view).await;
         assert!(!rows.is_empty(), "{} has a row", view.as_str());
@@ -83,7 +90,7 @@ pub(super) async fn every_view_lists_its_columns_newest_first(fx: Fixture) {
 pub(super) async fn a_filter_keeps_what_meets_all_its_conditions(fx: Fixture) {
     world(&fx).await;
     let tasks = fx.rows(View::Tasks).await;
-    let status = |status: &str| Filter { status: Some(status.into()), ..of("demo") };
+    let status = |status: &str| ViewFilter { status: Some(status.into()), ..of("demo") };
     assert_eq!(fx.filtered(View::Tasks, status("QUEUED")).await.len(), 1);
     assert_eq!(fx.filtered(View::Tasks, status("FAILED")).await.len(), 1);
     assert_eq!(fx.filtered(View::Tasks, status("no such")).await.len(), 0);
@@ -91,31 +98,34 @@ pub(super) async fn a_filter_keeps_what_meets_all_its_conditions(fx: Fixture) {
         assert!(fx.filtered(view, of("other")).await.is_empty(), "{}", view.as_str());
         assert_eq!(fx.filtered(view, of("demo")).await.rows, fx.rows(view).await.rows, "{}", view.as_str());
     }
-    let endpoint = Filter { endpoint_name: Some("authors".into()), ..Filter::default() };
+    let endpoint = ViewFilter { endpoint_name: Some("authors".into()), ..ViewFilter::default() };
     assert_eq!(fx.filtered(View::Endpoints, endpoint).await.len(), 1);
     let runs = fx.rows(View::Runs).await;
     for at in 0..2 {
         let (run, task) = (runs.ids()[at], runs.at(at, "task_id"));
         let Cell::Int(task) = task else { panic!("a task id") };
-        assert_eq!(fx.filtered(View::Runs, Filter { task: Some(task), ..Filter::default() }).await.ids(), [run]);
-        let batches = fx.filtered(View::Batches, Filter { run: Some(run), ..Filter::default() }).await;
+        assert_eq!(
+            fx.filtered(View::Runs, ViewFilter { task: Some(task), ..ViewFilter::default() }).await.ids(),
+            [run]
+        );
+        let batches = fx.filtered(View::Batches, ViewFilter { run: Some(run), ..ViewFilter::default() }).await;
         assert_eq!(batches.len(), 2 - at, "pages of run {run}");
-        let both = Filter { run: Some(run), status: Some("SUCCEEDED".into()), ..Filter::default() };
+        let both = ViewFilter { run: Some(run), status: Some("SUCCEEDED".into()), ..ViewFilter::default() };
         assert_eq!(fx.filtered(View::Batches, both).await.len(), 1);
     }
     let Cell::Int(plan) = tasks.at(0, "plan_id") else { panic!("a plan id") };
-    assert_eq!(fx.filtered(View::Slices, Filter { plan: Some(plan), ..Filter::default() }).await.len(), 3);
-    assert_eq!(fx.filtered(View::Slices, Filter { plan: Some(plan + 1), ..Filter::default() }).await.len(), 0);
+    assert_eq!(fx.filtered(View::Slices, ViewFilter { plan: Some(plan), ..ViewFilter::default() }).await.len(), 3);
+    assert_eq!(fx.filtered(View::Slices, ViewFilter { plan: Some(plan + 1), ..ViewFilter::default() }).await.len(), 0);
 }
 
 pub(super) async fn a_filter_that_the_view_does_not_know_is_refused(fx: Fixture) {
     world(&fx).await;
     let refused = [
         (View::Keys, of("demo")),
-        (View::Provenances, Filter { status: Some("READY".into()), ..Filter::default() }),
-        (View::Endpoints, Filter { task: Some(1), ..Filter::default() }),
-        (View::Jobs, Filter { run: Some(1), ..Filter::default() }),
-        (View::Gates, Filter { from: Some(Ts::from_secs(1)), ..Filter::default() }),
+        (View::Provenances, ViewFilter { status: Some("READY".into()), ..ViewFilter::default() }),
+        (View::Endpoints, ViewFilter { task: Some(1), ..ViewFilter::default() }),
+        (View::Jobs, ViewFilter { run: Some(1), ..ViewFilter::default() }),
+        (View::Gates, ViewFilter { from: Some(Ts::from_secs(1)), ..ViewFilter::default() }),
     ];
     for (view, filter) in refused {
         let answer = fx.subject.store.list(view, filter).await;
@@ -127,10 +137,10 @@ pub(super) async fn a_long_list_is_read_page_by_page(fx: Fixture) {
     fx.plan("a", &make::windows(0, 130)).await;
     let all = fx.rows(View::Tasks).await.ids();
     assert_eq!(all.len(), 130);
-    assert_eq!(fx.filtered(View::Tasks, Filter::default()).await.len(), Filter::DEFAULT_LIMIT as usize);
+    assert_eq!(fx.filtered(View::Tasks, ViewFilter::default()).await.len(), ViewFilter::DEFAULT_LIMIT as usize);
     let (mut read, mut before_id) = (Vec::new(), None);
     loop {
-        let page = fx.filtered(View::Tasks, Filter { before_id, limit: 50, ..Filter::default() }).await.ids();
+        let page = fx.filtered(View::Tasks, ViewFilter { before_id, limit: 50, ..ViewFilter::default() }).await.ids();
         let Some(last) = page.last() else { break };
         before_id = Some(*last);
         read.extend(page);
@@ -146,8 +156,9 @@ pub(super) async fn a_list_can_be_of_a_span_of_time(fx: Fixture) {
     }
     let jobs = fx.rows(View::Jobs).await;
     let (third, second) = (time(&jobs.at(0, "created_at")), time(&jobs.at(1, "created_at")));
-    let ids =
-        async |from, to| fx.filtered(View::Jobs, Filter { from, to, ..Filter::default() }).await.texts("public_id");
+    let ids = async |from, to| {
+        fx.filtered(View::Jobs, ViewFilter { from, to, ..ViewFilter::default() }).await.texts("public_id")
+    };
     assert_eq!(ids(Some(second), None).await, ["c", "b"]);
     assert_eq!(ids(None, Some(third)).await, ["b", "a"]);
     assert_eq!(ids(Some(second), Some(third)).await, ["b"]);
@@ -161,7 +172,7 @@ pub(super) async fn progress_sums_up_the_work_of_a_trigger(fx: Fixture) {
     assert_eq!(progress.remarks, None);
     assert_eq!((progress.tasks_queued, progress.tasks_active), (1, 0));
     assert_eq!((progress.tasks_succeeded, progress.tasks_failed, progress.tasks_partial), (1, 1, 0));
-    let failed = fx.filtered(View::Tasks, Filter { status: Some("FAILED".into()), ..Filter::default() }).await;
+    let failed = fx.filtered(View::Tasks, ViewFilter { status: Some("FAILED".into()), ..ViewFilter::default() }).await;
     let Cell::Json(fault) = failed.at(0, "error") else { panic!("a failed task has an error") };
     assert_eq!(progress.fault, serde_json::from_str(&fault).ok());
     assert_eq!((progress.batches, progress.inserted, progress.updated, progress.skipped), (2, 3, 1, 3));
@@ -182,12 +193,12 @@ pub(super) async fn keys_are_made_found_and_revoked(fx: Fixture) {
     assert!(fx.ok(key("k1", true)).await.created, "the first key");
     assert!(!fx.ok(key("k2", true)).await.created, "no second first key");
     assert!(fx.ok(key("k2", false)).await.created);
-    let other = CreateKey { hash: "other".into(), scope: Scope::Admin, ..key("k2", false) };
+    let other = CreateKey { hash: "other".into(), scope: KeyScope::Admin, ..key("k2", false) };
     assert!(!fx.ok(other).await.created, "a prefix is taken once");
-    let found = Key {
+    let found = StoredApiKey {
         prefix: "k2".into(),
         hash: "hash of k2".into(),
-        scope: Scope::Write,
+        scope: KeyScope::Write,
         projects: Vec::new(),
         shared: false,
         revoked: false,
@@ -195,7 +206,7 @@ pub(super) async fn keys_are_made_found_and_revoked(fx: Fixture) {
     assert_eq!(store.key("k2").await, Ok(Some(found.clone())));
 
     assert!(fx.ok(RevokeKey { prefix: "k2".into() }).await.revoked);
-    assert_eq!(store.key("k2").await, Ok(Some(Key { revoked: true, ..found })));
+    assert_eq!(store.key("k2").await, Ok(Some(StoredApiKey { revoked: true, ..found })));
     let keys = fx.rows(View::Keys).await;
     assert_eq!(keys.texts("prefix"), ["k2", "k1"]);
     let revoked_at = time(&keys.at(0, "revoked_at"));
@@ -211,7 +222,7 @@ pub(super) async fn the_store_answers_a_ping(fx: Fixture) {
     assert!(fx.subject.store.ping().await.is_ok_and(|version| version > 0));
 }
 
-// covers: ING-0.1-03
+// covers: ING-0.1-05
 pub(super) async fn payloads_come_back_byte_for_byte(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
@@ -242,7 +253,7 @@ pub(super) async fn payloads_come_back_byte_for_byte(fx: Fixture) {
     );
 }
 
-// covers: ING-0.1-03, ING-4.4-02
+// covers: ING-0.1-03, ING-4.4-02, ING-0.4-02
 pub(super) async fn times_keep_their_microseconds(fx: Fixture) {
     let instants = [
         "1969-12-31T23:59:59.999999Z",
@@ -260,7 +271,7 @@ pub(super) async fn times_keep_their_microseconds(fx: Fixture) {
     assert_eq!((coverage.origin, &*coverage.covered), (Some(window.from), &[window][..]));
     let run = fx.start(&lease).await;
     let record = |(at, instant): (usize, &Ts)| Record {
-        version: Version { updated_at: *instant, source_version: i64::MIN },
+        version: RecordVersion { updated_at: *instant, source_version: i64::MIN },
         ..make::record(&at.to_string(), 0)
     };
     fx.commit(&lease, run, 1, instants.iter().enumerate().map(record).collect(), false).await;
@@ -270,14 +281,14 @@ pub(super) async fn times_keep_their_microseconds(fx: Fixture) {
         assert_eq!(time(&items.at(row, "updated_at")), instants[at]);
     }
     // One microsecond decides.
-    let later = Version { updated_at: Ts::from_micros(instants[0].micros() + 1), source_version: i64::MIN };
+    let later = RecordVersion { updated_at: Ts::from_micros(instants[0].micros() + 1), source_version: i64::MIN };
     let done = fx.commit(&lease, run, 2, vec![Record { version: later, ..make::record("0", 0) }], false).await;
     assert_eq!(done.stats.updated, 1);
     fx.end(&lease, run, RunEnd::Succeeded).await;
     let cursor = lease.cursor;
     let advance = fx.advance(cursor).await;
-    assert_eq!(advance.target, Some(Mark::At(window.to)));
-    fx.ok(patra_core::tx::AdvanceCursor { cursor, to: Mark::At(window.to), version: 0 }).await;
-    assert_eq!(fx.coverage().await.value, Some(Mark::At(window.to)));
+    assert_eq!(advance.target, Some(CursorValue::At(window.to)));
+    fx.ok(patra_core::tx::AdvanceCursor { cursor, to: CursorValue::At(window.to), version: 0 }).await;
+    assert_eq!(fx.coverage().await.value, Some(CursorValue::At(window.to)));
     assert_eq!(text(&fx.rows(View::Cursors).await.at(0, "cursor_value")).parse::<Ts>().ok(), Some(window.to));
 }

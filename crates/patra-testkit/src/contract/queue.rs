@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use patra_core::port::query::{Cell, View};
 use patra_core::state::{Operation, TaskStatus};
-use patra_core::tx::{Claim, Lease, LeaseRef, Renew, RunEnd};
+use patra_core::tx::{ClaimTasks, Lease, LeaseRef, Renew, RunEnd};
 use patra_core::{Fence, TaskId};
 
 use super::fixture::{int, text, time};
@@ -53,7 +53,7 @@ pub(super) async fn a_claim_takes_no_more_than_its_limit_and_nothing_twice(fx: F
 // covers: ING-9.1-03, ING-13.3-05
 pub(super) async fn a_claimed_task_is_dispatched_under_its_owner(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
-    let claimed = fx.ok(Claim { owner: "vörker 1".into(), ..make::claim(1, make::LONG) }).await;
+    let claimed = fx.ok(ClaimTasks { owner: "vörker 1".into(), ..make::claim(1, make::LONG) }).await;
     let lease = &claimed.leases[0];
     assert_eq!((lease.fence, lease.attempts, lease.until), (Fence(1), 1, claimed.now + make::LONG));
     let tasks = fx.rows(View::Tasks).await;
@@ -63,7 +63,7 @@ pub(super) async fn a_claimed_task_is_dispatched_under_its_owner(fx: Fixture) {
     assert_eq!((int(&tasks.at(0, "lease_epoch")), int(&tasks.at(0, "attempt_count"))), (1, 1));
 }
 
-// covers: ING-13.3-02
+// covers: ING-13.3-02, ING-8.5-03
 pub(super) async fn a_task_is_not_claimed_before_its_time(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let lease = fx.next().await;
@@ -103,7 +103,7 @@ pub(super) async fn renewing_extends_only_what_one_holds(fx: Fixture) {
     let other = Renew { owner: "thief".into(), ..renew(&[a], make::LONG) };
     assert!(fx.ok(other).await.held.is_empty());
     assert!(fx.ok(renew(&[], make::LONG)).await.held.is_empty());
-    // A run under way is renewed like a task that waits for its start.
+    // A run in progress is renewed like a task that waits for its start.
     fx.start(&leases[0]).await;
     assert_eq!(fx.ok(renew(&[a], make::LONG)).await.held, [a]);
 }

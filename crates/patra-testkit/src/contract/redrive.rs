@@ -3,18 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::cursor::Mark;
+use patra_core::cursor::CursorValue;
 use patra_core::paging::Position;
 use patra_core::port::query::{Cell, View};
-use patra_core::tx::{AdvanceCursor, Cancel, EndRun, Lease, Redrive, Redriven, Resume, RunEnd, Target, TxError, What};
+use patra_core::tx::{
+    AdvanceCursor, CancelSubject, CancelWork, EndRun, Lease, RedriveTarget, RedriveWork, Redriven, ResumePoint, RunEnd,
+    TxError,
+};
 use patra_core::{RunId, TaskId};
 use serde_json::json;
 
 use super::fixture::{int, text};
 use super::{Fixture, make};
 
-fn again(request: &str, what: What) -> Redrive {
-    Redrive { request: request.into(), what, by: "somebody".into() }
+fn again(request: &str, what: RedriveTarget) -> RedriveWork {
+    RedriveWork { request: request.into(), target: what, by: "somebody".into() }
 }
 
 fn failed() -> RunEnd {
@@ -22,7 +25,7 @@ fn failed() -> RunEnd {
 }
 
 /// The task that a request made, new.
-async fn queued(fx: &Fixture, request: &str, what: What) -> TaskId {
+async fn queued(fx: &Fixture, request: &str, what: RedriveTarget) -> TaskId {
     match fx.ok(again(request, what)).await {
         Redriven::Queued { task, existed: false } => task,
         other => panic!("expected a new task: {other:?}"),
@@ -45,7 +48,7 @@ async fn checkpoint(fx: &Fixture, run: RunId) -> serde_json::Value {
     serde_json::from_str(&text(&fx.cell(View::Runs, run.0, "checkpoint").await)).expect("JSON")
 }
 
-// covers: ING-7.10-04, ING-11.2-03
+// covers: ING-7.10-04, ING-11.2-03, ING-4.11-04
 pub(super) async fn a_batch_that_was_executed_is_read_back_and_nothing_happens(fx: Fixture) {
     let (_, run) = failed_at_three(&fx).await;
     let views = [View::Tasks, View::Runs, View::Batches, View::Slices, View::Items];
@@ -58,12 +61,12 @@ pub(super) async fn a_batch_that_was_executed_is_read_back_and_nothing_happens(f
     };
     let before = all().await;
     let batches = fx.rows(View::Batches).await;
-    let answer = fx.ok(again("r", What::Batch { run, batch_no: 2 })).await;
+    let answer = fx.ok(again("r", RedriveTarget::Batch { run, batch_no: 2 })).await;
     let Redriven::ReadBack { batch, stats, next } = answer else { panic!("expected the old result: {answer:?}") };
     assert_eq!((batch.0, stats.inserted, next), (batches.ids()[1], 1, Some(Position::Offset(20))));
     assert_eq!(all().await, before);
-    assert_eq!(fx.ok(again("r", What::Batch { run: RunId(999_999), batch_no: 1 })).await, Redriven::NotFound);
-    assert_eq!(fx.ok(again("r", What::Task(TaskId(999_999)))).await, Redriven::NotFound);
+    assert_eq!(fx.ok(again("r", RedriveTarget::Batch { run: RunId(999_999), batch_no: 1 })).await, Redriven::NotFound);
+    assert_eq!(fx.ok(again("r", RedriveTarget::Task(TaskId(999_999)))).await, Redriven::NotFound);
     assert_eq!(all().await, before);
 }
 
@@ -79,13 +82,13 @@ pub(super) async fn a_batch_that_failed_or_never_was_drives_its_task_again(fx: F
         end.failure = Some(make::failure(&lease, run, 3));
         fx.ok(Arc::new(end)).await;
 
-        let task = queued(&fx, "r", What::Batch { run, batch_no }).await;
+        let task = queued(&fx, "r", RedriveTarget::Batch { run, batch_no }).await;
         let new = fx.next().await;
         assert_eq!(new.task, task);
         let (second, resume) = fx.start_fully(&new).await;
         assert_eq!(
             resume,
-            Some(Resume { run, batch_no: 1, next: Some(Position::Offset(10)), total: None, taken: None })
+            Some(ResumePoint { run, batch_no: 1, next: Some(Position::Offset(10)), total: None, taken: None })
         );
         let checkpoint = checkpoint(&fx, second).await;
         assert_eq!(checkpoint["replay"], json!({ "task": lease.task.0, "request": "r" }));
@@ -97,12 +100,12 @@ pub(super) async fn a_batch_that_failed_or_never_was_drives_its_task_again(fx: F
 pub(super) async fn a_task_that_is_driven_again_stands_in_the_old_ones_place(fx: Fixture) {
     let (old, _) = failed_at_three(&fx).await;
     assert!(fx.coverage().await.covered.is_empty());
-    let id = queued(&fx, "r", What::Task(old.task)).await;
-    assert_eq!(fx.ok(again("r", What::Task(old.task))).await, Redriven::Queued { task: id, existed: true });
+    let id = queued(&fx, "r", RedriveTarget::Task(old.task)).await;
+    assert_eq!(fx.ok(again("r", RedriveTarget::Task(old.task))).await, Redriven::Queued { task: id, existed: true });
     // Another request for the old one would make a second task of one slice.
-    let second = fx.run(again("s", What::Task(old.task))).await;
+    let second = fx.run(again("s", RedriveTarget::Task(old.task))).await;
     assert!(matches!(second, Err(TxError::Refused(_))), "{second:?}");
-    assert_eq!(fx.run(again("s", What::Task(id))).await, Err(TxError::Conflict), "it has not ended");
+    assert_eq!(fx.run(again("s", RedriveTarget::Task(id))).await, Err(TxError::Conflict), "it has not ended");
 
     let tasks = fx.rows(View::Tasks).await;
     assert_eq!(tasks.column("slice_id"), vec![Cell::Int(old.lineage.slice.0); 2]);
@@ -114,7 +117,7 @@ pub(super) async fn a_task_that_is_driven_again_stands_in_the_old_ones_place(fx:
     for column in ["window_from", "window_to", "ordinal", "c_max", "priority"] {
         assert_eq!(tasks.of(id.0, column), tasks.of(old.task.0, column), "{column}");
     }
-    assert_eq!(fx.coverage().await.covered, make::windows(0, 1), "under way again");
+    assert_eq!(fx.coverage().await.covered, make::windows(0, 1), "in progress again");
 
     let new = fx.next().await;
     assert_eq!((new.task, new.fence.0, new.attempts), (id, 1, 1));
@@ -124,14 +127,14 @@ pub(super) async fn a_task_that_is_driven_again_stands_in_the_old_ones_place(fx:
     let progress = fx.progress("a").await;
     assert_eq!((progress.tasks_succeeded, progress.tasks_failed, progress.tasks_split), (1, 0, 1));
     assert!(progress.is_finished());
-    assert_eq!(fx.ok(again("r", What::Task(old.task))).await, Redriven::Queued { task: id, existed: true });
+    assert_eq!(fx.ok(again("r", RedriveTarget::Task(old.task))).await, Redriven::Queued { task: id, existed: true });
 }
 
 pub(super) async fn every_run_of_it_says_that_it_is_a_replay_and_resumes_from_its_own_pages(fx: Fixture) {
     let (old, run) = failed_at_three(&fx).await;
-    queued(&fx, "r", What::Task(old.task)).await;
+    queued(&fx, "r", RedriveTarget::Task(old.task)).await;
     let later = || RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: false };
-    let from_old = Resume { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
+    let from_old = ResumePoint { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
     for round in 0..2 {
         let lease = fx.next().await;
         let (second, resume) = fx.start_fully(&lease).await;
@@ -148,29 +151,32 @@ pub(super) async fn every_run_of_it_says_that_it_is_a_replay_and_resumes_from_it
     let (_, resume) = fx.start_fully(&fx.next().await).await;
     assert_eq!(
         resume,
-        Some(Resume { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: None, taken: None })
+        Some(ResumePoint { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: None, taken: None })
     );
 }
 
 /// A redrive that failed without a page is driven again from where the first one stopped.
 pub(super) async fn a_chain_of_redrives_resumes_from_the_last_page_of_any(fx: Fixture) {
     let (old, run) = failed_at_three(&fx).await;
-    let second = queued(&fx, "r", What::Task(old.task)).await;
+    let second = queued(&fx, "r", RedriveTarget::Task(old.task)).await;
     let lease = fx.next().await;
     fx.finish(&lease, failed()).await;
-    queued(&fx, "r", What::Task(second)).await;
+    queued(&fx, "r", RedriveTarget::Task(second)).await;
     let (last, resume) = fx.start_fully(&fx.next().await).await;
-    assert_eq!(resume, Some(Resume { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None }));
+    assert_eq!(
+        resume,
+        Some(ResumePoint { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None })
+    );
     assert_eq!(checkpoint(&fx, last).await["replay"]["task"], second.0);
 }
 
 pub(super) async fn what_narrower_tasks_replaced_is_not_driven_again(fx: Fixture) {
     fx.plan("a", &[make::window(0, 20)]).await;
     let lease = fx.next().await;
-    assert_eq!(fx.run(again("r", What::Task(lease.task))).await, Err(TxError::Conflict));
+    assert_eq!(fx.run(again("r", RedriveTarget::Task(lease.task))).await, Err(TxError::Conflict));
     let slices = make::windows(0, 2).into_iter().map(|part| make::slice("split", part)).collect();
     fx.finish(&lease, RunEnd::Split { error: make::fault("too many"), slices }).await;
-    let answer = fx.run(again("r", What::Task(lease.task))).await;
+    let answer = fx.run(again("r", RedriveTarget::Task(lease.task))).await;
     assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
     assert_eq!(fx.rows(View::Tasks).await.len(), 3);
 }
@@ -178,16 +184,16 @@ pub(super) async fn what_narrower_tasks_replaced_is_not_driven_again(fx: Fixture
 pub(super) async fn a_cancelled_slice_is_ready_again_and_a_cancelled_plan_never(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
-    let cancel = |target| Cancel { target, reason: "wrong".into(), by: "somebody".into() };
-    fx.ok(cancel(Target::Slice(leases[0].lineage.slice))).await;
-    let task = queued(&fx, "r", What::Task(leases[0].task)).await;
+    let cancel = |target| CancelWork { target, reason: "wrong".into(), by: "somebody".into() };
+    fx.ok(cancel(CancelSubject::Slice(leases[0].lineage.slice))).await;
+    let task = queued(&fx, "r", RedriveTarget::Task(leases[0].task)).await;
     assert_eq!(text(&fx.cell(View::Slices, leases[0].lineage.slice.0, "status_code").await), "READY");
     let new = fx.next().await;
     assert_eq!(new.task, task);
     fx.finish(&new, RunEnd::Succeeded).await;
 
-    fx.ok(cancel(Target::Plan(saved.plan))).await;
-    let answer = fx.run(again("r", What::Task(leases[1].task))).await;
+    fx.ok(cancel(CancelSubject::Plan(saved.plan))).await;
+    let answer = fx.run(again("r", RedriveTarget::Task(leases[1].task))).await;
     assert!(matches!(answer, Err(TxError::Refused(_))), "nothing would consume it: {answer:?}");
     assert_eq!(fx.rows(View::Tasks).await.len(), 3);
 }
@@ -198,7 +204,7 @@ pub(super) async fn a_segment_is_driven_again_in_its_place(fx: Fixture) {
     fx.finish(&leases[0], failed()).await;
     fx.finish(&leases[1], RunEnd::Succeeded).await;
     assert_eq!(fx.advance(cursor).await.target, None);
-    queued(&fx, "r", What::Task(leases[0].task)).await;
+    queued(&fx, "r", RedriveTarget::Task(leases[0].task)).await;
     let new = fx.next().await;
     fx.finish(&new, RunEnd::Succeeded).await;
     let target = fx.advance(cursor).await.target;
@@ -211,11 +217,11 @@ pub(super) async fn a_segment_behind_the_value_holds_nothing_up(fx: Fixture) {
     fx.finish(&leases[0], RunEnd::Succeeded).await;
     fx.advance(cursor).await;
     fx.ok(AdvanceCursor { cursor, to: nth(1, "f"), version: 0 }).await;
-    queued(&fx, "r", What::Task(leases[0].task)).await;
+    queued(&fx, "r", RedriveTarget::Task(leases[0].task)).await;
     fx.finish(&leases[1], RunEnd::Succeeded).await;
     assert_eq!(fx.advance(cursor).await.target, Some(nth(2, "z")));
 }
 
-fn nth(ordinal: i64, last: &str) -> Mark {
-    Mark::Nth { ordinal, last: last.into() }
+fn nth(ordinal: i64, last: &str) -> CursorValue {
+    CursorValue::Nth { ordinal, last: last.into() }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::query::{Cell, StoredVersion, View};
-use patra_core::record::{Record, Rejected};
+use patra_core::record::{Record, RejectedRecord};
 use patra_core::tx::{
-    Abandon, AdvanceCursor, Checked, CommitBatch, EndRun, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, RunEnd, Signal, Signalled,
-    TxError,
+    AbandonRecord, AdvanceCursor, CheckedRecord, CommitBatch, EndRun, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES,
+    RecordsSignalled, RunEnd, SignalRecords, TxError,
 };
 use patra_core::{RunId, Ts};
 
@@ -16,8 +16,8 @@ use super::{Fixture, make};
 
 const TICK: Duration = Duration::from_millis(5);
 
-fn signal(keys: &[&str]) -> Signal {
-    Signal {
+fn signal(keys: &[&str]) -> SignalRecords {
+    SignalRecords {
         project_key: "default".into(),
         provenance_code: make::PROVENANCE.into(),
         endpoint_name: make::ENDPOINT.into(),
@@ -27,12 +27,12 @@ fn signal(keys: &[&str]) -> Signal {
     }
 }
 
-fn checked(key: &str, failed: Option<&str>) -> Checked {
-    Checked { key: key.into(), failed: failed.map(str::to_owned), looked_at: true }
+fn checked(key: &str, failed: Option<&str>) -> CheckedRecord {
+    CheckedRecord { key: key.into(), failed: failed.map(str::to_owned), looked_at: true }
 }
 
-fn rejected(index: u32, key: &str) -> Rejected {
-    Rejected { key: Some(key.into()), ..make::rejected(index) }
+fn rejected(index: u32, key: &str) -> RejectedRecord {
+    RejectedRecord { key: Some(key.into()), ..make::rejected(index) }
 }
 
 fn other_content(key: &str, at: i64) -> Record {
@@ -126,7 +126,7 @@ pub(super) async fn an_item_knows_its_mapping_and_when_it_was_looked_at(fx: Fixt
     assert_eq!(looked("a").await.0, make::GENERATION);
     fx.ok(signal(&["b"])).await;
     fx.pass(TICK).await;
-    let refused = vec![Checked { looked_at: false, ..checked("b", Some("422")) }];
+    let refused = vec![CheckedRecord { looked_at: false, ..checked("b", Some("422")) }];
     fx.ok(Arc::new(CommitBatch { checked: refused, ..make::page(&lease, run, 4, vec![], true) })).await;
     assert_eq!(looked("b").await.1, again, "nobody had a word on it");
     assert_eq!(int(&fx.rows(View::Signals).await.at(0, "tries")), 1, "but it was tried");
@@ -137,8 +137,12 @@ pub(super) async fn a_rejected_record_asks_to_be_fetched_again(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     fx.ok(signal(&["known"])).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("good", 1)], true);
-    page.rejected =
-        vec![rejected(0, "known"), rejected(1, "new"), rejected(2, "new"), Rejected { key: None, ..make::rejected(3) }];
+    page.rejected = vec![
+        rejected(0, "known"),
+        rejected(1, "new"),
+        rejected(2, "new"),
+        RejectedRecord { key: None, ..make::rejected(3) },
+    ];
     let page = Arc::new(page);
     fx.ok(page.clone()).await;
     assert!(fx.ok(page).await.replayed);
@@ -146,7 +150,7 @@ pub(super) async fn a_rejected_record_asks_to_be_fetched_again(fx: Fixture) {
     let rows = fx.rows(View::Signals).await;
     let columns = ["origin_code", "reason", "created_by", "project_key", "provenance_code", "endpoint_name"];
     let of = |row| columns.map(|column| text(&rows.at(row, column)));
-    assert_eq!(of(0), ["QUARANTINE", "no update time", Signal::BY_QUARANTINE, "default", "demo", "works"]);
+    assert_eq!(of(0), ["QUARANTINE", "no update time", SignalRecords::BY_QUARANTINE, "default", "demo", "works"]);
     assert_eq!(of(1), ["READER", "a field is missing", "reader", "default", "demo", "works"]);
     assert_eq!((int(&rows.at(0, "tries")), rows.at(0, "last_error")), (0, Cell::Null));
     let kept = fx.rows(View::Quarantine).await;
@@ -175,7 +179,7 @@ pub(super) async fn a_record_that_comes_after_all_settles_what_the_quarantine_as
     let expected = [("a", "RESOLVED"), ("b", "OPEN"), ("late", "OPEN"), ("asked", "OPEN")];
     assert_eq!(signals(&fx).await, pairs(&expected), "a reader wants more than any record");
     assert_eq!(quarantine(&fx).await, ["RESOLVED", "SIGNALLED", "SIGNALLED"]);
-    // In one page: the second try of the far side counts.
+    // In one page: the second try of the upstream counts.
     let mut page = make::page(&lease, run, 3, vec![make::record("b", 1)], true);
     page.rejected = vec![rejected(0, "b")];
     fx.ok(Arc::new(page)).await;
@@ -217,32 +221,32 @@ pub(super) async fn a_look_at_a_record_settles_its_signal_or_counts_a_try(fx: Fi
         assert_eq!(quarantine(&fx).await, [kept, "RESOLVED", kept]);
     }
     // What was given up is asked for again only when somebody says so.
-    assert_eq!(fx.ok(signal(&["lost"])).await, Signalled { added: 1, existing: 0 });
+    assert_eq!(fx.ok(signal(&["lost"])).await, RecordsSignalled { added: 1, existing: 0 });
 }
 
 pub(super) async fn a_signal_is_open_once_per_record(fx: Fixture) {
-    assert_eq!(fx.ok(signal(&["a", "b"])).await, Signalled { added: 2, existing: 0 });
-    assert_eq!(fx.ok(signal(&["b", "c"])).await, Signalled { added: 1, existing: 1 });
-    let other = Signal { endpoint_name: "other".into(), ..signal(&["a"]) };
-    assert_eq!(fx.ok(other).await, Signalled { added: 1, existing: 0 });
-    assert_eq!(fx.ok(signal(&[])).await, Signalled { added: 0, existing: 0 });
+    assert_eq!(fx.ok(signal(&["a", "b"])).await, RecordsSignalled { added: 2, existing: 0 });
+    assert_eq!(fx.ok(signal(&["b", "c"])).await, RecordsSignalled { added: 1, existing: 1 });
+    let other = SignalRecords { endpoint_name: "other".into(), ..signal(&["a"]) };
+    assert_eq!(fx.ok(other).await, RecordsSignalled { added: 1, existing: 0 });
+    assert_eq!(fx.ok(signal(&[])).await, RecordsSignalled { added: 0, existing: 0 });
     let many: Vec<_> = (0..=MAX_SIGNAL_KEYS).map(|at| format!("key {at:04}")).collect();
-    let refused = fx.run(Signal { keys: many.clone(), ..signal(&[]) }).await;
+    let refused = fx.run(SignalRecords { keys: many.clone(), ..signal(&[]) }).await;
     assert!(matches!(refused, Err(TxError::Refused(_))), "{refused:?}");
-    let done = fx.ok(Signal { keys: many[1..].to_vec(), ..signal(&[]) }).await;
-    assert_eq!(done, Signalled { added: MAX_SIGNAL_KEYS as u32, existing: 0 });
+    let done = fx.ok(SignalRecords { keys: many[1..].to_vec(), ..signal(&[]) }).await;
+    assert_eq!(done, RecordsSignalled { added: MAX_SIGNAL_KEYS as u32, existing: 0 });
 }
 
 pub(super) async fn a_person_gives_a_quarantined_record_up(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let mut page = make::page(&lease, run, 1, vec![], true);
-    page.rejected = vec![rejected(0, "a"), rejected(1, "b"), Rejected { key: None, ..make::rejected(2) }];
+    page.rejected = vec![rejected(0, "a"), rejected(1, "b"), RejectedRecord { key: None, ..make::rejected(2) }];
     fx.ok(Arc::new(page)).await;
     fx.commit(&lease, run, 2, vec![make::record("b", 1)], true).await;
     let mut ids = fx.rows(View::Quarantine).await.ids();
     ids.reverse();
     let abandon = async |quarantine| {
-        let done = fx.ok(Abandon { quarantine, by: "somebody".into() }).await;
+        let done = fx.ok(AbandonRecord { quarantine, by: "somebody".into() }).await;
         (done.found, done.abandoned)
     };
     assert_eq!(abandon(ids[0]).await, (true, true));

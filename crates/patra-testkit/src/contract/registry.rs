@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use patra_core::Ts;
 use patra_core::port::query::{Cell, View};
-use patra_core::registry::{Row, Table, WHOLE};
+use patra_core::registry::{RegistryRow, RegistryTable, WHOLE};
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tx::{
-    Applied, ApplyProvenance, Fire, FireDue, RemoveProvenance, SettleTrigger, Settlement, SyncDictionary, TxError,
+    ApplyProvenance, FireDue, JobSettlement, ProvenanceApplied, RemoveProvenance, RequestJob, SettleJob,
+    SyncDictionary, TxError,
 };
 
 use super::fixture::{int, text, time};
@@ -18,7 +19,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 pub(super) async fn applying_creates_changes_or_leaves_alone(fx: Fixture) {
     let one = make::provenance("h1", &[("works", None), ("authors", None)]);
-    assert_eq!(fx.ok(one.clone()).await, Applied::Created);
+    assert_eq!(fx.ok(one.clone()).await, ProvenanceApplied::Created);
     let before = fx.rows(View::Provenances).await;
     assert_eq!(text(&before.at(0, "name")), "Demo h1");
 
@@ -26,12 +27,12 @@ pub(super) async fn applying_creates_changes_or_leaves_alone(fx: Fixture) {
     // An equal digest is an equal manifest, whatever else is said.
     let other = make::provenance("other", &[("works", None)]);
     let same = ApplyProvenance { document_hash: one.document_hash.clone(), ..other };
-    assert_eq!(fx.ok(same).await, Applied::Unchanged);
+    assert_eq!(fx.ok(same).await, ProvenanceApplied::Unchanged);
     assert_eq!(fx.rows(View::Provenances).await.rows, before.rows);
     assert_eq!(fx.rows(View::Endpoints).await.len(), 2);
     assert_eq!(sections(&fx, make::PROVENANCE).await, one.rows);
 
-    assert_eq!(fx.ok(make::provenance("h2", &[("works", None)])).await, Applied::Changed);
+    assert_eq!(fx.ok(make::provenance("h2", &[("works", None)])).await, ProvenanceApplied::Changed);
     let after = fx.rows(View::Provenances).await;
     assert_eq!((after.len(), text(&after.at(0, "document_hash"))), (1, "h2".to_owned()));
     assert_eq!(after.at(0, "id"), before.at(0, "id"));
@@ -60,7 +61,7 @@ pub(super) async fn applying_replaces_the_endpoints(fx: Fixture) {
     assert_eq!(fx.rows(View::Schedules).await.texts("provenance_code"), ["other"]);
 }
 
-async fn sections(fx: &Fixture, code: &str) -> Vec<Row> {
+async fn sections(fx: &Fixture, code: &str) -> Vec<RegistryRow> {
     fx.subject.store.registry(code).await.expect("an answer").expect("a provenance").rows
 }
 
@@ -80,7 +81,7 @@ pub(super) async fn the_registry_holds_a_manifest_section_by_section(fx: Fixture
 
     // Sections that are gone go, those that are new come, and the other source is not touched.
     let mut changed = make::provenance("h2", &[("works", None), ("grants", None)]);
-    changed.rows.retain(|row| row.table != Table::RetryCfg || row.endpoint_name != WHOLE);
+    changed.rows.retain(|row| row.table != RegistryTable::RetryCfg || row.endpoint_name != WHOLE);
     fx.ok(changed.clone()).await;
     assert_eq!(sections(&fx, make::PROVENANCE).await, changed.rows);
     assert_eq!(sections(&fx, "other").await, other.rows);
@@ -89,14 +90,15 @@ pub(super) async fn the_registry_holds_a_manifest_section_by_section(fx: Fixture
 pub(super) async fn what_no_manifest_can_hold_is_refused(fx: Fixture) {
     let sound = make::provenance("h1", &[("works", None)]);
     fx.ok(sound.clone()).await;
-    let row = |table, name: &str, config: &str| Row { table, endpoint_name: name.into(), config: config.into() };
+    let row =
+        |table, name: &str, config: &str| RegistryRow { table, endpoint_name: name.into(), config: config.into() };
     let flawed = [
-        ("no object", row(Table::HttpCfg, "works", "[]")),
-        ("no JSON", row(Table::HttpCfg, "works", "{")),
-        ("no endpoint of it", row(Table::HttpCfg, "authors", "{}")),
-        ("no definition for all", row(Table::EndpointDef, WHOLE, "{}")),
-        ("no provenance for one", row(Table::Provenance, "works", "{}")),
-        ("twice", row(Table::Provenance, WHOLE, "{}")),
+        ("no object", row(RegistryTable::HttpCfg, "works", "[]")),
+        ("no JSON", row(RegistryTable::HttpCfg, "works", "{")),
+        ("no endpoint of it", row(RegistryTable::HttpCfg, "authors", "{}")),
+        ("no definition for all", row(RegistryTable::EndpointDef, WHOLE, "{}")),
+        ("no provenance for one", row(RegistryTable::Provenance, "works", "{}")),
+        ("twice", row(RegistryTable::Provenance, WHOLE, "{}")),
     ];
     for (what, flaw) in flawed {
         let mut op = make::provenance("h2", &[("works", None)]);
@@ -106,7 +108,7 @@ pub(super) async fn what_no_manifest_can_hold_is_refused(fx: Fixture) {
         op.rows.push(flaw);
         assert!(matches!(fx.run(op).await, Err(TxError::Refused(_))), "{what}");
     }
-    for missing in [Table::Provenance, Table::EndpointDef] {
+    for missing in [RegistryTable::Provenance, RegistryTable::EndpointDef] {
         let mut op = make::provenance("h2", &[("works", None)]);
         op.rows.retain(|known| known.table != missing);
         assert!(matches!(fx.run(op).await, Err(TxError::Refused(_))), "without {}", missing.name());
@@ -137,7 +139,7 @@ pub(super) async fn a_removed_provenance_leaves_what_was_planned(fx: Fixture) {
     assert!(!fx.ok(remove).await.removed, "once is enough");
     // Applied again it is new, and nothing of before is left in it.
     let again = make::provenance("h1", &[("works", None)]);
-    assert_eq!(fx.ok(again.clone()).await, Applied::Created);
+    assert_eq!(fx.ok(again.clone()).await, ProvenanceApplied::Created);
     assert_eq!(sections(&fx, make::PROVENANCE).await, again.rows);
 }
 
@@ -193,7 +195,7 @@ pub(super) async fn a_schedule_keeps_its_due_time_until_its_interval_changes(fx:
 }
 
 pub(super) async fn firing_twice_under_one_public_id_is_one_trigger(fx: Fixture) {
-    let fire = Fire {
+    let fire = RequestJob {
         trigger_type: TriggerType::Api,
         window_from: Some(Ts::from_micros(-1)),
         window_to: Some(Ts::from_micros(1_700_000_000_123_456)),
@@ -201,17 +203,14 @@ pub(super) async fn firing_twice_under_one_public_id_is_one_trigger(fx: Fixture)
     };
     let first = fx.ok(fire.clone()).await;
     assert!(!first.existed);
-    let again = fx.ok(Fire { operation: Operation::Harvest, ..fire.clone() }).await;
-    assert_eq!((again.instance, again.existed), (first.instance, true));
+    let again = fx.ok(RequestJob { operation: Operation::Harvest, ..fire.clone() }).await;
+    assert_eq!((again.job, again.existed), (first.job, true));
     assert!(!fx.ok(make::fire("job-2", Operation::Harvest)).await.existed);
 
     let jobs = fx.rows(View::Jobs).await;
     assert_eq!(jobs.texts("status_code"), ["REQUESTED", "REQUESTED"]);
     let taken = fx.take().await.expect("a trigger");
-    assert_eq!(
-        (taken.instance, taken.operation, taken.trigger_type),
-        (first.instance, fire.operation, TriggerType::Api)
-    );
+    assert_eq!((taken.job, taken.operation, taken.trigger_type), (first.job, fire.operation, TriggerType::Api));
     assert_eq!((taken.window_from, taken.window_to), (fire.window_from, fire.window_to));
     assert_eq!((taken.public_id, taken.project_key), (fire.public_id, fire.project_key));
     assert_eq!((taken.provenance_code, taken.endpoint_name), (fire.provenance_code, fire.endpoint_name));
@@ -249,8 +248,8 @@ pub(super) async fn a_schedule_does_not_pile_up_on_a_trigger_that_waits(fx: Fixt
     assert!(done.next_due > Some(done.now), "it moves on all the same");
 
     let taken = fx.take().await.expect("the waiting trigger");
-    let settlement = Settlement::Nothing { remark: "nothing new".into() };
-    fx.ok(SettleTrigger { instance: taken.instance, fence: taken.fence, settlement }).await;
+    let settlement = JobSettlement::Nothing { remark: "nothing new".into() };
+    fx.ok(SettleJob { job: taken.job, fence: taken.fence, settlement }).await;
     fx.pass(2 * STEP).await;
     assert_eq!(fx.ok(FireDue { limit: 10 }).await.fired, 1);
     assert_eq!(fx.rows(View::Jobs).await.len(), 2);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::query::{BatchPage, Cell, View};
-use patra_core::state::HoldKind;
+use patra_core::state::PauseKind;
 use patra_core::tx::{
-    AdvanceCursor, Archive, Archived, Cause, CommitBatch, FireDue, Lease, PlanTarget, RecordAdvance, RecordExport,
-    Redrive, Redriven, Release, RunEnd, SavePlan, Signal, Subject, What, Which,
+    AdvanceCause, AdvanceCursor, ArchiveLedger, CommitBatch, FireDue, Lease, LedgerArchived, PauseSelector,
+    PauseSubject, PlanTarget, RecordAdvance, RecordExport, RedriveTarget, RedriveWork, Redriven, ResumeWork, RunEnd,
+    SavePlan, SignalRecords,
 };
 use patra_core::{PlanId, RunId, Ts};
 
@@ -21,16 +22,16 @@ pub(super) fn export(run: RunId) -> RecordExport {
         run: run.0,
         batch_no: 1,
         by: "somebody".into(),
-        reason: "for the far side".into(),
+        reason: "for the upstream".into(),
         package_hash: "p1".into(),
         expires_at: Ts::from_secs(2_000_000_000),
     }
 }
 
 /// Everything that is older than now goes.
-async fn archive(fx: &Fixture, limit: u32) -> Archived {
+async fn archive(fx: &Fixture, limit: u32) -> LedgerArchived {
     fx.pass(TICK).await;
-    fx.ok(Archive { before: fx.now().await, limit }).await
+    fx.ok(ArchiveLedger { before: fx.now().await, limit }).await
 }
 
 /// Two tasks, one of which has ended; a page and an event of each of two windows.
@@ -44,7 +45,7 @@ async fn ended(fx: &Fixture) -> (Vec<Lease>, Vec<RunId>) {
         page.rejected = vec![make::rejected(3)];
         fx.ok(Arc::new(page)).await;
         fx.end(lease, run, RunEnd::Succeeded).await;
-        let cause = Cause { task: lease.task, run, batch_no: 1, late: 0 };
+        let cause = AdvanceCause { task: lease.task, run, batch_no: 1, late: 0 };
         fx.ok(RecordAdvance { cursor, cause: Some(cause), observed_max: None }).await;
         runs.push(run);
     }
@@ -59,10 +60,10 @@ pub(super) async fn old_pages_of_ended_tasks_leave_the_ledger_with_their_lineage
     let open_run = fx.start(&open).await;
     fx.commit(&open, open_run, 1, vec![], true).await;
     let batches = fx.rows(View::Batches).await;
-    let before = Archive { before: Ts::from_secs(0), limit: 9 };
-    assert_eq!(fx.ok(before).await, Archived::default(), "nothing is that old");
-    assert_eq!(archive(&fx, 9).await, Archived { batches: 2, events: 1, ..Archived::default() });
-    assert_eq!(archive(&fx, 9).await, Archived::default(), "once is enough");
+    let before = ArchiveLedger { before: Ts::from_secs(0), limit: 9 };
+    assert_eq!(fx.ok(before).await, LedgerArchived::default(), "nothing is that old");
+    assert_eq!(archive(&fx, 9).await, LedgerArchived { batches: 2, events: 1, ..LedgerArchived::default() });
+    assert_eq!(archive(&fx, 9).await, LedgerArchived::default(), "once is enough");
 
     assert_eq!(fx.rows(View::Batches).await.column("run_id"), [Cell::Int(open_run.0)], "its task goes on");
     let rows = fx.rows(View::Archive).await;
@@ -98,10 +99,10 @@ pub(super) async fn an_archive_stops_at_its_limit_and_goes_on_the_next_time(fx: 
         fx.pass(Duration::from_millis(2)).await;
     }
     let oldest = fx.rows(View::Batches).await.ids().into_iter().min();
-    assert_eq!(archive(&fx, 1).await, Archived { batches: 1, events: 1, ..Archived::default() });
+    assert_eq!(archive(&fx, 1).await, LedgerArchived { batches: 1, events: 1, ..LedgerArchived::default() });
     assert!(!fx.rows(View::Batches).await.ids().contains(&oldest.expect("a batch")), "the oldest first");
-    assert_eq!(archive(&fx, 2).await, Archived { batches: 2, events: 2, ..Archived::default() });
-    assert_eq!(archive(&fx, 2).await, Archived { batches: 1, ..Archived::default() });
+    assert_eq!(archive(&fx, 2).await, LedgerArchived { batches: 2, events: 2, ..LedgerArchived::default() });
+    assert_eq!(archive(&fx, 2).await, LedgerArchived { batches: 1, ..LedgerArchived::default() });
     assert_eq!((fx.rows(View::Batches).await.len(), fx.rows(View::Events).await.len()), (0, 1));
 }
 
@@ -131,11 +132,11 @@ pub(super) async fn what_is_over_is_deleted_and_what_lasts_is_not(fx: Fixture) {
         let raw = Some(make::raw("body", keep));
         fx.ok(Arc::new(CommitBatch { raw, ..make::page(&lease, run, no, vec![], true) })).await;
     }
-    let hold = |code: &str| make::hold(HoldKind::Pause, Subject::source(code));
-    let released = fx.ok(hold("released")).await.hold;
+    let hold = |code: &str| make::hold(PauseKind::Pause, PauseSubject::source(code));
+    let released = fx.ok(hold("released")).await.pause;
     fx.ok(hold("lasting")).await;
-    fx.ok(Release { which: Which::Hold(released), by: "somebody".into() }).await;
-    let signal = |key: &str| Signal {
+    fx.ok(ResumeWork { target: PauseSelector::Id(released), by: "somebody".into() }).await;
+    let signal = |key: &str| SignalRecords {
         project_key: "default".into(),
         provenance_code: make::PROVENANCE.into(),
         endpoint_name: make::ENDPOINT.into(),
@@ -146,13 +147,13 @@ pub(super) async fn what_is_over_is_deleted_and_what_lasts_is_not(fx: Fixture) {
     fx.ok(signal("settled")).await;
     fx.ok(signal("open")).await;
     let mut page = make::page(&lease, run, 3, vec![], true);
-    page.checked = vec![patra_core::tx::Checked { key: "settled".into(), failed: None, looked_at: true }];
+    page.checked = vec![patra_core::tx::CheckedRecord { key: "settled".into(), failed: None, looked_at: true }];
     fx.ok(Arc::new(page)).await;
     fx.pass(make::BEYOND).await;
     // A raw body goes by its own time.
-    let old = Archive { before: Ts::from_secs(0), limit: 9 };
-    assert_eq!(fx.ok(old).await, Archived { raw: 1, ..Archived::default() });
-    assert_eq!(archive(&fx, 9).await, Archived { settled: 2, ..Archived::default() });
+    let old = ArchiveLedger { before: Ts::from_secs(0), limit: 9 };
+    assert_eq!(fx.ok(old).await, LedgerArchived { raw: 1, ..LedgerArchived::default() });
+    assert_eq!(archive(&fx, 9).await, LedgerArchived { settled: 2, ..LedgerArchived::default() });
     assert_eq!(fx.rows(View::Holds).await.texts("provenance_code"), ["lasting"]);
     assert_eq!(fx.rows(View::Signals).await.texts("item_key"), ["open"]);
     let store = &fx.subject.store;
@@ -208,7 +209,8 @@ pub(super) async fn all_evidence_of_a_batch_is_found_by_its_key(fx: Fixture) {
 
 pub(super) async fn a_batch_in_the_archive_is_read_back_too(fx: Fixture) {
     let (_, runs) = ended(&fx).await;
-    let redrive = Redrive { request: "r".into(), what: What::Batch { run: runs[1], batch_no: 1 }, by: "x".into() };
+    let redrive =
+        RedriveWork { request: "r".into(), target: RedriveTarget::Batch { run: runs[1], batch_no: 1 }, by: "x".into() };
     let before = fx.ok(redrive.clone()).await;
     assert!(matches!(before, Redriven::ReadBack { .. }));
     archive(&fx, 9).await;
@@ -224,7 +226,7 @@ pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: 
     let ids = |rows: &[serde_json::Value]| rows.iter().map(|row| row["id"].as_i64()).collect::<Vec<_>>();
     for round in ["in the ledger", "in the archive"] {
         let told = fx.lineage(plan).await;
-        assert_eq!((&told.trigger["public_id"], &told.plan["id"]), (&"a".into(), &plan.0.into()), "{round}");
+        assert_eq!((&told.job["public_id"], &told.plan["id"]), (&"a".into(), &plan.0.into()), "{round}");
         assert_eq!(ids(&told.slices), leases.iter().map(|lease| Some(lease.lineage.slice.0)).collect::<Vec<_>>());
         assert_eq!(ids(&told.tasks), leases.iter().map(|lease| Some(lease.task.0)).collect::<Vec<_>>());
         assert_eq!(ids(&told.runs), runs.iter().map(|run| Some(run.0)).collect::<Vec<_>>());
@@ -256,7 +258,7 @@ pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: 
 
 // covers: ING-7.1-02, ING-7.1-01
 pub(super) async fn a_trigger_is_told_in_the_words_of_schedulers_too(fx: Fixture) {
-    let tell = async |plan| fx.lineage(plan).await.trigger;
+    let tell = async |plan| fx.lineage(plan).await.job;
     let taken = fx.trigger("by hand").await;
     let part = make::part(&taken, 0, make::window(0, 30), &make::windows(0, 1));
     let plan = fx.ok(Arc::new(part)).await.plan;
@@ -289,7 +291,7 @@ pub(super) async fn an_export_is_on_record(fx: Fixture) {
     assert_eq!(rows.ids(), [second, first]);
     assert_eq!((int(&rows.at(1, "run_id")), int(&rows.at(1, "batch_no"))), (runs[0].0, 1));
     let texts = ["created_by", "reason", "package_hash"].map(|column| text(&rows.at(1, column)));
-    assert_eq!(texts, ["somebody", "for the far side", "p1"]);
+    assert_eq!(texts, ["somebody", "for the upstream", "p1"]);
     assert_eq!(time(&rows.at(1, "expires_at")), Ts::from_secs(2_000_000_000));
 }
 
@@ -300,7 +302,7 @@ pub(super) async fn archived_pages_are_no_place_to_resume_from(fx: Fixture) {
     fx.commit(&lease, run, 1, vec![], true).await;
     fx.end(&lease, run, RunEnd::Failed { error: make::fault("gone") }).await;
     archive(&fx, 9).await;
-    fx.ok(Redrive { request: "r".into(), what: What::Task(lease.task), by: "x".into() }).await;
+    fx.ok(RedriveWork { request: "r".into(), target: RedriveTarget::Task(lease.task), by: "x".into() }).await;
     let (_, resume) = fx.start_fully(&fx.next().await).await;
     assert_eq!(resume, None, "it begins at the beginning");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patra_core::paging::Position;
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{BatchStats, CommitBatch, EndRun, Fire, RunEnd, RunStats};
+use patra_core::tx::{BatchStats, CommitBatch, EndRun, RequestJob, RunEnd, RunStats};
 use patra_core::{CredentialId, Ts};
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn text(secs: i64) -> String {
 /// There is no manifest here at all: what was asked for is on record before anybody looks for one.
 // covers: ING-5.3-01, ING-7.1-01
 pub(super) async fn a_trigger_is_on_record_with_all_that_was_asked_before_anything_is_read(fx: Fixture) {
-    let fire = Fire {
+    let fire = RequestJob {
         trigger_type: TriggerType::Api,
         window_from: Some(Ts::from_secs(10)),
         window_to: Some(Ts::from_secs(30)),
@@ -43,7 +43,7 @@ pub(super) async fn a_trigger_is_on_record_with_all_that_was_asked_before_anythi
     let plan = fx.ok(Arc::new(make::plan(&taken, 0, &make::windows(10, 2)))).await.plan;
     let told = fx.lineage(plan).await;
     check(
-        &told.trigger,
+        &told.job,
         &json!({
             "public_id": "a", "trigger_type_code": "API", "provenance_code": make::PROVENANCE,
             "endpoint_name": make::ENDPOINT, "operation_code": "HARVEST", "params": { "user": "7" },
@@ -52,7 +52,8 @@ pub(super) async fn a_trigger_is_on_record_with_all_that_was_asked_before_anythi
     );
 }
 
-// covers: ING-5.3-02, ING-5.3-04, ING-5.3-10, ING-5.3-13, ING-7.3-01, ING-7.4-01, ING-7.9-03
+// covers: ING-5.3-02, ING-5.3-04, ING-5.3-10, ING-5.3-13, ING-7.3-01, ING-7.4-01, ING-7.9-03, ING-2.3-06, ING-4.4-22
+// covers: ING-8.5-01
 pub(super) async fn plan_slices_and_tasks_hold_what_the_planner_froze(fx: Fixture) {
     let windows = make::windows(0, 2);
     let fire = make::fire("a", Operation::Backfill);
@@ -65,7 +66,7 @@ pub(super) async fn plan_slices_and_tasks_hold_what_the_planner_froze(fx: Fixtur
         &json!({
             "operation_code": "BACKFILL", "window_from": text(0), "window_to": text(20), "plan_strategy": "TIME",
             "expr_proto_hash": "snapshot", "spec_fingerprint": "snapshot", "status_code": "READY",
-            "schedule_instance_id": told.trigger["id"],
+            "schedule_instance_id": told.job["id"],
         }),
     );
     assert_eq!((told.slices.len(), told.tasks.len()), (2, 2), "one task per slice");
@@ -88,7 +89,7 @@ pub(super) async fn plan_slices_and_tasks_hold_what_the_planner_froze(fx: Fixtur
         check(
             task,
             &json!({
-                "schedule_instance_id": told.trigger["id"], "slice_id": slice["id"], "operation_code": "BACKFILL",
+                "schedule_instance_id": told.job["id"], "slice_id": slice["id"], "operation_code": "BACKFILL",
                 "credential_id": 7, "params": json(&made.task_params), "idempotent_key": made.task_key,
                 "status_code": "QUEUED", "priority": Operation::Backfill.priority(),
             }),
@@ -96,7 +97,7 @@ pub(super) async fn plan_slices_and_tasks_hold_what_the_planner_froze(fx: Fixtur
     }
 }
 
-// covers: ING-5.4-04, ING-5.4-11, ING-9.8-02
+// covers: ING-5.4-04, ING-5.4-11, ING-9.8-02, ING-2.3-06
 pub(super) async fn a_run_repeats_source_and_window_and_keeps_its_numbers_and_its_error(fx: Fixture) {
     fx.plan("a", &make::windows(10, 1)).await;
     let first = fx.next().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patra_core::paging::Position;
 use patra_core::port::query::{Cell, View};
-use patra_core::tx::{BatchStats, CommitBatch, LeaseRef, Resume, RunEnd, RunStarted, StartRun, TxError};
+use patra_core::tx::{BatchStats, CommitBatch, LeaseRef, ResumePoint, RunEnd, RunStarted, StartRun, TxError};
 use patra_core::{Fence, TaskId};
 
 use super::fixture::{int, text, time};
@@ -21,7 +21,9 @@ pub(super) async fn a_run_opens_once_per_lease(fx: Fixture) {
     let lease = fx.next().await;
     let start = StartRun { lease: LeaseRef::from(&lease) };
     let first = fx.ok(start).await;
-    let RunStarted::Go { run, attempt_no, snapshot_hash, slice_signature_hash, resume, known } = first.clone() else {
+    let RunStarted::Go { run, attempt_no, snapshot_hash, slice_signature_hash, resume, validators: known } =
+        first.clone()
+    else {
         panic!("no go: {first:?}")
     };
     assert_eq!((attempt_no, &*snapshot_hash, resume, known), (lease.fence.0, "snapshot", None, None));
@@ -84,7 +86,7 @@ pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: F
     // A run that commits nothing does not move the place, nor does a page that failed.
     let lease = fx.next().await;
     let (second, resume) = fx.start_fully(&lease).await;
-    let after_two = Resume { run: first, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
+    let after_two = ResumePoint { run: first, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
     assert_eq!(resume, Some(after_two.clone()));
     let checkpoint = text(&fx.cell(View::Runs, second.0, "checkpoint").await);
     let checkpoint: serde_json::Value = serde_json::from_str(&checkpoint).expect("JSON");
@@ -106,7 +108,7 @@ pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: F
     let (_, resume) = fx.start_fully(&lease).await;
     assert_eq!(
         resume,
-        Some(Resume { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: Some(7), taken: Some(3) })
+        Some(ResumePoint { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: Some(7), taken: Some(3) })
     );
 }
 
@@ -118,7 +120,7 @@ pub(super) async fn a_run_after_the_last_page_has_nothing_left_to_read(fx: Fixtu
     fx.sweep(true).await;
     let leases = fx.claim(2).await;
     let (_, resume) = fx.start_fully(&leases[0]).await;
-    assert_eq!(resume, Some(Resume { run, batch_no: 1, next: None, total: None, taken: None }));
+    assert_eq!(resume, Some(ResumePoint { run, batch_no: 1, next: None, total: None, taken: None }));
     // Another task's pages are no business of this one.
     assert_eq!(fx.start_fully(&leases[1]).await.1, None);
 }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::port::query::{Filter, View};
-use patra_core::record::{Record, Stream, TWEET};
-use patra_core::state::{TaskStatus, TriggerStatus, TriggerType};
+use patra_core::port::query::{View, ViewFilter};
+use patra_core::record::{Record, RecordStream, TWEET};
+use patra_core::state::{JobStatus, TaskStatus, TriggerType};
 use patra_core::tweet::FetchStats;
 use patra_core::tx::{
-    BatchStats, Busy, Cancel, ChangeSource, Clean, Cleaned, CommitBatch, Lease, NewPoll, NewScrape, NewSource, Poll,
-    PollEnd, Polled, RunEnd, Target,
+    BatchStats, CancelSubject, CancelWork, ChangeSource, CommitBatch, ExpiredPurged, Lease, NewPoll, NewSource,
+    PollEnd, PollsQueued, PurgeExpired, QueuePolls, RunEnd, ScrapeConflict, ScrapeJob,
 };
-use patra_core::{InstanceId, RunId, SourceId};
+use patra_core::{JobId, RunId, SourceId};
 use serde_json::{Value, json};
 
 use super::concurrent::at_once;
@@ -31,16 +31,16 @@ pub(super) fn tweet(id: &str, at: i64, author: &str) -> Record {
     Record { fields: fields.to_string(), ..make::record(id, at) }
 }
 
-pub(super) fn tweets() -> Arc<Stream> {
-    Arc::new(Stream { kind: TWEET.into(), ..make::stream() })
+pub(super) fn tweets() -> Arc<RecordStream> {
+    Arc::new(RecordStream { kind: TWEET.into(), ..make::stream() })
 }
 
 fn counted(id: SourceId) -> PollEnd {
-    PollEnd { counted: true, tell: true, ..told(id) }
+    PollEnd { counted: true, emit: true, ..told(id) }
 }
 
-fn job(public_id: &str) -> NewScrape {
-    NewScrape {
+fn job(public_id: &str) -> ScrapeJob {
+    ScrapeJob {
         trigger_type: TriggerType::Api,
         public_id: public_id.into(),
         project_key: PROJECT.into(),
@@ -61,12 +61,12 @@ impl Fixture {
         polls
     }
 
-    async fn ask_scrape(&self, public_id: &str, polls: Vec<NewPoll>) -> Polled {
+    async fn ask_scrape(&self, public_id: &str, polls: Vec<NewPoll>) -> PollsQueued {
         let snapshots = vec![("spec".to_owned(), r#"{"spec":1}"#.to_owned())];
-        self.ok(Arc::new(Poll { polls, unfit: Vec::new(), snapshots, job: Some(job(public_id)) })).await
+        self.ok(Arc::new(QueuePolls { polls, unfit: Vec::new(), snapshots, job: Some(job(public_id)) })).await
     }
 
-    pub(super) async fn scrape(&self, public_id: &str, ids: &[SourceId]) -> Polled {
+    pub(super) async fn scrape(&self, public_id: &str, ids: &[SourceId]) -> PollsQueued {
         self.ask_scrape(public_id, self.new_polls(ids).await).await
     }
 
@@ -102,19 +102,19 @@ pub(super) async fn a_job_polls_its_sources_and_knows_them(fx: Fixture) {
     let polled = fx.scrape("job", &[ids[1], ids[0]]).await;
     assert_eq!((polled.busy, polled.tasks.iter().flatten().count()), (None, 2));
     let jobs = fx.rows(View::Jobs).await;
-    let root = InstanceId(*jobs.ids().last().expect("the job"));
+    let root = JobId(*jobs.ids().last().expect("the job"));
     assert_eq!(jobs.texts("job_type"), [make::PROVENANCE, make::PROVENANCE, "scrape"]);
     assert_eq!(jobs.texts("status_code"), ["PLANNED"; 3]);
-    let one = Filter { public_id: Some("job".into()), ..Filter::default() };
+    let one = ViewFilter { public_id: Some("job".into()), ..ViewFilter::default() };
     let asked = fx.filtered(View::Jobs, one).await;
     assert_eq!(
         (asked.texts("trigger_type_code"), asked.texts("project_key")),
         (vec!["API".into()], vec![PROJECT.into()])
     );
     let progress = fx.progress("job").await;
-    assert_eq!((progress.instance, progress.partitions, progress.partitions_open), (root, 2, 2));
+    assert_eq!((progress.job, progress.partitions, progress.partitions_open), (root, 2, 2));
     assert_eq!((progress.tasks_queued, progress.request_id.as_deref()), (2, Some("req-9")));
-    assert!(!progress.is_finished() && progress.trigger_status == TriggerStatus::Planned);
+    assert!(!progress.is_finished() && progress.job_status == JobStatus::Planned);
 
     let polls = async || fx.subject.store.polls_of_job(root.0).await.expect("polls");
     let before = polls().await;
@@ -154,8 +154,9 @@ pub(super) async fn a_job_polls_its_sources_and_knows_them(fx: Fixture) {
 pub(super) async fn a_job_is_begun_whole_or_not_at_all(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c", "d"].map(user)).await;
     let jobs = async || fx.rows(View::Jobs).await.len();
-    let busy =
-        |public_id: &str, sources: &[SourceId]| Some(Busy { public_id: public_id.into(), sources: sources.to_vec() });
+    let busy = |public_id: &str, sources: &[SourceId]| {
+        Some(ScrapeConflict { public_id: public_id.into(), sources: sources.to_vec() })
+    };
     fx.scrape("first", &ids[..2]).await;
     assert_eq!(jobs().await, 3);
     // It waits for the first, and nothing is written.
@@ -163,7 +164,7 @@ pub(super) async fn a_job_is_begun_whole_or_not_at_all(fx: Fixture) {
     assert_eq!((refused.busy, refused.tasks), (busy("first", &ids[..2]), vec![None; 3]));
     assert_eq!(jobs().await, 3);
     assert_eq!(fx.source(ids[2]).await.poll_count, 0);
-    // One under way of its own accord.
+    // One in progress of its own accord.
     fx.queue(&[ids[2]]).await;
     let lease = fx.claim_polls("x", 9, 9).await.into_iter().find(|lease| lease.source == Some(ids[2])).expect("it");
     let own = format!("source-{}-0", ids[2]);
@@ -207,7 +208,7 @@ pub(super) async fn a_job_that_is_asked_for_again_is_the_same(fx: Fixture) {
     let again = fx.ask_scrape("job", polls.into_iter().rev().collect()).await;
     assert_eq!((again.busy, again.tasks), (None, first.tasks.into_iter().rev().collect()));
     assert_eq!((fx.rows(View::Jobs).await.len(), fx.rows(View::Tasks).await.len()), (3, 2));
-    let cancel = Cancel { target: Target::Trigger("job".into()), reason: "r".into(), by: "me".into() };
+    let cancel = CancelWork { target: CancelSubject::Job("job".into()), reason: "r".into(), by: "me".into() };
     assert_eq!(fx.ok(cancel).await.tasks, 2, "it is cancelled with all its polls");
     assert!(fx.progress("job").await.is_finished());
 }
@@ -220,7 +221,12 @@ pub(super) async fn of_many_jobs_at_once_one_has_the_sources(fx: Fixture) {
     let ask = |no: usize| {
         let mut polls = polls.clone();
         polls.rotate_left(no % 3);
-        Arc::new(Poll { polls, unfit: Vec::new(), snapshots: snapshots.clone(), job: Some(job(&format!("job {no}"))) })
+        Arc::new(QueuePolls {
+            polls,
+            unfit: Vec::new(),
+            snapshots: snapshots.clone(),
+            job: Some(job(&format!("job {no}"))),
+        })
     };
     let answers = at_once(&fx, (0..12).map(ask).collect()).await;
     let begun = answers.iter().filter(|answer| answer.as_ref().expect("an answer").busy.is_none()).count();
@@ -279,10 +285,13 @@ pub(super) async fn an_old_job_is_forgotten_with_all_its_polls(fx: Fixture) {
         fx.end_poll(&lease, run, RunEnd::Succeeded, counted(id)).await;
     }
     fx.pass(make::BEYOND).await;
-    let clean = |keep_ledger, keep_jobs| Clean { keep: None, keep_ledger, keep_jobs, limit: 10 };
-    assert_eq!(fx.ok(clean(Duration::ZERO, make::LONG)).await, Cleaned::default(), "polls of a job stay with it");
-    assert_eq!(fx.ok(clean(Duration::ZERO, Duration::ZERO)).await, Cleaned { jobs: 1, ..Cleaned::default() });
-    assert_eq!(fx.ok(clean(Duration::ZERO, Duration::ZERO)).await, Cleaned::default());
+    let clean = |keep_ledger, keep_jobs| PurgeExpired { keep: None, keep_ledger, keep_jobs, limit: 10 };
+    assert_eq!(fx.ok(clean(Duration::ZERO, make::LONG)).await, ExpiredPurged::default(), "polls of a job stay with it");
+    assert_eq!(
+        fx.ok(clean(Duration::ZERO, Duration::ZERO)).await,
+        ExpiredPurged { jobs: 1, ..ExpiredPurged::default() }
+    );
+    assert_eq!(fx.ok(clean(Duration::ZERO, Duration::ZERO)).await, ExpiredPurged::default());
     assert_eq!(fx.subject.store.progress("old").await, Ok(None));
     assert_eq!(fx.progress("open").await.partitions, 2);
     let counts = [View::Jobs, View::Plans, View::Slices, View::Tasks, View::Runs, View::Batches];
@@ -298,4 +307,50 @@ pub(super) async fn an_old_job_is_forgotten_with_all_its_polls(fx: Fixture) {
     fx.pass(make::BEYOND).await;
     assert_eq!(fx.ok(clean(Duration::ZERO, Duration::ZERO)).await.jobs, 1);
     assert_eq!((fx.rows(View::Jobs).await.len(), fx.rows(View::Tasks).await.len()), (0, 0));
+}
+
+// covers: TWEET-05, TWEET-56, TWEET-57, TWEET-60, TWEET-TEST-4
+pub(super) async fn a_tweet_is_stored_once_by_concurrent_polls(fx: Fixture) {
+    let ids = fx.feeds(&["a", "b", "c", "d"].map(user)).await;
+    let lease = fx.polled(ids[0]).await;
+    let (run, _) = fx.start_poll(&lease).await;
+    let counts = |stats: BatchStats| (stats.inserted, stats.updated, stats.skipped);
+    let first = fx.bring_tweets(&lease, run, 1, vec![tweet("1", 1, "a"), tweet("2", 1, "a")]).await;
+    assert_eq!(counts(first), (2, 0, 0));
+    let second = fx.bring_tweets(&lease, run, 2, vec![tweet("2", 1, "a"), tweet("3", 1, "a")]).await;
+    assert_eq!(counts(second), (1, 0, 1), "a known one is skipped");
+    fx.end_poll(&lease, run, RunEnd::Succeeded, counted(ids[0])).await;
+    // Nobody can have read it before: all of them bring it at once.
+    fx.queue(&ids[1..]).await;
+    let mut pages = Vec::new();
+    for lease in fx.claim_polls("x", 9, 9).await {
+        let (run, _) = fx.start_poll(&lease).await;
+        let page = make::page(&lease, run, 1, vec![tweet("9", 1, "z")], true);
+        pages.push(Arc::new(CommitBatch { stream: tweets(), ..page }));
+    }
+    let done = at_once(&fx, pages).await.into_iter().map(|done| done.expect("an answer").stats);
+    let stored: Vec<_> = done.map(counts).collect();
+    assert_eq!(stored.iter().filter(|counts| **counts == (1, 0, 0)).count(), 1, "{stored:?}");
+    assert_eq!(stored.iter().filter(|counts| **counts == (0, 0, 1)).count(), 2, "{stored:?}");
+    assert_eq!(fx.rows(View::Items).await.len(), 4);
+    let known = ["1", "9", "unheard"].map(str::to_owned);
+    let known = fx.subject.store.stored(&tweets(), &known).await.expect("an answer");
+    let mut known: Vec<_> = known.into_iter().map(|stored| stored.key).collect();
+    known.sort();
+    assert_eq!(known, ["1", "9"], "whether there is such a tweet");
+}
+
+// covers: TWEET-153
+pub(super) async fn a_thousand_tweets_are_stored_within_ten_seconds(fx: Fixture) {
+    let ids = fx.feeds(&[user("a")]).await;
+    let lease = fx.polled(ids[0]).await;
+    let (run, _) = fx.start_poll(&lease).await;
+    let began = tokio::time::Instant::now();
+    let mut inserted = 0;
+    for no in 1..=50 {
+        let page = (0..20).map(|at| tweet(&format!("{no}-{at}"), 1, "a")).collect();
+        inserted += fx.bring_tweets(&lease, run, no, page).await.inserted;
+    }
+    assert_eq!(inserted, 1_000);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::cursor::Mark;
+use patra_core::cursor::CursorValue;
 use patra_core::port::query::{Cell, View};
-use patra_core::record::Stream;
+use patra_core::record::RecordStream;
 use patra_core::state::{Direction, Operation};
 use patra_core::tx::{
-    Advance, AdvanceCursor, Cause, Checked, CommitBatch, Coverage, IdRange, Lease, PlanTarget, ReadCoverage,
-    ReadSegments, RecordAdvance, Rest, RunEnd, SavePlan, Segments, TriggerTaken, Wanted,
+    AdvanceCause, AdvanceCursor, AdvanceRecorded, CheckedRecord, ClaimedJob, CommitBatch, Coverage, IdRange, Lease,
+    PlanTarget, ReadCoverage, ReadSegments, RecordAdvance, RefreshCriteria, RemainingPlan, RunEnd, SavePlan, Segments,
 };
 use patra_core::{CursorId, PlanId, RunId, Ts};
 
 use super::fixture::{int, text};
 use super::{Fixture, make};
 
-fn nth(ordinal: i64, last: &str) -> Mark {
-    Mark::Nth { ordinal, last: last.into() }
+fn nth(ordinal: i64, last: &str) -> CursorValue {
+    CursorValue::Nth { ordinal, last: last.into() }
 }
 
 async fn progress(fx: &Fixture) -> Coverage {
     fx.ok(ReadCoverage { cursor: make::namespace(Operation::Update, "ns") }).await
 }
 
-async fn move_to(fx: &Fixture, cursor: CursorId, to: Mark, version: i64) -> bool {
+async fn move_to(fx: &Fixture, cursor: CursorId, to: CursorValue, version: i64) -> bool {
     fx.ok(AdvanceCursor { cursor, to, version }).await.moved
 }
 
@@ -33,7 +33,7 @@ pub(super) async fn segments_count_in_their_order_and_without_a_hole(fx: Fixture
     let cursor = fx.plan_ids("a", 0, &["f", "k", "c", "z"]).await.cursor;
     let leases = fx.claim(4).await;
     assert_eq!((leases[0].window, leases[0].cursor), (None, cursor));
-    let none = Advance { direction: Direction::Forward, value: None, target: None, by: None, version: 0 };
+    let none = AdvanceRecorded { direction: Direction::Forward, value: None, target: None, by: None, version: 0 };
     assert_eq!(fx.advance(cursor).await, none);
     // Ids have no order that means anything: `c` comes after `k` here.
     let steps = [(2, None), (0, Some(nth(1, "f"))), (1, Some(nth(3, "c"))), (3, Some(nth(4, "z")))];
@@ -49,7 +49,7 @@ pub(super) async fn segments_count_in_their_order_and_without_a_hole(fx: Fixture
     assert_eq!((coverage.next_ordinal, coverage.epoch), (4, 1));
 }
 
-// covers: ING-10.3-02, ING-7.7-02
+// covers: ING-10.3-02, ING-7.7-02, ING-0.2-09
 pub(super) async fn the_value_of_an_id_cursor_is_its_last_id_and_goes_by_its_number(fx: Fixture) {
     let cursor = fx.plan_ids("a", 0, &["f", "c"]).await.cursor;
     assert!(!move_to(&fx, cursor, nth(1, "f"), 0).await, "without an event");
@@ -107,7 +107,7 @@ pub(super) async fn a_plan_of_segments_has_no_window_and_goes_on_behind_its_last
     let rest = async |expected: Option<&str>| {
         let again = fx.take().await.expect("the trigger that goes on");
         let after = expected.map(str::to_owned);
-        assert_eq!(again.plan.as_ref().map(|open| open.rest.clone()), Some(Rest::Ids { after }));
+        assert_eq!(again.plan.as_ref().map(|open| open.rest.clone()), Some(RemainingPlan::Ids { after }));
         again
     };
     let again = rest(None).await;
@@ -133,7 +133,7 @@ pub(super) async fn refreshing_does_not_move_the_harvest(fx: Fixture) {
     let lease = leases.iter().find(|lease| lease.cursor == refresh).expect("the refresh");
     let run = fx.start(lease).await;
     fx.end(lease, run, RunEnd::Succeeded).await;
-    let cause = Cause { task: lease.task, run, batch_no: 2, late: 0 };
+    let cause = AdvanceCause { task: lease.task, run, batch_no: 2, late: 0 };
     fx.ok(RecordAdvance { cursor: refresh, cause: Some(cause), observed_max: None }).await;
     let remarks = text(&fx.rows(View::Events).await.at(0, "record_remarks"));
     let remarks: serde_json::Value = serde_json::from_str(&remarks).expect("JSON");
@@ -148,7 +148,7 @@ pub(super) async fn refreshing_does_not_move_the_harvest(fx: Fixture) {
 
 /// Plans in parts take turns, and the numbers of their segments mix.
 pub(super) async fn a_plan_whose_numbers_another_has_taken_between_counts_on(fx: Fixture) {
-    let part = |taken: &TriggerTaken, epoch, first, ids: &[&str], target: Option<PlanId>| {
+    let part = |taken: &ClaimedJob, epoch, first, ids: &[&str], target: Option<PlanId>| {
         let plan = make::id_plan(taken, epoch, first, ids);
         let target = target.map_or(plan.target.clone(), PlanTarget::Existing);
         Arc::new(SavePlan { complete: false, target, ..plan })
@@ -184,16 +184,16 @@ async fn stored(fx: &Fixture, keys: &[&str]) -> (Lease, RunId) {
     (lease, run)
 }
 
-fn read(wanted: Wanted, after: Option<&str>, size: u32, limit: u32) -> ReadSegments {
-    ReadSegments { stream: make::stream(), wanted, after: after.map(str::to_owned), size, limit }
+fn read(wanted: RefreshCriteria, after: Option<&str>, size: u32, limit: u32) -> ReadSegments {
+    ReadSegments { stream: make::stream(), criteria: wanted, after: after.map(str::to_owned), size, limit }
 }
 
 fn range(after: Option<&str>, through: &str) -> IdRange {
     IdRange { after: after.map(str::to_owned), through: through.into() }
 }
 
-fn other_mapping() -> Wanted {
-    Wanted::MappedOtherThan { generation: "generation 2".into() }
+fn other_mapping() -> RefreshCriteria {
+    RefreshCriteria::MappedOtherThan { generation: "generation 2".into() }
 }
 
 // covers: ING-4.14-04, ING-6.3-04
@@ -209,17 +209,17 @@ pub(super) async fn wanted_records_are_cut_into_ranges_of_keys(fx: Fixture) {
     assert_eq!(segments(fx.ok(read(other_mapping(), Some("é"), 2, 9)).await), (all[2..].to_vec(), false));
     assert_eq!(segments(fx.ok(read(other_mapping(), None, 5, 1)).await), (vec![range(None, "🦀")], false));
     assert_eq!(segments(fx.ok(read(other_mapping(), None, 2, 0)).await), (vec![], true));
-    let same = Wanted::MappedOtherThan { generation: make::GENERATION.into() };
+    let same = RefreshCriteria::MappedOtherThan { generation: make::GENERATION.into() };
     assert_eq!(segments(fx.ok(read(same, None, 2, 9)).await), (vec![], false));
 }
 
 pub(super) async fn only_the_records_of_the_stream_are_wanted(fx: Fixture) {
     let (lease, run) = stored(&fx, &["a"]).await;
     let others = [
-        Stream { project_key: "other".into(), ..make::stream() },
-        Stream { provenance_code: "other".into(), ..make::stream() },
-        Stream { dedup_scope: "other".into(), ..make::stream() },
-        Stream { endpoint_name: "other".into(), ..make::stream() },
+        RecordStream { project_key: "other".into(), ..make::stream() },
+        RecordStream { provenance_code: "other".into(), ..make::stream() },
+        RecordStream { dedup_scope: "other".into(), ..make::stream() },
+        RecordStream { endpoint_name: "other".into(), ..make::stream() },
     ];
     for (no, stream) in (2..).zip(others) {
         let page = make::page(&lease, run, no, vec![make::record(&format!("b{no}"), 1)], true);
@@ -229,24 +229,24 @@ pub(super) async fn only_the_records_of_the_stream_are_wanted(fx: Fixture) {
     assert_eq!(done.ranges, [range(None, "a")]);
 }
 
-// covers: ING-4.14-01, ING-4.14-02
+// covers: ING-4.14-01, ING-4.14-02, ING-2.2-03, ING-2.3-07
 pub(super) async fn what_was_looked_at_or_mapped_anew_is_wanted_no_more(fx: Fixture) {
     let (lease, run) = stored(&fx, &["a", "b", "c", "d"]).await;
     fx.pass(Duration::from_millis(5)).await;
     let before = fx.now().await;
-    let stale = || Wanted::Stale { before };
-    let keys = async |wanted: &Wanted, range: &IdRange, after: Option<&str>, limit| {
-        fx.subject.store.wanted(&make::stream(), wanted, range, after, limit).await.expect("an answer")
+    let stale = || RefreshCriteria::Stale { before };
+    let keys = async |wanted: &RefreshCriteria, range: &IdRange, after: Option<&str>, limit| {
+        fx.subject.store.ids_to_refresh(&make::stream(), wanted, range, after, limit).await.expect("an answer")
     };
     let whole = range(None, "d");
     assert_eq!(keys(&stale(), &whole, None, 9).await, ["a", "b", "c", "d"]);
     assert_eq!(keys(&stale(), &range(Some("a"), "c"), None, 9).await, ["b", "c"]);
     assert_eq!(keys(&stale(), &range(Some("a"), "c"), Some("b"), 9).await, ["c"]);
     assert_eq!(keys(&stale(), &whole, Some("a"), 2).await, ["b", "c"]);
-    assert!(keys(&Wanted::Stale { before: Ts::from_secs(0) }, &whole, None, 9).await.is_empty());
+    assert!(keys(&RefreshCriteria::Stale { before: Ts::from_secs(0) }, &whole, None, 9).await.is_empty());
 
     fx.pass(Duration::from_millis(5)).await;
-    let seen = |key: &str| Checked { key: key.into(), failed: None, looked_at: true };
+    let seen = |key: &str| CheckedRecord { key: key.into(), failed: None, looked_at: true };
     let mut page = make::page(&lease, run, 2, vec![make::record("c", 2)], true);
     page.generation = "generation 2".into();
     page.checked = vec![seen("a"), seen("nowhere")];
@@ -254,17 +254,17 @@ pub(super) async fn what_was_looked_at_or_mapped_anew_is_wanted_no_more(fx: Fixt
     // `a` was looked at, `c` was replaced, which is a look at it too.
     assert_eq!(keys(&stale(), &whole, None, 9).await, ["b", "d"]);
     assert_eq!(keys(&other_mapping(), &whole, None, 9).await, ["a", "b", "d"]);
-    let same = Wanted::MappedOtherThan { generation: make::GENERATION.into() };
+    let same = RefreshCriteria::MappedOtherThan { generation: make::GENERATION.into() };
     assert_eq!(keys(&same, &whole, None, 9).await, ["c"]);
 }
 
-// covers: ING-4.14-03, ING-12.5-03
+// covers: ING-4.14-03, ING-12.5-03, ING-2.2-03, ING-2.3-07
 pub(super) async fn what_is_signalled_is_wanted_stored_or_not(fx: Fixture) {
     let (lease, run) = stored(&fx, &["a", "b"]).await;
     let mut page = make::page(&lease, run, 2, vec![], true);
     page.rejected = vec![make::rejected(0)];
     fx.ok(Arc::new(page)).await;
-    let signal = |endpoint: &str, keys: &[&str]| patra_core::tx::Signal {
+    let signal = |endpoint: &str, keys: &[&str]| patra_core::tx::SignalRecords {
         project_key: "default".into(),
         provenance_code: make::PROVENANCE.into(),
         endpoint_name: endpoint.into(),
@@ -274,9 +274,10 @@ pub(super) async fn what_is_signalled_is_wanted_stored_or_not(fx: Fixture) {
     };
     fx.ok(signal(make::ENDPOINT, &["b", "unknown"])).await;
     fx.ok(signal("other", &["c"])).await;
-    let done = fx.ok(read(Wanted::Signalled, None, 2, 9)).await;
+    let done = fx.ok(read(RefreshCriteria::Signalled, None, 2, 9)).await;
     assert_eq!(done.ranges, [range(None, "bad-0"), range(Some("bad-0"), "unknown")]);
     let store = &fx.subject.store;
-    let keys = store.wanted(&make::stream(), &Wanted::Signalled, &range(None, "z"), Some("b"), 9).await;
+    let keys =
+        store.ids_to_refresh(&make::stream(), &RefreshCriteria::Signalled, &range(None, "z"), Some("b"), 9).await;
     assert_eq!(keys.expect("an answer"), ["bad-0", "unknown"]);
 }

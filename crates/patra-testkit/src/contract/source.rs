@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::Store;
-use patra_core::port::source::{Due, Source, SourceFilter};
-use patra_core::source::{Interval, State, key};
+use patra_core::port::source::{DueSources, SourceFilter, StoredSource};
+use patra_core::source::{Interval, SourceState, key};
 use patra_core::state::{IntervalFrom, PausedReason, TaskStatus, TriggerType};
 use patra_core::tx::{
-    Beat, ChangeSource, ClaimPolls, Configure, EndRun, Lease, LeaseRef, NewConfig, NewPoll, NewSource, Poll, PollEnd,
-    RunEnd, RunStarted, SaveSources, SavedSource, SourceChanged, StartRun, SyncTypes, TxError, TypeRow,
+    ChangeSource, ClaimPolls, EndRun, Heartbeat, Lease, LeaseRef, NewPoll, NewSource, NewSourceConfig, PollEnd,
+    QueuePolls, RunEnd, RunStarted, SaveSetting, SaveSources, SavedSource, SourceChanged, SourceTypeRow, StartRun,
+    SyncTypes, TxError,
 };
 use patra_core::{Code, Fault, Level, RunId, SourceId, TaskId, Ts};
 
@@ -37,9 +38,9 @@ pub(super) fn at(name: &str, url: &str) -> NewSource {
     }
 }
 
-fn kind(name: &str, minutes: u32, unsupported: Option<&str>) -> TypeRow {
+fn kind(name: &str, minutes: u32, unsupported: Option<&str>) -> SourceTypeRow {
     let interval = Interval { minutes, from: IntervalFrom::Default };
-    TypeRow { r#type: name.into(), interval, unsupported: unsupported.map(str::to_owned) }
+    SourceTypeRow { r#type: name.into(), interval, unsupported: unsupported.map(str::to_owned) }
 }
 
 impl Fixture {
@@ -48,7 +49,7 @@ impl Fixture {
     }
 
     /// How many sources moved.
-    async fn sync(&self, types: &[TypeRow]) -> u64 {
+    async fn sync(&self, types: &[SourceTypeRow]) -> u64 {
         self.ok(SyncTypes { types: types.to_vec() }).await.moved
     }
 
@@ -63,20 +64,20 @@ impl Fixture {
         self.save(sources).await.into_iter().map(|saved| saved.id).collect()
     }
 
-    pub(super) async fn due(&self) -> Due {
+    pub(super) async fn due(&self) -> DueSources {
         self.store().due(100).await.expect("who is due")
     }
 
-    async fn sources(&self, ask: SourceFilter) -> Vec<Source> {
+    async fn sources(&self, ask: SourceFilter) -> Vec<StoredSource> {
         self.store().sources(ask).await.expect("sources")
     }
 
-    pub(super) async fn source(&self, id: SourceId) -> Source {
+    pub(super) async fn source(&self, id: SourceId) -> StoredSource {
         let ask = SourceFilter { ids: Some(vec![id.0]), ..SourceFilter::default() };
         self.sources(ask).await.pop().expect("the source")
     }
 
-    pub(super) async fn state(&self, id: SourceId) -> State {
+    pub(super) async fn state(&self, id: SourceId) -> SourceState {
         self.source(id).await.state
     }
 
@@ -90,7 +91,7 @@ impl Fixture {
 
     pub(super) async fn poll(&self, polls: Vec<NewPoll>) -> Vec<Option<TaskId>> {
         let snapshots = vec![("spec".to_owned(), r#"{"spec":1}"#.to_owned())];
-        self.ok(Arc::new(Poll { polls, unfit: Vec::new(), snapshots, job: None })).await.tasks
+        self.ok(Arc::new(QueuePolls { polls, unfit: Vec::new(), snapshots, job: None })).await.tasks
     }
 
     /// Queues a poll of each.
@@ -117,7 +118,7 @@ impl Fixture {
     /// With what the source is known by.
     pub(super) async fn start_poll(&self, lease: &Lease) -> (RunId, Option<patra_core::source::Validators>) {
         match self.ok(StartRun { lease: LeaseRef::from(lease) }).await {
-            RunStarted::Go { run, known, .. } => (run, known.map(|known| *known)),
+            RunStarted::Go { run, validators: known, .. } => (run, known.map(|known| *known)),
             RunStarted::Cancelled => panic!("the poll was cancelled"),
         }
     }
@@ -135,7 +136,7 @@ impl Fixture {
     }
 }
 
-pub(super) fn poll_of(source: &Source) -> NewPoll {
+pub(super) fn poll_of(source: &StoredSource) -> NewPoll {
     NewPoll {
         source: source.id,
         poll_count: source.poll_count,
@@ -154,7 +155,7 @@ pub(super) fn poll_of(source: &Source) -> NewPoll {
 
 /// What an ordinary end tells.
 pub(super) fn told(id: SourceId) -> PollEnd {
-    PollEnd { source: id, validators: None, moved_to: None, offline: false, gone: false, counted: false, tell: false }
+    PollEnd { source: id, validators: None, moved_to: None, offline: false, gone: false, counted: false, emit: false }
 }
 
 pub(super) fn failed(message: &str) -> RunEnd {
@@ -197,7 +198,7 @@ pub(super) async fn a_new_source_is_due_at_once_and_a_fetched_one_an_interval_la
     let ids: Vec<_> = fx.save(&given).await.iter().map(|saved| saved.id).collect();
     assert_eq!(fx.due().await.sources, [ids[0]]);
     let new = fx.source(ids[0]).await;
-    assert_eq!(new.state, State::due_now());
+    assert_eq!(new.state, SourceState::due_now());
     assert_eq!((new.interval.minutes, new.interval.from), (240, IntervalFrom::Default));
     assert_eq!((new.poll_count, new.polling, new.unsupported), (0, None, None));
     assert_eq!((&*new.project_key, &*new.r#type, &*new.name, new.is_public), (PROJECT, "rss", "new", true));
@@ -233,7 +234,7 @@ pub(super) async fn what_nobody_can_fetch_sleeps_until_somebody_can(fx: Fixture)
     let ids: Vec<_> = fx.save(&[feed("a"), feed("b")]).await.iter().map(|saved| saved.id).collect();
     assert_eq!(fx.due().await.sources, [], "nobody has heard of the type");
     let told = fx.source(ids[0]).await;
-    assert_eq!((told.unsupported, told.state.next_due_at), (Some(Source::no_fetcher("rss")), None));
+    assert_eq!((told.unsupported, told.state.next_due_at), (Some(StoredSource::no_fetcher("rss")), None));
     assert_eq!(fx.sync(&[kind("rss", 240, None)]).await, 2);
     assert_eq!(fx.due().await.sources, ids);
     // One that has failed has a time of its own, until it is put to sleep.
@@ -266,7 +267,7 @@ pub(super) async fn another_interval_moves_those_that_have_none_of_their_own(fx:
     fx.fetch(ids[4], failed("no"), told(ids[4])).await;
     let paused = fx.save(&[NewSource { is_active: false, ..fetched("paused") }]).await[0].id;
     let before = [fx.state(ids[1]).await, fx.state(ids[2]).await, fx.state(ids[3]).await, fx.state(ids[4]).await];
-    let row = TypeRow { interval: Interval { minutes: 30, from: IntervalFrom::Config }, ..kind("rss", 30, None) };
+    let row = SourceTypeRow { interval: Interval { minutes: 30, from: IntervalFrom::Config }, ..kind("rss", 30, None) };
     assert_eq!(fx.sync(&[kind("reddit", 240, None), row.clone()]).await, 1);
     let moved = fx.source(ids[0]).await;
     is_after(moved.state.next_due_at, now, 30 * MINUTE, 10);
@@ -284,11 +285,11 @@ pub(super) async fn a_change_leaves_what_it_does_not_name(fx: Fixture) {
     assert_eq!(fx.change(ids[0], change).await, Ok(SourceChanged::Changed));
     let after = fx.source(ids[0]).await;
     assert_eq!((&*after.name, after.updated_at >= before.updated_at), ("A", true));
-    assert_eq!(Source { name: before.name.clone(), updated_at: before.updated_at, ..after }, before);
+    assert_eq!(StoredSource { name: before.name.clone(), updated_at: before.updated_at, ..after }, before);
     let change = ChangeSource { is_public: Some(false), ..ChangeSource::default() };
     fx.change(ids[0], change).await.expect("a change");
     let after = fx.source(ids[0]).await;
-    assert_eq!((&*after.name, after.is_public, after.state), ("A", false, State::due_now()));
+    assert_eq!((&*after.name, after.is_public, after.state), ("A", false, SourceState::due_now()));
     for (id, project_key) in [(ids[0].0, "other"), (ids[1].0 + 1000, PROJECT)] {
         let change = ChangeSource { id, project_key: project_key.into(), delete: true, ..ChangeSource::default() };
         assert_eq!(fx.ok(change).await, SourceChanged::Unknown);
@@ -303,7 +304,10 @@ pub(super) async fn another_config_makes_it_due_and_belongs_to_one(fx: Fixture) 
     assert_eq!(fx.due().await.sources, [ids[1]]);
     let config = |name: &str| {
         let NewSource { config, source_key, .. } = feed(name);
-        ChangeSource { config: Some(NewConfig { config, source_key, minutes: Some(7) }), ..ChangeSource::default() }
+        ChangeSource {
+            config: Some(NewSourceConfig { config, source_key, minutes: Some(7) }),
+            ..ChangeSource::default()
+        }
     };
     let taken = ChangeSource { name: Some("never".into()), ..config("b") };
     assert_eq!(fx.change(ids[0], taken).await, Err(TxError::Conflict));
@@ -336,7 +340,7 @@ pub(super) async fn a_pause_lasts_until_a_person_ends_it(fx: Fixture) {
     assert_eq!((paused.paused, paused.next_due_at, paused.fetch_count), (Some(PausedReason::User), None, 1));
     // A config or interval that changes meanwhile does not end it.
     let NewSource { config, source_key, .. } = feed("c");
-    let config = Some(NewConfig { config, source_key, minutes: None });
+    let config = Some(NewSourceConfig { config, source_key, minutes: None });
     fx.change(ids[0], ChangeSource { config, ..ChangeSource::default() }).await.expect("a change");
     fx.sync(&[kind("rss", 5, None)]).await;
     assert_eq!((fx.state(ids[0]).await.next_due_at, fx.state(ids[0]).await.paused), (None, paused.paused));
@@ -358,7 +362,7 @@ pub(super) async fn a_deleted_source_is_gone_and_its_key_is_free(fx: Fixture) {
     assert_eq!(fx.change(ids[0], delete()).await, Ok(SourceChanged::Changed));
     assert_eq!(fx.change(ids[0], delete()).await, Ok(SourceChanged::Unknown));
     assert_eq!((fx.due().await.sources, fx.sources(SourceFilter::default()).await.len()), (vec![ids[1]], 1));
-    // A poll that is under way ends, and brings it back neither well nor badly.
+    // A poll that is in progress ends, and brings it back neither well nor badly.
     let (run, _) = fx.start_poll(&lease).await;
     assert_eq!(fx.end_poll(&lease, run, RunEnd::Succeeded, told(ids[0])).await, TaskStatus::Succeeded);
     assert_eq!(fx.sync(&[kind("rss", 5, Some("x"))]).await + fx.sync(&[kind("rss", 5, None)]).await, 2);
@@ -393,7 +397,7 @@ pub(super) async fn a_config_that_is_no_object_is_refused(fx: Fixture) {
         let op = SaveSources { project_key: PROJECT.into(), sources: vec![feed("c"), flawed] };
         let answer = fx.run(Arc::new(op)).await;
         assert!(matches!(answer, Err(TxError::Refused(_))), "{config}: {answer:?}");
-        let config = Some(NewConfig { config: config.into(), source_key: "x".into(), minutes: None });
+        let config = Some(NewSourceConfig { config: config.into(), source_key: "x".into(), minutes: None });
         let answer = fx.change(ids[0], ChangeSource { config, ..ChangeSource::default() }).await;
         assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
     }
@@ -402,29 +406,27 @@ pub(super) async fn a_config_that_is_no_object_is_refused(fx: Fixture) {
 
 pub(super) async fn collectors_tell_that_they_live(fx: Fixture) {
     let beat =
-        |owner: &str| Beat { owner: owner.into(), tick: Duration::from_secs(60), concurrency: 5, leaving: false };
+        |owner: &str| Heartbeat { owner: owner.into(), tick: Duration::from_secs(60), concurrency: 5, leaving: false };
     fx.ok(beat("a")).await;
     fx.pass(Duration::from_millis(5)).await;
     fx.ok(beat("b")).await;
     fx.pass(Duration::from_millis(5)).await;
-    let now = fx.ok(Beat { leaving: true, ..beat("a") }).await.now;
-    let told = fx.store().collecting(PROJECT).await.expect("an answer");
-    let owners: Vec<_> = told.beats.iter().map(|row| (&*row.owner, row.leaving)).collect();
+    let now = fx.ok(Heartbeat { leaving: true, ..beat("a") }).await.now;
+    let told = fx.store().collector_stats(PROJECT).await.expect("an answer");
+    let owners: Vec<_> = told.heartbeats.iter().map(|row| (&*row.owner, row.leaving)).collect();
     assert_eq!(owners, [("a", true), ("b", false)]);
-    let row = &told.beats[0];
+    let row = &told.heartbeats[0];
     assert_eq!((row.last_tick_at, row.next_tick_at), (now, now + Duration::from_secs(60)));
     assert_eq!((row.tick_seconds, row.concurrency), (60, 5));
     assert!(told.now.is_some_and(|at| at >= now));
-    if !fx.subject.is_real() {
-        fx.pass(Duration::from_secs(86_400 + 120)).await;
-        fx.ok(beat("c")).await;
-        let told = fx.store().collecting(PROJECT).await.expect("an answer");
-        assert_eq!(told.beats.iter().map(|row| &*row.owner).collect::<Vec<_>>(), ["c"]);
-    }
+    fx.pass(Duration::from_secs(86_400 + 120)).await;
+    fx.ok(beat("c")).await;
+    let told = fx.store().collector_stats(PROJECT).await.expect("an answer");
+    assert_eq!(told.heartbeats.iter().map(|row| &*row.owner).collect::<Vec<_>>(), ["c"]);
 }
 
 pub(super) async fn settings_are_set_and_removed(fx: Fixture) {
-    let set = |key: &str, value: Option<&str>| Configure { key: key.into(), value: value.map(str::to_owned) };
+    let set = |key: &str, value: Option<&str>| SaveSetting { key: key.into(), value: value.map(str::to_owned) };
     for op in [set("b", Some("1")), set("a", Some("x")), set("b", Some("2")), set("c", Some("")), set("a", None)] {
         fx.ok(op).await;
     }

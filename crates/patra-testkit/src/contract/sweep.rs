@@ -47,7 +47,7 @@ pub(super) async fn the_triggers_of_dead_planners_are_free_again(fx: Fixture) {
     fx.sweep(true).await;
     assert_eq!(fx.run(Arc::new(make::plan(&old, 0, &make::windows(0, 1)))).await, Err(TxError::Fenced));
     let new = fx.take().await.expect("the trigger");
-    assert_eq!((new.instance, new.fence.0), (old.instance, old.fence.0 + 1));
+    assert_eq!((new.job, new.fence.0), (old.job, old.fence.0 + 1));
     fx.ok(Arc::new(make::plan(&new, 0, &make::windows(0, 1)))).await;
 }
 
@@ -80,7 +80,7 @@ pub(super) async fn the_orphan_run_fails_with_its_reason(fx: Fixture) {
     assert_eq!(runs.texts("status_code"), ["FAILED"]);
     assert!(runs.texts("error")[0].contains("lease_expired"));
     assert_eq!(time(&runs.at(0, "finished_at")), swept.now);
-    // What it committed stays, and the batch was progress: the attempts begin anew.
+    // What it committed stays, and the batch was progress: the attempts begin again.
     assert_eq!(fx.rows(View::Items).await.len(), 1);
     assert_eq!(int(&fx.rows(View::Tasks).await.at(0, "attempt_count")), 0);
 }
@@ -107,19 +107,21 @@ pub(super) async fn a_renewed_lease_is_left_alone(fx: Fixture) {
 }
 
 pub(super) async fn many_live_leases_do_not_hide_one_dead_one(fx: Fixture) {
-    let live = if fx.subject.is_real() { 500 } else { 10_000 };
+    let live = 10_000;
     fx.plan("a", &make::windows(0, live + 1)).await;
-    assert_eq!(fx.claim(live as u32).await.len() as i64, live);
+    for _ in 0..live / 500 {
+        assert_eq!(fx.claim(500).await.len(), 500);
+    }
     let dead = fx.claim_for(1, make::SHORT).await.remove(0);
     fx.pass(make::BEYOND).await;
-    let swept = fx.ok(Sweep { limit: 1, max_attempts: 3, everyone: false }).await;
+    let swept = fx.ok(Sweep { limit: 1, max_attempts: 3, all_owners: false }).await;
     assert_eq!(swept.requeued, [dead.task]);
 }
 
 pub(super) async fn a_sweep_stops_at_its_limit_and_goes_on_the_next_time(fx: Fixture) {
     fx.plan("a", &make::windows(0, 5)).await;
     fx.claim(5).await;
-    let some = fx.ok(Sweep { limit: 2, max_attempts: 3, everyone: true }).await;
+    let some = fx.ok(Sweep { limit: 2, max_attempts: 3, all_owners: true }).await;
     assert_eq!(some.requeued.len(), 2);
     assert_eq!(fx.sweep(true).await.requeued.len(), 3);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::pool::{PoolUrl, UrlFilter, UrlPage};
-use patra_core::project::{Library, Sight};
+use patra_core::project::{Library, LibraryScope};
 use patra_core::tx::{AddUrls, FoundUrl, MAX_URLS, TxError, UrlSource};
 
 use super::Fixture;
@@ -29,8 +29,8 @@ fn add(library: Library, project_key: &str, urls: &[&str]) -> Arc<AddUrls> {
     })
 }
 
-pub(super) fn ask(project_key: &str, sight: Sight) -> UrlFilter {
-    UrlFilter { project_key: project_key.into(), sight, limit: 10_000, ..UrlFilter::default() }
+pub(super) fn ask(project_key: &str, sight: LibraryScope) -> UrlFilter {
+    UrlFilter { project_key: project_key.into(), scope: sight, limit: 10_000, ..UrlFilter::default() }
 }
 
 impl Fixture {
@@ -62,7 +62,7 @@ pub(super) async fn a_url_is_stored_once_per_library_with_its_first_finding(fx: 
     assert_eq!(fx.ok(add(Library::Shared, OWN, &urls)).await.new, 2, "each library has its own");
     assert_eq!(fx.ok(add(Library::Project, "two", &urls[..1])).await.new, 1);
     assert_eq!(fx.ok(add(Library::Project, OWN, &[])).await.new, 0);
-    let page = fx.pool(ask(OWN, Sight::Project)).await;
+    let page = fx.pool(ask(OWN, LibraryScope::Project)).await;
     assert_eq!(page.total, 3);
     let first = page.items.iter().find(|item| item.url == urls[0]).expect("the URL");
     let PoolUrl { domain, source, source_ref, library, created_at, .. } = first;
@@ -70,7 +70,7 @@ pub(super) async fn a_url_is_stored_once_per_library_with_its_first_finding(fx: 
     assert_eq!(source_ref, serde_json::json!({ "document_id": 42 }));
     assert_eq!((&**domain, *source, *library), ("a.example", UrlSource::Document, Library::Project));
     assert!(*created_at <= now, "the time of the first finding");
-    let shared = fx.pool(ask("", Sight::Shared)).await;
+    let shared = fx.pool(ask("", LibraryScope::Shared)).await;
     assert_eq!(shared.items.iter().map(|item| item.library).collect::<Vec<_>>(), [Library::Shared; 2]);
     let mut ids: Vec<_> = page.items.iter().chain(&shared.items).map(|item| item.id).collect();
     ids.sort_unstable();
@@ -88,24 +88,24 @@ pub(super) async fn a_projects_entry_covers_the_shared_one_before_anything_is_fi
     fx.ok(add(Library::Project, OWN, &["https://x.example/"])).await;
     fx.pass(TICK).await;
     fx.ok(add(Library::Project, "two", &["https://secret.example/"])).await;
-    let both = fx.pool(ask(OWN, Sight::Effective)).await;
+    let both = fx.pool(ask(OWN, LibraryScope::Effective)).await;
     let shown: Vec<_> = both.items.iter().map(|item| (&*item.url, item.library)).collect();
     assert_eq!(shown, [("https://x.example/", Library::Project), ("https://s.example/", Library::Shared)]);
     assert_eq!(both.total, 2);
     // What only the covered entry has does not bring it back.
-    let from_tasks = UrlFilter { source: Some(UrlSource::Task), ..ask(OWN, Sight::Effective) };
+    let from_tasks = UrlFilter { source: Some(UrlSource::Task), ..ask(OWN, LibraryScope::Effective) };
     assert_eq!(fx.urls(from_tasks.clone()).await, ["https://s.example/"]);
     assert_eq!(fx.urls(UrlFilter { domain: Some("x.ex".into()), ..from_tasks }).await, Vec::<String>::new());
-    assert_eq!(fx.urls(ask("two", Sight::Effective)).await.len(), 3);
-    assert_eq!(fx.urls(ask("two", Sight::Project)).await, ["https://secret.example/"]);
-    assert_eq!(fx.urls(ask("nobody", Sight::Effective)).await.len(), 2);
-    assert_eq!(fx.urls(ask("nobody", Sight::Project)).await, Vec::<String>::new());
-    assert_eq!(fx.urls(ask("", Sight::Effective)).await.len(), 2);
-    assert_eq!(fx.urls(ask("", Sight::Project)).await, Vec::<String>::new());
+    assert_eq!(fx.urls(ask("two", LibraryScope::Effective)).await.len(), 3);
+    assert_eq!(fx.urls(ask("two", LibraryScope::Project)).await, ["https://secret.example/"]);
+    assert_eq!(fx.urls(ask("nobody", LibraryScope::Effective)).await.len(), 2);
+    assert_eq!(fx.urls(ask("nobody", LibraryScope::Project)).await, Vec::<String>::new());
+    assert_eq!(fx.urls(ask("", LibraryScope::Effective)).await.len(), 2);
+    assert_eq!(fx.urls(ask("", LibraryScope::Project)).await, Vec::<String>::new());
     // The other way round: what is shared later is covered too.
     fx.ok(add(Library::Shared, "", &["https://secret.example/"])).await;
-    assert_eq!(fx.urls(ask("two", Sight::Effective)).await.len(), 3);
-    assert_eq!(fx.urls(ask(OWN, Sight::Effective)).await.len(), 3);
+    assert_eq!(fx.urls(ask("two", LibraryScope::Effective)).await.len(), 3);
+    assert_eq!(fx.urls(ask(OWN, LibraryScope::Effective)).await.len(), 3);
 }
 
 // covers: POOL-59
@@ -117,7 +117,7 @@ pub(super) async fn pages_follow_each_other_newest_first(fx: Fixture) {
     }
     // Of one instant, the later one first.
     fx.ok(add(Library::Project, OWN, &["https://b.example/1", "https://b.example/2"])).await;
-    let all = fx.pool(ask(OWN, Sight::Effective)).await;
+    let all = fx.pool(ask(OWN, LibraryScope::Effective)).await;
     let mut sorted = all.items.clone();
     sorted.sort_by_key(|item| std::cmp::Reverse((item.created_at, item.id)));
     assert_eq!(all.items, sorted);
@@ -125,12 +125,12 @@ pub(super) async fn pages_follow_each_other_newest_first(fx: Fixture) {
     assert_eq!(own, [6, 5, 4, 3, 2, 1, 0].map(|no| format!("https://a.example/{no}")));
     let mut paged = Vec::new();
     for page in 0..4 {
-        let page = fx.pool(UrlFilter { offset: page * 3, limit: 3, ..ask(OWN, Sight::Effective) }).await;
+        let page = fx.pool(UrlFilter { offset: page * 3, limit: 3, ..ask(OWN, LibraryScope::Effective) }).await;
         assert_eq!(page.total, 9);
         paged.extend(page.items);
     }
     assert_eq!(paged, all.items);
-    let beyond = fx.pool(UrlFilter { offset: 1_000_000, limit: 3, ..ask(OWN, Sight::Shared) }).await;
+    let beyond = fx.pool(UrlFilter { offset: 1_000_000, limit: 3, ..ask(OWN, LibraryScope::Shared) }).await;
     assert_eq!((beyond.items.len(), beyond.total), (0, 3));
 }
 
@@ -143,12 +143,13 @@ pub(super) async fn a_part_of_a_domain_is_what_it_is(fx: Fixture) {
     fx.ok(add(Library::Shared, "", &urls[3..])).await;
     for (part, hits) in [("news", 1), ("%", 1), ("_", 1), (r"\", 1), (".example", 5), ("a_b", 1), ("", 5), ("none", 0)]
     {
-        let filter = UrlFilter { domain: Some(part.into()), ..ask(OWN, Sight::Effective) };
+        let filter = UrlFilter { domain: Some(part.into()), ..ask(OWN, LibraryScope::Effective) };
         assert_eq!(fx.urls(filter.clone()).await.len(), hits, "{part}");
         let page = fx.pool(UrlFilter { limit: 1, ..filter }).await;
         assert_eq!(page.total, hits as u64, "{part}");
     }
-    let both = UrlFilter { source: Some(UrlSource::Task), domain: Some("news".into()), ..ask(OWN, Sight::Project) };
+    let both =
+        UrlFilter { source: Some(UrlSource::Task), domain: Some("news".into()), ..ask(OWN, LibraryScope::Project) };
     assert_eq!(fx.pool(both).await, UrlPage::default());
 }
 
@@ -164,9 +165,9 @@ pub(super) async fn what_does_not_fit_the_pool_is_refused_as_a_whole(fx: Fixture
     let mut odd = AddUrls::clone(&add(Library::Project, OWN, &many[..2]));
     odd.urls[1].source_ref = "[]".into();
     refused(fx.run(Arc::new(odd)).await);
-    assert_eq!(fx.pool(ask(OWN, Sight::Effective)).await, UrlPage::default());
+    assert_eq!(fx.pool(ask(OWN, LibraryScope::Effective)).await, UrlPage::default());
     assert_eq!(fx.ok(add(Library::Project, OWN, &many[..MAX_URLS])).await.new, MAX_URLS as u32);
-    assert_eq!(fx.pool(ask(OWN, Sight::Project)).await.total, MAX_URLS as u64);
+    assert_eq!(fx.pool(ask(OWN, LibraryScope::Project)).await.total, MAX_URLS as u64);
 }
 
 // covers: POOL-109, POOL-AC-14
@@ -177,7 +178,7 @@ pub(super) async fn fifty_writers_of_one_url_make_one_row_and_no_error(fx: Fixtu
         new += answer.expect("no error").new;
     }
     assert_eq!(new, 2);
-    let page = fx.pool(ask(OWN, Sight::Project)).await;
+    let page = fx.pool(ask(OWN, LibraryScope::Project)).await;
     assert_eq!((page.items.len(), page.total), (2, 2));
 }
 
@@ -188,12 +189,12 @@ async fn totals_are_right(fx: &Fixture, projects: &[&str]) {
         assert_eq!(page.total, page.items.len() as u64, "{project} {}", sight.as_str());
         page.items.into_iter().map(|item| item.url).collect()
     };
-    let shared = all("", Sight::Shared).await;
+    let shared = all("", LibraryScope::Shared).await;
     for project in projects {
-        let own = all(project, Sight::Project).await;
-        let both = all(project, Sight::Effective).await;
+        let own = all(project, LibraryScope::Project).await;
+        let both = all(project, LibraryScope::Effective).await;
         assert_eq!(both, own.union(&shared).cloned().collect(), "{project}");
-        assert_eq!(fx.pool(ask(project, Sight::Effective)).await.total, both.len() as u64);
+        assert_eq!(fx.pool(ask(project, LibraryScope::Effective)).await.total, both.len() as u64);
     }
 }
 

@@ -1,67 +1,81 @@
-//! What boards show, counted anew from the ledger: the databases keep the same numbers as they go.
+//! What boards show, counted again from the ledger: the databases keep the same numbers as they go.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use patra_core::cursor::Mark;
+use patra_core::cursor::CursorValue;
 use patra_core::port::board::{
-    A_MINUTE, About, Advanced, Counts, CursorAsk, Held, HttpStatus, MAX_ROWS, MAX_STEPS, Queued, Step, TopError,
-    Watermark,
+    A_MINUTE, ActivePause, CursorFilter, CursorStep, HttpStatusCount, MAX_ROWS, MAX_STEPS, QueueDepth, SeriesStep,
+    TopError, Watermark, WorkCounts, WorkFilter,
 };
-use patra_core::port::{Boards, Boxed};
+use patra_core::port::{BoardQueries, BoxFuture};
 use patra_core::state::{BatchStatus, RunStatus, TaskStatus};
-use patra_core::tx::{BatchStats, Inventory, Subject, TxError};
+use patra_core::tx::{BatchStats, PartitionKey, PauseSubject, TxError};
 use patra_core::{Code, CursorId, Level, RunId, TaskId, Ts, Window};
 
 use super::shared::{SharedMem, ready};
 use super::{Batch, MemStore, Origin, Run, Task, place};
 
-impl Boards for SharedMem {
-    fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>> {
+impl BoardQueries for SharedMem {
+    fn queued(&self, about: WorkFilter) -> BoxFuture<'_, Result<(Vec<QueueDepth>, Ts), TxError>> {
         let now = self.clock.now();
         ready((self.lock().queued(&about, now), now))
     }
 
-    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>> {
+    fn active_pauses(&self) -> BoxFuture<'_, Result<Vec<ActivePause>, TxError>> {
         ready(self.lock().held())
     }
 
-    fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>> {
+    fn counts(
+        &self,
+        about: WorkFilter,
+        window: Window,
+    ) -> BoxFuture<'_, Result<Vec<(PartitionKey, WorkCounts)>, TxError>> {
         ready(self.lock().counts(&about, window))
     }
 
-    fn series(&self, about: About, window: Window, minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>> {
-        let mut sums = BTreeMap::<Ts, Counts>::new();
+    fn series(
+        &self,
+        about: WorkFilter,
+        window: Window,
+        minutes: u32,
+    ) -> BoxFuture<'_, Result<Vec<SeriesStep>, TxError>> {
+        let mut sums = BTreeMap::<Ts, WorkCounts>::new();
         for (_, minute, counts) in self.lock().counted(&about, window) {
             sums.entry(minute.floor_to(A_MINUTE * minutes.max(1))).or_default().add(&counts);
         }
-        ready(sums.into_iter().take(MAX_STEPS as usize).map(|(at, counts)| Step { at, counts }).collect())
+        ready(sums.into_iter().take(MAX_STEPS as usize).map(|(at, counts)| SeriesStep { at, counts }).collect())
     }
 
     fn errors(
         &self,
-        about: About,
+        about: WorkFilter,
         level: Option<Level>,
         window: Window,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<TopError>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<TopError>, TxError>> {
         ready(self.lock().top_errors(&about, level, window, limit))
     }
 
-    fn watermarks(&self, ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>> {
+    fn watermarks(&self, ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
         ready(self.lock().watermarks(&ask))
     }
 
-    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>> {
+    fn advances(
+        &self,
+        cursor: CursorId,
+        window: Window,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CursorStep>, TxError>> {
         ready(self.lock().advances(cursor, window, limit))
     }
 
-    fn statuses(&self, run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>> {
+    fn statuses(&self, run: RunId) -> BoxFuture<'_, Result<Vec<HttpStatusCount>, TxError>> {
         let mut sums = BTreeMap::<u16, u64>::new();
         for batch in self.lock().batches.iter().filter(|batch| batch.run == run && !batch.archived) {
             *sums.entry(batch.stats.http.status).or_default() += 1;
         }
-        ready(sums.into_iter().map(|(status, batches)| HttpStatus { status, batches }).collect())
+        ready(sums.into_iter().map(|(status, batches)| HttpStatusCount { status, batches }).collect())
     }
 }
 
@@ -69,19 +83,19 @@ fn fits<T: PartialEq>(wish: &Option<T>, is: &T) -> bool {
     wish.as_ref().is_none_or(|wish| wish == is)
 }
 
-fn is_about(about: &About, origin: &Origin) -> bool {
+fn is_about(about: &WorkFilter, origin: &Origin) -> bool {
     fits(&about.project_key, &origin.project_key)
         && fits(&about.provenance_code, &origin.provenance_code)
         && fits(&about.endpoint_name, &origin.endpoint_name)
         && fits(&about.operation, &origin.operation)
 }
 
-fn inventory(origin: &Origin) -> Inventory {
+fn inventory(origin: &Origin) -> PartitionKey {
     let Origin { provenance_code, endpoint_name, operation, .. } = origin.clone();
-    Inventory { provenance_code, endpoint_name, operation }
+    PartitionKey { provenance_code, endpoint_name, operation }
 }
 
-fn of_batch(batch: &Batch) -> Counts {
+fn of_batch(batch: &Batch) -> WorkCounts {
     let BatchStats { self_healing, rate, .. } = batch.stats;
     let [latency_ms, inserted, updated, skipped, rejected, late, retries, throttled] = [
         batch.stats.latency_ms,
@@ -94,7 +108,7 @@ fn of_batch(batch: &Batch) -> Counts {
         batch.stats.throttled_count,
     ]
     .map(u64::from);
-    Counts {
+    WorkCounts {
         batches: u64::from(batch.status == BatchStatus::Succeeded),
         batches_failed: u64::from(batch.status == BatchStatus::Failed),
         latency_ms,
@@ -115,16 +129,16 @@ fn of_batch(batch: &Batch) -> Counts {
         page_size_shrink: self_healing.page_size_shrink.into(),
         concurrency_down: self_healing.concurrency_down.into(),
         circuit_open: self_healing.circuit_open.into(),
-        ..Counts::default()
+        ..WorkCounts::default()
     }
 }
 
-fn of_end(run: &Run) -> Counts {
-    Counts {
+fn of_end(run: &Run) -> WorkCounts {
+    WorkCounts {
         succeeded: u64::from(run.status == RunStatus::Succeeded),
         partial: u64::from(run.status == RunStatus::Partial),
         failed: u64::from(run.status == RunStatus::Failed),
-        ..Counts::default()
+        ..WorkCounts::default()
     }
 }
 
@@ -133,13 +147,13 @@ impl MemStore {
         &self.tasks[place(task.0)]
     }
 
-    fn queued(&self, about: &About, now: Ts) -> Vec<Queued> {
-        let mut lines = BTreeMap::<Inventory, Queued>::new();
+    fn queued(&self, about: &WorkFilter, now: Ts) -> Vec<QueueDepth> {
+        let mut lines = BTreeMap::<PartitionKey, QueueDepth>::new();
         let open = self.tasks.iter().filter(|task| !task.status.is_final() && is_about(about, &task.origin));
         for task in open {
             let of = inventory(&task.origin);
-            let line = lines.entry(of.clone()).or_insert_with(|| Queued {
-                of,
+            let line = lines.entry(of.clone()).or_insert_with(|| QueueDepth {
+                partition: of,
                 depth: 0,
                 due: 0,
                 oldest_at: None,
@@ -160,12 +174,12 @@ impl MemStore {
         lines.into_values().collect()
     }
 
-    fn held(&self) -> Vec<Held> {
-        let wide = |subject: &Subject| {
+    fn held(&self) -> Vec<ActivePause> {
+        let wide = |subject: &PauseSubject| {
             subject.plan.is_none() && subject.slice.is_none() && subject.task.is_none() && subject.credential.is_none()
         };
         let lasting = self.holds.values().filter(|hold| hold.released.is_none() && wide(&hold.subject));
-        let told = lasting.map(|hold| Held {
+        let told = lasting.map(|hold| ActivePause {
             kind: hold.kind,
             subject: hold.subject.clone(),
             reason: hold.reason.clone(),
@@ -174,8 +188,8 @@ impl MemStore {
         told.take(MAX_ROWS as usize).collect()
     }
 
-    pub(crate) fn counts(&self, about: &About, window: Window) -> Vec<(Inventory, Counts)> {
-        let mut sums = BTreeMap::<Inventory, Counts>::new();
+    pub(crate) fn counts(&self, about: &WorkFilter, window: Window) -> Vec<(PartitionKey, WorkCounts)> {
+        let mut sums = BTreeMap::<PartitionKey, WorkCounts>::new();
         for (of, _, counts) in self.counted(about, window) {
             sums.entry(of).or_default().add(&counts);
         }
@@ -183,13 +197,13 @@ impl MemStore {
     }
 
     /// Everything that counts, with its minute.
-    fn counted(&self, about: &About, window: Window) -> Vec<(Inventory, Ts, Counts)> {
-        let mut all: Vec<(TaskId, Ts, Counts)> = Vec::new();
+    fn counted(&self, about: &WorkFilter, window: Window) -> Vec<(PartitionKey, Ts, WorkCounts)> {
+        let mut all: Vec<(TaskId, Ts, WorkCounts)> = Vec::new();
         all.extend(self.batches.iter().map(|batch| (batch.task, batch.created_at, of_batch(batch))));
-        let pick = Counts { picks: 1, ..Counts::default() };
+        let pick = WorkCounts { picks: 1, ..WorkCounts::default() };
         all.extend(self.runs.iter().map(|run| (run.task, run.created_at, pick)));
         all.extend(self.runs.iter().filter_map(|run| Some((run.task, run.finished_at?, of_end(run)))));
-        let split = Counts { resliced: 1, ..Counts::default() };
+        let split = WorkCounts { resliced: 1, ..WorkCounts::default() };
         all.extend(self.split_tasks().filter_map(|task| Some((task.id, task.finished_at?, split))));
         let minutes =
             all.into_iter().map(|(task, at, counts)| (self.counted_task(task), at.floor_to(A_MINUTE), counts));
@@ -197,7 +211,7 @@ impl MemStore {
             window.from <= *minute
                 && *minute < window.to
                 && is_about(about, &task.origin)
-                && *counts != Counts::default()
+                && *counts != WorkCounts::default()
         });
         within.map(|(task, minute, counts)| (inventory(&task.origin), minute, counts)).collect()
     }
@@ -208,7 +222,13 @@ impl MemStore {
         self.tasks.iter().filter(move |task| task.replaced && !driven(task.id))
     }
 
-    pub(crate) fn top_errors(&self, about: &About, level: Option<Level>, window: Window, limit: u32) -> Vec<TopError> {
+    pub(crate) fn top_errors(
+        &self,
+        about: &WorkFilter,
+        level: Option<Level>,
+        window: Window,
+        limit: u32,
+    ) -> Vec<TopError> {
         let runs = self.runs.iter().filter_map(|run| {
             let batches = run.batches.iter().map(|batch| &self.batches[place(batch.0)]);
             let failed = batches.filter(|batch| batch.status == BatchStatus::Failed).map(|batch| batch.batch_no).max();
@@ -220,7 +240,7 @@ impl MemStore {
             let (code, reason) = (row.what.code, &row.what.reason);
             (row.task, row.run, Some(row.batch_no), row.created_at, Level::L3, code, reason)
         });
-        let mut kinds = BTreeMap::<(Inventory, Level, &str), TopError>::new();
+        let mut kinds = BTreeMap::<(PartitionKey, Level, &str), TopError>::new();
         for (task, run, batch_no, at, of_level, code, message) in runs.chain(records) {
             let (origin, minute) = (&self.counted_task(task).origin, at.floor_to(A_MINUTE));
             let within = window.from <= minute && minute < window.to;
@@ -229,7 +249,7 @@ impl MemStore {
             }
             let kind = kinds.entry((inventory(origin), of_level, Code::as_str(code)));
             let met = TopError {
-                of: inventory(origin),
+                partition: inventory(origin),
                 level: of_level,
                 code,
                 errors: 0,
@@ -253,10 +273,10 @@ impl MemStore {
         top
     }
 
-    fn watermarks(&self, ask: &CursorAsk) -> Vec<Watermark> {
+    fn watermarks(&self, ask: &CursorFilter) -> Vec<Watermark> {
         let cursors = self.cursors.iter().map(|row| {
             let name = &row.name;
-            let of = Inventory {
+            let of = PartitionKey {
                 provenance_code: name.provenance_code.clone(),
                 endpoint_name: name.endpoint_name.clone(),
                 operation: name.operation,
@@ -264,20 +284,20 @@ impl MemStore {
             Watermark {
                 cursor: row.id,
                 project_key: name.project_key.clone(),
-                of,
+                partition: of,
                 scope: name.scope.as_str().to_owned(),
                 namespace: name.namespace_key.clone(),
                 direction: row.direction(),
-                value: row.value.as_ref().map(Mark::to_text),
-                instant: row.value.as_ref().and_then(Mark::instant),
+                value: row.value.as_ref().map(CursorValue::to_text),
+                instant: row.value.as_ref().and_then(CursorValue::instant),
                 updated_at: row.updated_at,
             }
         });
         let wanted = cursors.filter(|row| {
-            fits(&ask.about.project_key, &row.project_key)
-                && fits(&ask.about.provenance_code, &row.of.provenance_code)
-                && fits(&ask.about.endpoint_name, &row.of.endpoint_name)
-                && fits(&ask.about.operation, &row.of.operation)
+            fits(&ask.work.project_key, &row.project_key)
+                && fits(&ask.work.provenance_code, &row.partition.provenance_code)
+                && fits(&ask.work.endpoint_name, &row.partition.endpoint_name)
+                && fits(&ask.work.operation, &row.partition.operation)
                 && fits(&ask.namespace, &row.namespace)
         });
         let mut wanted: Vec<_> = wanted.collect();
@@ -286,14 +306,14 @@ impl MemStore {
         wanted
     }
 
-    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Vec<Advanced> {
+    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Vec<CursorStep> {
         let within = |at: Ts| window.from <= at && at < window.to;
         let steps = self.events.iter().filter(|row| row.cursor == cursor && !row.archived && within(row.created_at));
         let mut steps: Vec<_> = steps
-            .map(|row| Advanced {
+            .map(|row| CursorStep {
                 id: row.id,
                 cursor,
-                from: row.previous.as_ref().map(Mark::to_text),
+                from: row.previous.as_ref().map(CursorValue::to_text),
                 to: row.value.to_text(),
                 observed_max_value: row.observed_max.map(|at| at.to_string()),
                 late: row.cause.map_or(0, |cause| cause.late.into()),

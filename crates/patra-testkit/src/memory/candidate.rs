@@ -1,7 +1,7 @@
 //! Ids whose details are fetched apart.
 
 use patra_core::Ts;
-use patra_core::record::{Candidate, Stream, bad_id_pause};
+use patra_core::record::{DetailCandidate, RecordStream, bad_id_pause};
 use patra_core::tx::CommitBatch;
 
 use super::{CandidateRow, MemStore, next_id};
@@ -35,8 +35,8 @@ impl MemStore {
     }
 
     /// Those that are neither fetched in this version nor bad for now.
-    pub fn screen(&self, now: Ts, stream: &Stream, candidates: &[Candidate]) -> Vec<Candidate> {
-        let settled = |candidate: &Candidate| {
+    pub fn screen(&self, now: Ts, stream: &RecordStream, candidates: &[DetailCandidate]) -> Vec<DetailCandidate> {
+        let settled = |candidate: &DetailCandidate| {
             self.candidates.iter().any(|row| {
                 row.is(stream, &candidate.id)
                     && row.candidate.version == candidate.version
@@ -48,7 +48,7 @@ impl MemStore {
 }
 
 impl CandidateRow {
-    fn is(&self, stream: &Stream, id: &str) -> bool {
+    fn is(&self, stream: &RecordStream, id: &str) -> bool {
         self.candidate.id == id
             && self.endpoint_name == stream.endpoint_name
             && self.provenance_code == stream.provenance_code

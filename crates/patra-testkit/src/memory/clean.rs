@@ -1,19 +1,19 @@
 //! Forgetting what is old.
 
 use bytestring::ByteString;
-use patra_core::tx::{Clean, Cleaned, Lineage};
+use patra_core::tx::{ExpiredPurged, PurgeExpired, TaskLineage};
 use patra_core::{TaskId, Ts};
 
 use super::{Instance, MemStore, Task, place};
 
 impl MemStore {
-    pub(super) fn clean(&mut self, now: Ts, op: &Clean) -> Cleaned {
+    pub(super) fn clean(&mut self, now: Ts, op: &PurgeExpired) -> ExpiredPurged {
         let limit = op.limit as usize;
         let items = op.keep.map_or(0, |keep| self.empty_items(now, now - keep, limit));
         let before = now - op.keep_ledger;
         let old = |task: &&Task| {
             let ended = task.finished_at.is_some_and(|at| at < before);
-            let of_job = self.instances[place(task.lineage.instance.0)].root.is_some();
+            let of_job = self.instances[place(task.lineage.job.0)].root.is_some();
             task.poll.is_some() && ended && !of_job && !self.forgotten.tasks.contains(&task.id)
         };
         let mut old: Vec<_> = self.tasks.iter().filter(old).map(|task| (task.finished_at, task.id)).collect();
@@ -23,7 +23,7 @@ impl MemStore {
             self.forget_poll(*id);
         }
         let jobs = self.forget_jobs(now - op.keep_jobs, limit);
-        Cleaned { items, polls: old.len() as u32, jobs }
+        ExpiredPurged { items, polls: old.len() as u32, jobs }
     }
 
     /// Chores first, then jobs that poll, as many as are left of the limit.
@@ -35,14 +35,14 @@ impl MemStore {
         chores.sort_unstable();
         chores.truncate(limit);
         let polled = |job: &&Instance| {
-            let own = |task: &&Task| self.instances[place(task.lineage.instance.0)].root == Some(job.id);
+            let own = |task: &&Task| self.instances[place(task.lineage.job.0)].root == Some(job.id);
             let mut polls = self.tasks.iter().filter(own);
             job.scrape && job.created_at < before && polls.all(|task| task.finished_at.is_some_and(|at| at < before))
         };
         let scrapes = self.instances.iter().filter(there).filter(polled).map(|row| row.id);
         let scrapes: Vec<_> = scrapes.take(limit - chores.len()).collect();
         for job in &scrapes {
-            let own = |task: &&Task| self.instances[place(task.lineage.instance.0)].root == Some(*job);
+            let own = |task: &&Task| self.instances[place(task.lineage.job.0)].root == Some(*job);
             let polls: Vec<_> = self.tasks.iter().filter(own).map(|task| task.id).collect();
             polls.into_iter().for_each(|poll| self.forget_poll(poll));
         }
@@ -73,7 +73,7 @@ impl MemStore {
 
     fn forget_poll(&mut self, id: TaskId) {
         let task = &self.tasks[place(id.0)];
-        let Lineage { instance, plan, slice } = task.lineage;
+        let TaskLineage { job: instance, plan, slice } = task.lineage;
         self.index.task_by_key.remove(&task.what.task_key);
         self.index.instance_by_public_id.remove(&self.instances[place(instance.0)].public_id);
         for run in &task.runs {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use patra_core::record::{Record, Stream};
+use patra_core::record::{Record, RecordStream};
 use patra_core::state::{BatchStatus, Operation, QuarantineStatus, RunStatus, TaskStatus};
-use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, Raw, Stored, TxError};
+use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, RawResponse, StoredRecord, TxError};
 use patra_core::{BatchId, RunId, Ts};
 
 use super::{Batch, Item, ItemStream, MemStore, Quarantined, RawRow, next_id, place, refused};
@@ -71,7 +71,7 @@ impl MemStore {
             self.tasks[place(op.lease.task.0)].attempts = 0;
         }
         let project_key = &op.stream.project_key;
-        let captured = self.capture(now, op.capture.as_ref(), project_key, Some(op.lineage.instance));
+        let captured = self.capture(now, op.capture.as_ref(), project_key, Some(op.lineage.job));
         BatchCommitted { batch, stats, replayed: false, captured }
     }
 
@@ -119,13 +119,13 @@ impl MemStore {
         }
     }
 
-    pub(super) fn keep_raw(&mut self, now: Ts, run: RunId, batch_no: u32, raw: &Raw) {
-        let Raw { status, headers, body, keep } = raw.clone();
+    pub(super) fn keep_raw(&mut self, now: Ts, run: RunId, batch_no: u32, raw: &RawResponse) {
+        let RawResponse { status, headers, body, keep } = raw.clone();
         let row = RawRow { status, headers, body, created_at: now, expires_at: now + keep };
         self.raw.insert((run, batch_no), row);
     }
 
-    fn store_records<'a>(&mut self, now: Ts, op: &'a CommitBatch) -> (BatchStats, Vec<Stored<'a>>) {
+    fn store_records<'a>(&mut self, now: Ts, op: &'a CommitBatch) -> (BatchStats, Vec<StoredRecord<'a>>) {
         let stream = self.stream(&op.stream);
         let (mut stats, mut stored) = (op.stats, Vec::new());
         let watermark = self.watermark(op);
@@ -148,7 +148,7 @@ impl MemStore {
             }
             stats.late += u32::from(watermark.is_some_and(|value| record.version.updated_at < value));
             self.resolve_rejected(now, &op.stream, &record.key);
-            stored.push(Stored { record, inserted });
+            stored.push(StoredRecord { record, inserted });
         }
         (stats, stored)
     }
@@ -167,7 +167,7 @@ impl MemStore {
         newer && stored.emptied_at.is_none()
     }
 
-    pub(super) fn find_stream(&self, stream: &Stream) -> Option<usize> {
+    pub(super) fn find_stream(&self, stream: &RecordStream) -> Option<usize> {
         self.streams.iter().position(|row| {
             row.project_key == stream.project_key
                 && row.provenance_code == stream.provenance_code
@@ -175,7 +175,7 @@ impl MemStore {
         })
     }
 
-    pub(super) fn stream(&mut self, stream: &Stream) -> usize {
+    pub(super) fn stream(&mut self, stream: &RecordStream) -> usize {
         self.find_stream(stream).unwrap_or_else(|| {
             self.streams.push(ItemStream {
                 project_key: stream.project_key.clone(),

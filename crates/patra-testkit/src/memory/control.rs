@@ -1,22 +1,25 @@
 //! Holds, and the end of work by somebody's will.
 
-use patra_core::state::{HoldKind, PlanStatus, RunStatus, SliceStatus, TaskStatus, TriggerStatus};
-use patra_core::tx::{Cancel, Cancelled, Hold, Holding, Release, Released, Subject, Target, TxError, Which};
-use patra_core::{HoldId, InstanceId, PlanId, SliceId, TaskId, Ts};
+use patra_core::state::{JobStatus, PauseKind, PlanStatus, RunStatus, SliceStatus, TaskStatus};
+use patra_core::tx::{
+    CancelSubject, CancelWork, PauseSelector, PauseSubject, PauseWork, ResumeWork, TxError, WorkCancelled, WorkPaused,
+    WorkResumed,
+};
+use patra_core::{JobId, PauseId, PlanId, SliceId, TaskId, Ts};
 
 use super::{HoldRow, MemStore, Origin, Task, place, refused};
 
 impl MemStore {
-    pub(super) fn hold(&mut self, now: Ts, op: &Hold) -> Result<Holding, TxError> {
-        if let Some(flaw) = op.subject.flaw() {
+    pub(super) fn hold(&mut self, now: Ts, op: &PauseWork) -> Result<WorkPaused, TxError> {
+        if let Some(flaw) = op.subject.invalid_reason() {
             return refused(flaw);
         }
         let same = |row: &&HoldRow| row.kind == op.kind && row.subject == op.subject;
         if let Some(row) = self.lasting().find(same) {
-            return Ok(Holding { hold: row.id, existed: true });
+            return Ok(WorkPaused { pause: row.id, existed: true });
         }
         self.index.hold_ids += 1;
-        let id = HoldId(self.index.hold_ids);
+        let id = PauseId(self.index.hold_ids);
         self.index.holds.insert(id);
         let row = HoldRow {
             id,
@@ -28,17 +31,17 @@ impl MemStore {
             released: None,
         };
         self.holds.insert(id, row);
-        Ok(Holding { hold: id, existed: false })
+        Ok(WorkPaused { pause: id, existed: false })
     }
 
-    pub(super) fn release(&mut self, now: Ts, op: &Release) -> Released {
-        self.release_where(now, &op.by, |row| match &op.which {
-            Which::Hold(id) => row.id == *id,
-            Which::On(subject) => row.subject == *subject,
+    pub(super) fn release(&mut self, now: Ts, op: &ResumeWork) -> WorkResumed {
+        self.release_where(now, &op.by, |row| match &op.target {
+            PauseSelector::Id(id) => row.id == *id,
+            PauseSelector::On(subject) => row.subject == *subject,
         })
     }
 
-    pub(super) fn release_where(&mut self, now: Ts, by: &str, meant: impl Fn(&HoldRow) -> bool) -> Released {
+    pub(super) fn release_where(&mut self, now: Ts, by: &str, meant: impl Fn(&HoldRow) -> bool) -> WorkResumed {
         let ended: Vec<_> = self.lasting().filter(|row| meant(row)).map(|row| row.id).collect();
         for id in &ended {
             self.index.holds.remove(id);
@@ -46,7 +49,7 @@ impl MemStore {
                 row.released = Some((by.to_owned(), now));
             }
         }
-        Released { released: ended.len() as u32 }
+        WorkResumed { resumed: ended.len() as u32 }
     }
 
     /// The advisory pause of a partition ends with a task of it that succeeds.
@@ -55,12 +58,12 @@ impl MemStore {
             return;
         }
         let origin = self.tasks[place(task.0)].origin.clone();
-        let partition = Subject {
+        let partition = PauseSubject {
             operation: Some(origin.operation),
-            ..Subject::endpoint(&origin.provenance_code, &origin.endpoint_name)
+            ..PauseSubject::endpoint(&origin.provenance_code, &origin.endpoint_name)
         };
-        let ends = |row: &HoldRow| row.kind == HoldKind::Advisory && row.subject == partition;
-        self.release_where(now, Release::BY_SUCCESS, ends);
+        let ends = |row: &HoldRow| row.kind == PauseKind::Advisory && row.subject == partition;
+        self.release_where(now, ResumeWork::BY_SUCCESS, ends);
     }
 
     pub(super) fn lasting(&self) -> impl Iterator<Item = &HoldRow> {
@@ -69,22 +72,22 @@ impl MemStore {
 
     /// What tasks are held by: an advice stops planning, not work.
     pub(super) fn stops(&self) -> Vec<&HoldRow> {
-        self.lasting().filter(|row| row.kind != HoldKind::Advisory).collect()
+        self.lasting().filter(|row| row.kind != PauseKind::Advisory).collect()
     }
 
     /// What triggers are held by: they have no plan, task or credential yet.
-    pub(super) fn trigger_stops(&self) -> Vec<&Subject> {
-        let plain = |subject: &&Subject| {
-            let Subject { credential, plan, slice, task, .. } = subject;
+    pub(super) fn trigger_stops(&self) -> Vec<&PauseSubject> {
+        let plain = |subject: &&PauseSubject| {
+            let PauseSubject { credential, plan, slice, task, .. } = subject;
             credential.is_none() && plan.is_none() && slice.is_none() && task.is_none()
         };
         self.lasting().map(|row| &row.subject).filter(plain).collect()
     }
 
-    pub(super) fn cancel(&mut self, now: Ts, op: &Cancel) -> Cancelled {
-        let mut done = Cancelled::default();
+    pub(super) fn cancel(&mut self, now: Ts, op: &CancelWork) -> WorkCancelled {
+        let mut done = WorkCancelled::default();
         match &op.target {
-            Target::Trigger(public_id) => {
+            CancelSubject::Job(public_id) => {
                 let Some(id) = self.index.instance_by_public_id.get(public_id).copied() else { return done };
                 done.found = true;
                 let family = |row: &&super::Instance| row.id == id || row.parent == Some(id) || row.root == Some(id);
@@ -96,22 +99,24 @@ impl MemStore {
                     }
                 }
             }
-            Target::Plan(plan) if place(plan.0) < self.plans.len() && !self.forgotten.plans.contains(plan) => {
+            CancelSubject::Plan(plan) if place(plan.0) < self.plans.len() && !self.forgotten.plans.contains(plan) => {
                 done.found = true;
                 self.cancel_plan(now, op, *plan, &mut done);
             }
-            Target::Slice(slice) if place(slice.0) < self.slices.len() && !self.forgotten.slices.contains(slice) => {
+            CancelSubject::Slice(slice)
+                if place(slice.0) < self.slices.len() && !self.forgotten.slices.contains(slice) =>
+            {
                 done.found = true;
                 let pending = self.slices[place(slice.0)].status == SliceStatus::Pending;
                 if pending || self.has_open_task(|task| task.lineage.slice == *slice) {
                     self.cancel_slice(now, op, *slice, &mut done);
                 }
             }
-            Target::Task(task) if place(task.0) < self.tasks.len() && !self.forgotten.tasks.contains(task) => {
+            CancelSubject::Task(task) if place(task.0) < self.tasks.len() && !self.forgotten.tasks.contains(task) => {
                 done.found = true;
                 self.cancel_task(now, op, *task, &mut done);
             }
-            Target::Plan(_) | Target::Slice(_) | Target::Task(_) => {}
+            CancelSubject::Plan(_) | CancelSubject::Slice(_) | CancelSubject::Task(_) => {}
         }
         done
     }
@@ -120,17 +125,17 @@ impl MemStore {
         self.tasks.iter().any(|task| !task.status.is_final() && meant(task))
     }
 
-    fn cancel_trigger(&mut self, now: Ts, op: &Cancel, id: InstanceId, done: &mut Cancelled) {
+    fn cancel_trigger(&mut self, now: Ts, op: &CancelWork, id: JobId, done: &mut WorkCancelled) {
         let row = &mut self.instances[place(id.0)];
-        if row.status == TriggerStatus::Requested {
+        if row.status == JobStatus::Requested {
             row.remarks = Some(op.remarks());
             row.finished_at = row.is_chore().then_some(now).or(row.finished_at);
-            self.close_trigger(id, TriggerStatus::Cancelled);
-            done.triggers += 1;
+            self.close_trigger(id, JobStatus::Cancelled);
+            done.jobs += 1;
         }
     }
 
-    fn cancel_plan(&mut self, now: Ts, op: &Cancel, id: PlanId, done: &mut Cancelled) {
+    fn cancel_plan(&mut self, now: Ts, op: &CancelWork, id: PlanId, done: &mut WorkCancelled) {
         let row = &self.plans[place(id.0)];
         let over = row.status == PlanStatus::Ready && !self.has_open_task(|task| task.lineage.plan == id);
         if over || !row.status.may_become(PlanStatus::Cancelled) {
@@ -146,7 +151,7 @@ impl MemStore {
         }
     }
 
-    fn cancel_slice(&mut self, now: Ts, op: &Cancel, id: SliceId, done: &mut Cancelled) {
+    fn cancel_slice(&mut self, now: Ts, op: &CancelWork, id: SliceId, done: &mut WorkCancelled) {
         let row = &mut self.slices[place(id.0)];
         if !row.status.may_become(SliceStatus::Cancelled) {
             return;
@@ -159,7 +164,7 @@ impl MemStore {
         }
     }
 
-    fn cancel_task(&mut self, now: Ts, op: &Cancel, id: TaskId, done: &mut Cancelled) {
+    fn cancel_task(&mut self, now: Ts, op: &CancelWork, id: TaskId, done: &mut WorkCancelled) {
         if self.tasks[place(id.0)].status.is_final() {
             return;
         }
@@ -178,7 +183,7 @@ impl MemStore {
 
 impl HoldRow {
     pub(super) fn covers(&self, task: &Task) -> bool {
-        let Subject { credential, plan, slice, task: one, .. } = &self.subject;
+        let PauseSubject { credential, plan, slice, task: one, .. } = &self.subject;
         covers_origin(&self.subject, &task.origin)
             && credential.is_none_or(|id| task.credential == Some(id))
             && plan.is_none_or(|id| task.lineage.plan == id)
@@ -187,7 +192,7 @@ impl HoldRow {
     }
 }
 
-pub(super) fn covers_origin(subject: &Subject, origin: &Origin) -> bool {
+pub(super) fn covers_origin(subject: &PauseSubject, origin: &Origin) -> bool {
     subject.provenance_code.as_ref().is_none_or(|code| *code == origin.provenance_code)
         && subject.endpoint_name.as_ref().is_none_or(|name| *name == origin.endpoint_name)
         && subject.operation.is_none_or(|operation| operation == origin.operation)

@@ -1,12 +1,12 @@
 //! The pool of cookies.
 
-use patra_core::cookie::{DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY, Wear};
+use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY};
 use patra_core::credential::Credential;
 use patra_core::registry::WHOLE;
 use patra_core::state::{AuthType, TokenStatus};
 use patra_core::tx::{
-    CookieJudged, CookiePicked, CookieReactivated, CookieSaved, JudgeCookie, PickCookie, ReactivateCookie, Reseal,
-    Resealed, SaveCookie, Sealed, TxError,
+    CookieOutcomeRecorded, CookiePicked, CookieReactivated, CookieSaved, PickCookie, ReactivateCookie,
+    RecordCookieOutcome, Reseal, Resealed, SaveCookie, SealedText, TxError,
 };
 use patra_core::{CredentialId, Ts};
 
@@ -22,13 +22,13 @@ impl MemStore {
         self.cookies().find(|row| row.binding.alias == name)
     }
 
-    pub(super) fn wear_of(&self, row: &CredentialRow) -> Wear {
+    pub(super) fn wear_of(&self, row: &CredentialRow) -> CookieUsage {
         let daily_limit = row.daily_limit.unwrap_or(DEFAULT_DAILY_LIMIT);
-        let wear = self.state_of(row.id).map_or_else(|| Wear::new(daily_limit), |state| state.wear.clone());
-        Wear { daily_limit, ..wear }
+        let wear = self.state_of(row.id).map_or_else(|| CookieUsage::new(daily_limit), |state| state.wear.clone());
+        CookieUsage { daily_limit, ..wear }
     }
 
-    fn wear_out(&mut self, now: Ts, id: CredentialId, wear: Wear) {
+    fn wear_out(&mut self, now: Ts, id: CredentialId, wear: CookieUsage) {
         let Some(state) = self.state_for(now, id) else { return };
         state.wear = wear;
         state.what.updated_at = Some(now);
@@ -48,7 +48,7 @@ impl MemStore {
         row.priority = op.priority.unwrap_or(row.priority);
         row.daily_limit = op.daily_limit.or(row.daily_limit);
         row.updated_at = now;
-        if let Some(Sealed { text, key_id }) = value {
+        if let Some(SealedText { text, key_id }) = value {
             row.sealed.clone_from(text);
             row.key_id.clone_from(key_id);
             self.state_for(now, id);
@@ -60,7 +60,7 @@ impl MemStore {
     fn insert_cookie(&mut self, now: Ts, op: &SaveCookie) -> Result<CredentialId, TxError> {
         let versions = self.credentials.iter().filter(|row| row.binding == op.binding).map(|row| row.version);
         let next = versions.max().unwrap_or(0) + 1;
-        let Some(Sealed { text, key_id }) = op.value.as_ref().filter(|_| op.version == next) else {
+        let Some(SealedText { text, key_id }) = op.value.as_ref().filter(|_| op.version == next) else {
             return Err(TxError::Conflict);
         };
         check_sealed(op.value.as_ref())?;
@@ -83,11 +83,11 @@ impl MemStore {
 
     /// Somebody has looked at it, or put in another value.
     fn trust(&mut self, now: Ts, id: CredentialId, replaced: bool) {
-        let trusted = self.wear_of(&self.credentials[place(id.0)]).trusted();
+        let trusted = self.wear_of(&self.credentials[place(id.0)]).reactivated();
         let Some(state) = self.credential_states.iter_mut().find(|state| state.credential == id) else { return };
         let what = &mut state.what;
         let blamed = what.status != TokenStatus::Active || what.fail_count > 0 || what.last_error.is_some();
-        if replaced || blamed || trusted != (Wear { daily_limit: trusted.daily_limit, ..state.wear.clone() }) {
+        if replaced || blamed || trusted != (CookieUsage { daily_limit: trusted.daily_limit, ..state.wear.clone() }) {
             what.version += i64::from(replaced);
             (what.status, what.fail_count, what.last_error) = (TokenStatus::Active, 0, None);
             self.wear_out(now, id, trusted);
@@ -110,18 +110,18 @@ impl MemStore {
         CookiePicked::Picked { credential: Box::new(credential), now }
     }
 
-    pub(super) fn judge_cookie(&mut self, now: Ts, op: &JudgeCookie) -> CookieJudged {
+    pub(super) fn judge_cookie(&mut self, now: Ts, op: &RecordCookieOutcome) -> CookieOutcomeRecorded {
         let id = op.credential;
-        let none = CookieJudged { before: None, after: None };
+        let none = CookieOutcomeRecorded { before: None, after: None };
         let Some(row) = self.cookies().find(|row| row.id == id) else { return none };
         let before = self.wear_of(row);
-        let state = self.state_for(now, id).filter(|state| state.what.version == op.seen);
+        let state = self.state_for(now, id).filter(|state| state.what.version == op.seen_version);
         let Some(state) = state else { return none };
-        let (after, last_error) = op.judged(&before, state.what.last_error.take(), now);
+        let (after, last_error) = op.apply(&before, state.what.last_error.take(), now);
         let same = before.status == after.status;
         assert!(same || before.status.may_become(after.status), "{} becomes {}", before.status, after.status);
         state.what.last_error = last_error;
-        let judged = CookieJudged { before: Some(before.status), after: Some(after.status) };
+        let judged = CookieOutcomeRecorded { before: Some(before.status), after: Some(after.status) };
         self.wear_out(now, id, after);
         judged
     }
@@ -158,15 +158,15 @@ impl MemStore {
     /// Those whose cooling has ended are active, and how many these are.
     pub(super) fn rest_cookies(&mut self, now: Ts) -> u64 {
         let worn = self.cookies().map(|row| (row.id, self.wear_of(row)));
-        let rested: Vec<_> = worn.filter(|(_, wear)| *wear != wear.rested(now)).collect();
+        let rested: Vec<_> = worn.filter(|(_, wear)| *wear != wear.after_cooling(now)).collect();
         for (id, wear) in &rested {
-            self.wear_out(now, *id, wear.rested(now));
+            self.wear_out(now, *id, wear.after_cooling(now));
         }
         rested.len() as u64
     }
 }
 
 /// Only what is revoked has lost its secret.
-fn check_sealed(value: Option<&Sealed>) -> Result<(), TxError> {
+fn check_sealed(value: Option<&SealedText>) -> Result<(), TxError> {
     if value.is_some_and(|value| value.text.is_empty()) { refused("an empty secret") } else { Ok(()) }
 }

@@ -1,10 +1,10 @@
-//! What of a namespace is done or under way, and how far it is complete.
+//! What of a namespace is done or in progress, and how far it is complete.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use patra_core::bounds::Bounds;
-use patra_core::cursor::{Mark, Name};
+use patra_core::bounds::TaskBounds;
+use patra_core::cursor::{CursorName, CursorValue};
 use patra_core::state::{Direction, Operation, TaskStatus};
 use patra_core::tx::{Coverage, HISTORY, History, ReadCoverage};
 use patra_core::{TaskId, Ts, Window};
@@ -29,7 +29,7 @@ fn mirrored(at: Ts) -> Ts {
 
 impl MemStore {
     pub(super) fn read_coverage(&self, now: Ts, op: &ReadCoverage) -> Coverage {
-        let Name { provenance_code, endpoint_name, operation, .. } = &op.cursor;
+        let CursorName { provenance_code, endpoint_name, operation, .. } = &op.cursor;
         let partition = self.find_partition(provenance_code, endpoint_name, *operation);
         let mut coverage = Coverage {
             cursor: None,
@@ -78,7 +78,7 @@ impl MemStore {
     }
 
     /// By `uk_cursor_ns`: the endpoint stands beside the identity, not in it.
-    pub(super) fn find_cursor(&self, name: &Name) -> Option<usize> {
+    pub(super) fn find_cursor(&self, name: &CursorName) -> Option<usize> {
         self.cursors.iter().position(|row| {
             row.name.project_key == name.project_key
                 && row.name.provenance_code == name.provenance_code
@@ -90,7 +90,7 @@ impl MemStore {
     }
 
     /// How far the harvest of the same thing has come.
-    fn harvested(&self, name: &Name) -> Option<Ts> {
+    fn harvested(&self, name: &CursorName) -> Option<Ts> {
         let same = |row: &&Cursor| {
             row.name.operation == Operation::Harvest
                 && row.name.project_key == name.project_key
@@ -98,14 +98,15 @@ impl MemStore {
                 && row.name.endpoint_name == name.endpoint_name
                 && row.name.cursor_key == name.cursor_key
         };
-        let values = self.cursors.iter().filter(same).filter_map(|row| row.value.as_ref().and_then(Mark::instant));
+        let values =
+            self.cursors.iter().filter(same).filter_map(|row| row.value.as_ref().and_then(CursorValue::instant));
         (name.operation == Operation::Backfill).then(|| values.max()).flatten()
     }
 
     fn history(&self, cursor: usize) -> History {
         let told = |(_, id): &(Ts, TaskId)| {
             let task = &self.tasks[place(id.0)];
-            let pages = || Bounds::of_task(&task.what.task_params).is_ok_and(|bounds| bounds.pages.is_some());
+            let pages = || TaskBounds::of_task(&task.what.task_params).is_ok_and(|bounds| bounds.pages.is_some());
             let window = task.what.window.filter(|_| task.status == TaskStatus::Succeeded)?;
             (!pages()).then_some((window, task))
         };

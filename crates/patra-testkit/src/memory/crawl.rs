@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use patra_core::crawl::{Candidate, Execution, Note, NoteFields, after_failure, idempotency_key, is_alive};
-use patra_core::record::{Stream, Version};
+use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution, NoteFields, after_failure, idempotency_key, is_alive};
+use patra_core::record::{RecordStream, RecordVersion};
 use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::{
     AcquireExecution, AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued,
@@ -108,7 +108,7 @@ impl MemStore {
         })
     }
 
-    fn waiting_note(&mut self, project: &str, platform: &str, note_id: &str) -> Option<&mut Candidate> {
+    fn waiting_note(&mut self, project: &str, platform: &str, note_id: &str) -> Option<&mut CrawlCandidate> {
         let is = |row: &&mut WaitingNote| {
             row.project_key == project && row.what.platform == platform && row.what.note_id == note_id
         };
@@ -128,7 +128,7 @@ impl MemStore {
                 }
                 continue;
             }
-            let what = Candidate {
+            let what = CrawlCandidate {
                 id: next_id(&self.waiting_notes),
                 platform: op.platform.clone(),
                 note_id: new.note_id.clone(),
@@ -185,7 +185,7 @@ impl MemStore {
             return CandidateFailed::NotHeld(note.processing_lock.clone());
         }
         let (status, retry_count) = after_failure(note.retry_count);
-        note.exec_meta = op.tried.exec_meta(&note.exec_meta, note.source_keyword.as_deref(), retry_count);
+        note.exec_meta = op.attempt.exec_meta(&note.exec_meta, note.source_keyword.as_deref(), retry_count);
         note.last_error_code = Some(op.error_code.clone());
         settle(note, now, status, retry_count);
         CandidateFailed::Failed(Box::new(note.clone()))
@@ -211,15 +211,15 @@ impl MemStore {
     pub(super) fn write_note(&mut self, now: Ts, op: &WriteNote) -> NoteWritten {
         let candidate = self.waiting_note(&op.project_key, &op.platform, &op.note.note_id);
         let meta = match &candidate {
-            Some(known) => op.tried.exec_meta(&known.exec_meta, known.source_keyword.as_deref(), known.retry_count),
-            None => op.tried.exec_meta("", None, 0),
+            Some(known) => op.attempt.exec_meta(&known.exec_meta, known.source_keyword.as_deref(), known.retry_count),
+            None => op.attempt.exec_meta("", None, 0),
         };
         let url = op.note.note_url.clone().or_else(|| Some(candidate.as_ref()?.note_url.clone()));
         if let Some(known) = candidate.filter(|known| known.status != CandidateStatus::Collected) {
             known.exec_meta.clone_from(&meta);
             settle(known, now, CandidateStatus::Collected, known.retry_count);
         }
-        let stream = self.stream(&Stream {
+        let stream = self.stream(&RecordStream {
             project_key: op.project_key.clone(),
             provenance_code: op.platform.clone(),
             endpoint_name: "note".into(),
@@ -234,7 +234,7 @@ impl MemStore {
         }
         let id = self.insert_note(now, stream, key.clone(), &op.note);
         let NoteFields { title, content, author } = NoteFields::read(&op.note.fields);
-        let what = Note {
+        let what = CrawlNote {
             id,
             platform: op.platform.clone(),
             note_id: op.note.note_id.clone(),
@@ -266,7 +266,7 @@ impl MemStore {
             key,
             endpoint_name: "note".into(),
             kind: "note".into(),
-            version: Version { updated_at: now, source_version: 0 },
+            version: RecordVersion { updated_at: now, source_version: 0 },
             generation: "".into(),
             checked_at: now,
             content_hash: note.content_hash,
@@ -313,7 +313,7 @@ fn count(execution: &mut Execution, processed: Option<u64>, failed: Option<u64>)
 }
 
 /// Nobody holds it any more.
-fn settle(note: &mut Candidate, now: Ts, status: CandidateStatus, retry_count: u32) {
+fn settle(note: &mut CrawlCandidate, now: Ts, status: CandidateStatus, retry_count: u32) {
     assert!(note.status.may_become(status), "{} becomes {status}", note.status);
     (note.status, note.retry_count) = (status, retry_count);
     (note.processing_lock, note.locked_at, note.updated_at) = (None, None, now);

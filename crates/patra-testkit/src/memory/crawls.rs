@@ -4,43 +4,43 @@ use std::collections::BTreeMap;
 
 use patra_core::Ts;
 use patra_core::alert::{self, RATE_WINDOW};
-use patra_core::crawl::{Candidate, Execution, Note};
-use patra_core::port::crawl::{CookieView, Crawled, MAX_ROWS, Wanted};
-use patra_core::port::{Boxed, Crawls};
+use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution};
+use patra_core::port::crawl::{CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS};
+use patra_core::port::{BoxFuture, CrawlQueries};
 use patra_core::state::CandidateStatus;
 use patra_core::tx::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, TxError, WatchAlert};
 
 use super::MemStore;
 use super::shared::{SharedMem, ready};
 
-impl Crawls for SharedMem {
-    fn executions(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<(i64, Execution)>, TxError>> {
+impl CrawlQueries for SharedMem {
+    fn executions(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>> {
         ready(self.lock().list_executions(&wanted))
     }
 
-    fn candidates(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn candidates(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlCandidate>, TxError>> {
         ready(self.lock().list_candidates(&wanted))
     }
 
-    fn notes(&self, wanted: Wanted) -> Boxed<'_, Result<Vec<Note>, TxError>> {
+    fn notes(&self, wanted: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>> {
         ready(self.lock().list_notes(&wanted))
     }
 
-    fn cookies(&self, platform: Option<String>) -> Boxed<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
         ready((self.lock().list_cookies(platform.as_deref()), self.clock.now()))
     }
 
-    fn backlog(&self) -> Boxed<'_, Result<u64, TxError>> {
+    fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
         let store = self.lock();
         let pending = store.waiting_notes.iter().filter(|row| row.what.status == CandidateStatus::Pending);
         ready(pending.count() as u64)
     }
 
-    fn crawled(&self) -> Boxed<'_, Result<Vec<Crawled>, TxError>> {
+    fn crawled(&self) -> BoxFuture<'_, Result<Vec<CrawlRequestCounts>, TxError>> {
         ready(self.lock().crawled(self.clock.now()))
     }
 
-    fn alerts(&self) -> Boxed<'_, Result<Vec<alert::View>, TxError>> {
+    fn alerts(&self) -> BoxFuture<'_, Result<Vec<alert::AlertView>, TxError>> {
         ready(self.lock().alerts.values().cloned().collect())
     }
 }
@@ -50,7 +50,7 @@ fn fits<T: PartialEq>(wish: &Option<T>, is: &T) -> bool {
 }
 
 impl MemStore {
-    fn list_executions(&self, wanted: &Wanted) -> Vec<(i64, Execution)> {
+    fn list_executions(&self, wanted: &CrawlFilter) -> Vec<(i64, Execution)> {
         let rows = (1..).zip(&self.executions).filter(|(id, row)| {
             *id > wanted.after
                 && row.project_key == wanted.project_key
@@ -60,9 +60,9 @@ impl MemStore {
         rows.take(wanted.limit.min(MAX_ROWS) as usize).map(|(id, row)| (id, row.what.clone())).collect()
     }
 
-    fn list_candidates(&self, wanted: &Wanted) -> Vec<Candidate> {
+    fn list_candidates(&self, wanted: &CrawlFilter) -> Vec<CrawlCandidate> {
         let of_keyword =
-            |note: &Candidate| wanted.source_keyword.is_none() || wanted.source_keyword == note.source_keyword;
+            |note: &CrawlCandidate| wanted.source_keyword.is_none() || wanted.source_keyword == note.source_keyword;
         let own = self.waiting_notes.iter().filter(|row| row.project_key == wanted.project_key).map(|row| &row.what);
         let rows = own.filter(|note| {
             note.id > wanted.after
@@ -74,7 +74,7 @@ impl MemStore {
         rows.take(wanted.limit.min(MAX_ROWS) as usize).cloned().collect()
     }
 
-    fn list_notes(&self, wanted: &Wanted) -> Vec<Note> {
+    fn list_notes(&self, wanted: &CrawlFilter) -> Vec<CrawlNote> {
         let own = self.notes.iter().filter(|row| row.project_key == wanted.project_key).map(|row| &row.what);
         let rows = own.filter(|note| {
             note.id > wanted.after && fits(&wanted.platform, &note.platform) && fits(&wanted.note_id, &note.note_id)
@@ -93,7 +93,7 @@ impl MemStore {
                     platform: row.binding.provenance_code.clone(),
                     priority: row.priority,
                     encryption_key_id: row.key_id.clone(),
-                    wear: self.wear_of(row),
+                    usage: self.wear_of(row),
                     created_at: row.created_at,
                     updated_at: used.map_or(row.updated_at, |used| used.max(row.updated_at)),
                 }
@@ -103,7 +103,7 @@ impl MemStore {
         views
     }
 
-    fn crawled(&self, now: Ts) -> Vec<Crawled> {
+    fn crawled(&self, now: Ts) -> Vec<CrawlRequestCounts> {
         let mut sums = BTreeMap::<&str, (u64, u64)>::new();
         for ((platform, _), (succeeded, failed)) in
             self.crawl_minutes.iter().filter(|((_, minute), _)| *minute >= now - RATE_WINDOW)
@@ -111,7 +111,7 @@ impl MemStore {
             let sum = sums.entry(platform).or_default();
             *sum = (sum.0 + succeeded, sum.1 + failed);
         }
-        let told = |(platform, (succeeded, failed)): (&str, (u64, u64))| Crawled {
+        let told = |(platform, (succeeded, failed)): (&str, (u64, u64))| CrawlRequestCounts {
             platform: platform.to_owned(),
             succeeded,
             failed,
@@ -129,8 +129,8 @@ impl MemStore {
     pub(super) fn watch_alert(&mut self, now: Ts, op: &WatchAlert) -> AlertWatched {
         let key = (op.alert.clone(), op.subject.clone());
         let before = self.alerts.get(&key).map(|row| row.state.clone()).unwrap_or_default();
-        let (state, tell) = before.watched(op.holds, op.hold, op.repeat, now);
-        let row = alert::View {
+        let (state, tell) = before.watched(op.is_met, op.delay, op.repeat, now);
+        let row = alert::AlertView {
             alert: op.alert.clone(),
             subject: op.subject.clone(),
             level: op.level,
@@ -139,6 +139,6 @@ impl MemStore {
             threshold: op.threshold,
         };
         self.alerts.insert(key, row);
-        AlertWatched { since: state.since.or(before.since), state, tell }
+        AlertWatched { since: state.since.or(before.since), state, notify: tell }
     }
 }

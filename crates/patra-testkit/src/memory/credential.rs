@@ -1,8 +1,8 @@
 //! Credentials: versions of a binding, and the runtime half with its lease on the refresh.
 
-use patra_core::cookie::{DEFAULT_DAILY_LIMIT, Wear};
-use patra_core::credential::{Credential, State};
-use patra_core::port::credential::{Ask, MAX_CREDENTIALS};
+use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT};
+use patra_core::credential::{Credential, CredentialRuntime};
+use patra_core::port::credential::{CredentialFilter, MAX_CREDENTIALS};
 use patra_core::registry::WHOLE;
 use patra_core::state::{AuthType, CredentialStatus, TokenStatus};
 use patra_core::tx::{
@@ -15,17 +15,17 @@ use super::{CredentialRow, CredentialState, MemStore, next_id, place};
 
 impl MemStore {
     /// The rows that a question means, by id.
-    pub fn credentials(&self, ask: &Ask) -> Vec<Credential> {
+    pub fn credentials(&self, ask: &CredentialFilter) -> Vec<Credential> {
         let fits = |bound: &str, asked: &str| bound == WHOLE || bound == asked;
         let meant = |row: &&CredentialRow| match ask {
-            Ask::Id(id) => row.id == *id,
-            Ask::Alias(alias) => row.binding.alias == *alias,
-            Ask::SealedWithoutKey { key_id, after } => {
+            CredentialFilter::Id(id) => row.id == *id,
+            CredentialFilter::Alias(alias) => row.binding.alias == *alias,
+            CredentialFilter::SealedWithoutKey { key_id, after } => {
                 let token = self.state_of(row.id).filter(|state| state.what.sealed.is_some());
                 let other_token = token.is_some_and(|state| state.key_id.as_ref() != Some(key_id));
                 row.revoked_at.is_none() && row.id > *after && (row.key_id != *key_id || other_token)
             }
-            Ask::Bound { provenance_code, endpoint_name } => {
+            CredentialFilter::Bound { provenance_code, endpoint_name } => {
                 row.revoked_at.is_none()
                     && fits(&row.binding.provenance_code, provenance_code)
                     && fits(&row.binding.endpoint_name, endpoint_name)
@@ -100,7 +100,7 @@ impl MemStore {
 
     pub(super) fn lease_refresh(&mut self, now: Ts, op: &LeaseRefresh) -> RefreshLeased {
         let Some(state) = self.state_for(now, op.credential) else { return RefreshLeased::Gone };
-        if state.what.version > op.seen {
+        if state.what.version > op.seen_version {
             return RefreshLeased::Newer { state: state.what.clone(), now };
         }
         let held = state.lease.as_ref().filter(|(_, until)| now < *until);
@@ -124,12 +124,12 @@ impl MemStore {
         if state.lease.as_ref().is_none_or(|(owner, _)| *owner != op.owner) {
             return Err(TxError::Fenced);
         }
-        state.what = State {
+        state.what = CredentialRuntime {
             version: state.what.version + 1,
             sealed: Some(op.sealed.clone()),
             expires_at: op.expires_at,
             updated_at: Some(now),
-            ..State::default()
+            ..CredentialRuntime::default()
         };
         state.key_id = Some(op.key_id.clone());
         (state.stored, state.lease) = (op.fence, None);
@@ -150,7 +150,7 @@ impl MemStore {
     }
 
     pub(super) fn mark_credential(&mut self, now: Ts, op: &MarkCredential) -> CredentialMarked {
-        let state = self.state_for(now, op.credential).filter(|state| state.what.version == op.seen);
+        let state = self.state_for(now, op.credential).filter(|state| state.what.version == op.seen_version);
         let Some(state) = state else { return CredentialMarked { marked: false } };
         match &op.rejected {
             Some(error) => fail(&mut state.what, now, error, true),
@@ -179,12 +179,12 @@ impl MemStore {
         self.credentials.get(place(id.0)).filter(|row| row.revoked_at.is_none())?;
         let known = self.credential_states.iter().position(|state| state.credential == id);
         let at = known.unwrap_or_else(|| {
-            let what = State { updated_at: Some(now), ..State::default() };
+            let what = CredentialRuntime { updated_at: Some(now), ..CredentialRuntime::default() };
             let new = CredentialState {
                 id: next_id(&self.credential_states),
                 credential: id,
                 what,
-                wear: Wear::new(DEFAULT_DAILY_LIMIT),
+                wear: CookieUsage::new(DEFAULT_DAILY_LIMIT),
                 key_id: None,
                 lease: None,
                 fence: Fence(0),
@@ -197,7 +197,7 @@ impl MemStore {
     }
 }
 
-fn fail(state: &mut State, now: Ts, error: &str, rejected: bool) {
+fn fail(state: &mut CredentialRuntime, now: Ts, error: &str, rejected: bool) {
     if rejected {
         state.status = TokenStatus::Rejected;
     }

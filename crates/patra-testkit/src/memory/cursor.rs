@@ -2,27 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use patra_core::cursor::{Mark, completed_end};
+use patra_core::cursor::{CursorValue, completed_end};
 use patra_core::state::TaskStatus;
-use patra_core::tx::{Advance, AdvanceCursor, Cause, CursorMoved, RecordAdvance, TxError};
+use patra_core::tx::{AdvanceCause, AdvanceCursor, AdvanceRecorded, CursorMoved, RecordAdvance, TxError};
 use patra_core::{CursorId, Ts};
 
 use super::{Cursor, Event, EventLineage, MemStore, next_id, place, refused};
 
 impl MemStore {
-    pub(super) fn record_advance(&mut self, now: Ts, op: RecordAdvance) -> Result<Advance, TxError> {
+    pub(super) fn record_advance(&mut self, now: Ts, op: RecordAdvance) -> Result<AdvanceRecorded, TxError> {
         let at = self.cursor_place(op.cursor)?;
         let cursor = &self.cursors[at];
         let direction = cursor.direction();
         let complete = match cursor.start() {
             Some(start) => {
                 let windows = self.windows_beyond(cursor, &[TaskStatus::Succeeded]);
-                Some(Mark::At(completed_end(direction, start, &windows)))
-                    .filter(|end| end.is_beyond(Some(&Mark::At(start)), direction))
+                Some(CursorValue::At(completed_end(direction, start, &windows)))
+                    .filter(|end| end.is_beyond(Some(&CursorValue::At(start)), direction))
             }
             None => self.completed_segments(cursor),
         };
-        let further = |mark: &Mark| {
+        let further = |mark: &CursorValue| {
             mark.is_beyond(cursor.target.as_ref(), direction) && mark.is_beyond(cursor.value.as_ref(), direction)
         };
         if let Some(value) = complete.filter(further) {
@@ -44,17 +44,17 @@ impl MemStore {
         }
         let cursor = &self.cursors[at];
         let (value, target) = (cursor.value.clone(), cursor.target.clone());
-        Ok(Advance { direction, value, target, by: cursor.by, version: cursor.version })
+        Ok(AdvanceRecorded { direction, value, target, by: cursor.by, version: cursor.version })
     }
 
     /// How far the segments of the newest plan that has any are complete.
-    fn completed_segments(&self, cursor: &Cursor) -> Option<Mark> {
+    fn completed_segments(&self, cursor: &Cursor) -> Option<CursorValue> {
         let segments = &self.index.namespaces[place(cursor.id.0)].segments;
         let tasks = || segments.iter().map(|(ordinal, task)| (*ordinal, &self.tasks[place(task.0)]));
         let newest = tasks().map(|(_, task)| task.lineage.plan).max()?;
         let own = || tasks().filter(|(_, task)| task.lineage.plan == newest);
         let value = match &cursor.value {
-            Some(Mark::Nth { ordinal, .. }) => *ordinal,
+            Some(CursorValue::Nth { ordinal, .. }) => *ordinal,
             _ => 0,
         };
         let mut done = BTreeMap::new();
@@ -66,10 +66,10 @@ impl MemStore {
         }
         let complete = done.iter().take_while(|(_, (live, all, last))| *live && *all && last.is_some());
         let (ordinal, (.., last)) = complete.last()?;
-        Some(Mark::Nth { ordinal: ordinal + 1, last: (*last)?.clone() })
+        Some(CursorValue::Nth { ordinal: ordinal + 1, last: (*last)?.clone() })
     }
 
-    fn lineage_of(&self, cause: Cause) -> Option<EventLineage> {
+    fn lineage_of(&self, cause: AdvanceCause) -> Option<EventLineage> {
         let task = self.tasks.get(place(cause.task.0))?;
         Some(EventLineage {
             of: task.lineage,
@@ -92,7 +92,7 @@ impl MemStore {
         if cursor.version != op.version || !op.to.is_beyond(cursor.value.as_ref(), direction) {
             return Ok(CursorMoved { moved: false });
         }
-        let before_origin = |began: Ts| Mark::At(began).is_beyond(Some(&op.to), direction);
+        let before_origin = |began: Ts| CursorValue::At(began).is_beyond(Some(&op.to), direction);
         if cursor.began.is_some_and(before_origin) {
             return refused("a cursor value before its origin");
         }
@@ -116,12 +116,12 @@ trait Place {
     fn is_at(&self, other: &Self) -> bool;
 }
 
-impl Place for Mark {
+impl Place for CursorValue {
     /// Whether both stand at the same place, whatever they say for people.
-    fn is_at(&self, other: &Mark) -> bool {
+    fn is_at(&self, other: &CursorValue) -> bool {
         match (self, other) {
-            (Mark::At(one), Mark::At(other)) => one == other,
-            (Mark::Nth { ordinal: one, .. }, Mark::Nth { ordinal: other, .. }) => one == other,
+            (CursorValue::At(one), CursorValue::At(other)) => one == other,
+            (CursorValue::Nth { ordinal: one, .. }, CursorValue::Nth { ordinal: other, .. }) => one == other,
             _ => false,
         }
     }

@@ -1,9 +1,9 @@
 //! For whoever plays many worlds: what is open, when there is something to take, and a store to begin with again.
 
 use patra_core::Ts;
-use patra_core::port::ahead::Ahead;
-use patra_core::state::HoldKind;
-use patra_core::tx::ADVICE_LASTS;
+use patra_core::port::next_due::NextDue;
+use patra_core::state::PauseKind;
+use patra_core::tx::ADVISORY_TTL;
 
 use super::{MemStore, place};
 
@@ -50,7 +50,7 @@ impl MemStore {
         !queued && self.index.polls.is_empty() && self.index.waiting.is_empty() && self.index.leased.is_empty()
     }
 
-    pub fn ahead(&self, now: Ts) -> Ahead {
+    pub fn ahead(&self, now: Ts) -> NextDue {
         let queued = self.index.partitions.iter().flat_map(|partition| &partition.queue);
         let (mut trigger, mut chore) = (None, None);
         for id in &self.index.waiting {
@@ -60,12 +60,12 @@ impl MemStore {
             *first = Some(first.map_or(free, |first: Ts| first.min(free)));
         }
         let advice =
-            self.lasting().filter(|row| row.kind == HoldKind::Advisory).map(|row| row.created_at + ADVICE_LASTS);
-        Ahead {
+            self.lasting().filter(|row| row.kind == PauseKind::Advisory).map(|row| row.created_at + ADVISORY_TTL);
+        NextDue {
             now,
             schedule: self.schedules.iter().map(|row| row.next_due_at).min(),
-            trigger: advice.chain(trigger).min(),
-            chore,
+            job: advice.chain(trigger).min(),
+            background_job: chore,
             task: queued.map(|(_, scheduled_at, _)| *scheduled_at).min(),
             poll: self.index.polls.first().map(|(scheduled_at, _)| *scheduled_at),
             lease: self.index.leased.first().map(|(until, _)| *until),
@@ -73,7 +73,7 @@ impl MemStore {
     }
 
     pub fn due(&self) -> Due {
-        let Ahead { schedule, trigger, task, lease, .. } = self.ahead(Ts::MIN);
+        let NextDue { schedule, job: trigger, task, lease, .. } = self.ahead(Ts::MIN);
         let or_never = |first: Option<Ts>| first.unwrap_or(Ts::MAX);
         Due { task: or_never(task), lease: or_never(lease), trigger: or_never(trigger).min(or_never(schedule)) }
     }

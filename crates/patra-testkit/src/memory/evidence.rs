@@ -1,21 +1,21 @@
 //! Whole rows as JSON: what is known of a batch, and all that came of a plan.
 
 use patra_core::paging::Position;
-use patra_core::port::query::{BatchPage, Evidence, Lineage, RawKept, Row, View};
-use patra_core::{InstanceId, PlanId, RunId, Ts};
+use patra_core::port::query::{BatchEvidence, BatchPage, PlanLineage, StoredRawResponse, View, ViewRow};
+use patra_core::{JobId, PlanId, RunId, Ts};
 use serde_json::{Value, json};
 
 use super::{Batch, Event, MemStore, Quarantined, Run, Task, place, view};
 
 impl MemStore {
-    pub fn evidence(&self, run: RunId, batch_no: u32) -> Option<Evidence> {
+    pub fn evidence(&self, run: RunId, batch_no: u32) -> Option<BatchEvidence> {
         let row = self.runs.get(place(run.0)).filter(|row| !self.forgotten.runs.contains(&row.id))?;
         let batches = row.batches.iter().map(|batch| &self.batches[place(batch.0)]);
         let batch = batches.into_iter().find(|batch| batch.batch_no == batch_no)?;
         let task = &self.tasks[place(row.task.0)];
         let events = self.events.iter().filter(|event| event.cause.is_some_and(|cause| cause.run == run));
         let kept = self.quarantine.iter().filter(|kept| kept.run == run && kept.batch_no == batch_no);
-        Some(Evidence {
+        Some(BatchEvidence {
             batch: self.batch_json(batch),
             run: run_json(row, task),
             task: task_json(task),
@@ -26,13 +26,13 @@ impl MemStore {
         })
     }
 
-    pub fn kept(&self, now: Ts, run: RunId, batch_no: u32) -> Option<RawKept> {
+    pub fn kept(&self, now: Ts, run: RunId, batch_no: u32) -> Option<StoredRawResponse> {
         let row = self.raw.get(&(run, batch_no)).filter(|row| now < row.expires_at)?;
         let (headers, body) = (row.headers.clone(), row.body.clone());
-        Some(RawKept { status: row.status, headers, body, expires_at: row.expires_at })
+        Some(StoredRawResponse { status: row.status, headers, body, expires_at: row.expires_at })
     }
 
-    pub fn lineage(&self, plan: PlanId, page: BatchPage) -> Option<Lineage> {
+    pub fn lineage(&self, plan: PlanId, page: BatchPage) -> Option<PlanLineage> {
         let row = self.plans.get(place(plan.0)).filter(|row| !self.forgotten.plans.contains(&row.id))?;
         let tasks = || self.tasks.iter().filter(|task| task.lineage.plan == plan);
         let runs = self.runs.iter().filter(|run| self.tasks[place(run.task.0)].lineage.plan == plan);
@@ -47,8 +47,8 @@ impl MemStore {
             }
             row
         };
-        Some(Lineage {
-            trigger: self.trigger_json(row.instance),
+        Some(PlanLineage {
+            job: self.trigger_json(row.instance),
             plan: self.plan_json(plan),
             slices: self.slices.iter().filter(|row| row.plan == plan).map(|row| self.slice_json(row.id.0)).collect(),
             tasks: tasks().map(task_json).collect(),
@@ -61,7 +61,7 @@ impl MemStore {
     pub(super) fn batch_json(&self, batch: &Batch) -> Value {
         let task = &self.tasks[place(batch.task.0)];
         let mut row = object(View::Batches, &view::batch(batch, task));
-        row["schedule_instance_id"] = json!(batch.lineage.instance);
+        row["schedule_instance_id"] = json!(batch.lineage.job);
         row["slice_id"] = json!(batch.lineage.slice);
         row["expr_hash"] = json!(batch.expr_hash);
         row["idempotent_key"] = json!(batch.idempotent_key);
@@ -76,7 +76,7 @@ impl MemStore {
         object(View::Events, &view::event(event, &self.cursors[place(event.cursor.0)]))
     }
 
-    fn trigger_json(&self, id: InstanceId) -> Value {
+    fn trigger_json(&self, id: JobId) -> Value {
         let trigger = &self.instances[place(id.0)];
         let mut row = object(View::Jobs, &view::job(trigger));
         let polls = trigger.source.map(|source| format!("source-{source}"));
@@ -111,7 +111,7 @@ impl MemStore {
 
 fn task_json(task: &Task) -> Value {
     let mut row = object(View::Tasks, &view::task(task));
-    row["schedule_instance_id"] = json!(task.lineage.instance);
+    row["schedule_instance_id"] = json!(task.lineage.job);
     row["cursor_id"] = json!(task.cursor);
     row["project_key"] = json!(task.origin.project_key);
     row["expr_hash"] = json!(task.what.expr_hash);
@@ -144,6 +144,6 @@ fn quarantine_json(kept: &Quarantined) -> Value {
 }
 
 /// A row of a view, with its JSON nested.
-fn object(view: View, row: &Row) -> Value {
+fn object(view: View, row: &ViewRow) -> Value {
     serde_json::from_str(&view.to_json_text(row)).unwrap_or_default()
 }

@@ -1,28 +1,28 @@
 //! The CHECKs on columns that hold JSON. Apart from the model: the simulator's texts are its own, and reading them costs
 //! more than the operation.
 
-use patra_core::tx::{CommitBatch, Failure, PlanTarget, Raw, SavePlan, Tx, TxError};
+use patra_core::tx::{BatchFailure, CommitBatch, PlanTarget, RawResponse, SavePlan, Tx, TxError};
 use serde::de::IgnoredAny;
 
 use super::refused;
 
 pub(super) fn check(tx: &Tx) -> Result<(), TxError> {
     match tx {
-        Tx::Fire(op) => valid("params", &op.params).and_then(|()| valid("overrides", &op.overrides)),
+        Tx::RequestJob(op) => valid("params", &op.params).and_then(|()| valid("overrides", &op.overrides)),
         Tx::FanOut(op) => {
-            valid("fan_place", &op.place)?;
+            valid("fan_place", &op.position)?;
             op.children.iter().try_for_each(|child| valid("params", &child.params))
         }
         Tx::SavePlan(op) => check_plan(op),
         Tx::SaveSources(op) => op.sources.iter().try_for_each(|source| object("config", &source.config)),
         Tx::ChangeSource(op) => op.config.as_ref().map_or(Ok(()), |new| object("config", &new.config)),
-        Tx::Poll(op) => {
+        Tx::QueuePolls(op) => {
             op.snapshots.iter().try_for_each(|(_, body)| valid("snapshot_body", body))?;
             op.job.as_ref().map_or(Ok(()), |job| valid("params", &job.params))?;
             op.polls.iter().try_for_each(|poll| valid("params", &poll.params))
         }
-        Tx::AskChore(op) => valid("params", &op.params),
-        Tx::KeepChore(op) => match &op.done {
+        Tx::RequestBackgroundJob(op) => valid("params", &op.params),
+        Tx::UpdateBackgroundJob(op) => match &op.done {
             Some(Ok(result)) => valid("result", result),
             _ => Ok(()),
         },
@@ -53,13 +53,13 @@ fn check_page(op: &CommitBatch) -> Result<(), TxError> {
     op.raw.as_ref().map_or(Ok(()), check_raw)
 }
 
-fn check_failure(failure: &Failure) -> Result<(), TxError> {
+fn check_failure(failure: &BatchFailure) -> Result<(), TxError> {
     valid("request_digest", &failure.request_digest)?;
     valid("response_digest", &failure.response_digest)?;
     failure.raw.as_ref().map_or(Ok(()), check_raw)
 }
 
-fn check_raw(raw: &Raw) -> Result<(), TxError> {
+fn check_raw(raw: &RawResponse) -> Result<(), TxError> {
     valid("headers", &raw.headers)
 }
 

@@ -1,11 +1,11 @@
 //! The tables as lists.
 
-use patra_core::port::query::{Cell, Condition, Filter, Owner, Row, View};
+use patra_core::port::query::{Cell, RowOwner, View, ViewCondition, ViewFilter, ViewRow};
 use patra_core::tx::TxError;
 
 use super::{MemStore, place, view};
 
-fn holds(view: View, row: &Row, Condition { column, is, value }: &Condition) -> bool {
+fn holds(view: View, row: &ViewRow, ViewCondition { column, is, value }: &ViewCondition) -> bool {
     let order = match (view.cell(row, column), value) {
         (Some(Cell::Int(is)), Cell::Int(than)) => is.cmp(than),
         (Some(Cell::Time(is)), Cell::Time(than)) => is.cmp(than),
@@ -21,7 +21,7 @@ fn holds(view: View, row: &Row, Condition { column, is, value }: &Condition) -> 
 
 impl MemStore {
     /// Rows of one view, newest first.
-    pub fn list(&self, view: View, filter: &Filter) -> Result<Vec<Row>, TxError> {
+    pub fn list(&self, view: View, filter: &ViewFilter) -> Result<Vec<ViewRow>, TxError> {
         let conditions = view.conditions(filter)?;
         if filter.project_key.is_some() && view.owner().is_none() {
             return Ok(Vec::new());
@@ -37,19 +37,19 @@ impl MemStore {
     }
 
     /// Whether a row is of a project.
-    fn is_of(&self, view: View, row: &Row, project_key: &str) -> bool {
+    fn is_of(&self, view: View, row: &ViewRow, project_key: &str) -> bool {
         let id = |column: &str| view.cell(row, column).and_then(|cell| cell.as_int()).unwrap_or_default();
         let owner = match view.owner() {
             None => return false,
-            Some(Owner::Own) => return view.cell(row, "project_key") == Some(Cell::Text(project_key.to_owned())),
-            Some(Owner::Plan) => self.plans.get(place(id("plan_id"))).map(|plan| &plan.origin.project_key),
-            Some(Owner::Cursor) => self.cursors.get(place(id("cursor_id"))).map(|cursor| &cursor.name.project_key),
+            Some(RowOwner::Own) => return view.cell(row, "project_key") == Some(Cell::Text(project_key.to_owned())),
+            Some(RowOwner::Plan) => self.plans.get(place(id("plan_id"))).map(|plan| &plan.origin.project_key),
+            Some(RowOwner::Cursor) => self.cursors.get(place(id("cursor_id"))).map(|cursor| &cursor.name.project_key),
         };
         owner.is_some_and(|owner| owner == project_key)
     }
 
     /// All rows, by id.
-    fn rows(&self, view: View) -> Vec<Row> {
+    fn rows(&self, view: View) -> Vec<ViewRow> {
         match view {
             View::Provenances => self.provenances.iter().map(view::provenance).collect(),
             View::Endpoints => self.endpoints.iter().map(view::endpoint).collect(),

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use patra_core::state::{Operation, TriggerStatus, TriggerType};
+use patra_core::state::{JobStatus, Operation, TriggerType};
 use patra_core::tx::{
-    AskChore, CHORES, ChoreKept, ChoreTaken, EVENTS_KEPT, Event, EventSettled, EventsTaken, Fired, KeepChore, NewEvent,
-    RETOLD_AT_ONCE, Retell, Retold, SettleEvent, Settled, TakeChore, TakeEvents, TxError,
+    BACKGROUND_JOBS, BackgroundJobUpdated, ClaimBackgroundJob, ClaimEvents, ClaimedBackgroundJob, EVENTS_KEPT,
+    EventSettled, EventUpdate, EventsClaimed, EventsRetried, JobRequested, NewEvent, OutboxEvent, RETRY_BATCH,
+    RequestBackgroundJob, RetryEvents, SettleEvent, TxError, UpdateBackgroundJob,
 };
-use patra_core::{Fence, InstanceId, Ts};
+use patra_core::{Fence, JobId, Ts};
 use serde_json::json;
 
 use super::{Instance, MemStore, Origin, next_id, place};
@@ -42,16 +43,16 @@ impl OutboxRow {
 
 impl Instance {
     pub(super) fn is_chore(&self) -> bool {
-        self.origin.provenance_code == CHORES
+        self.origin.provenance_code == BACKGROUND_JOBS
     }
 }
 
 impl MemStore {
-    pub(super) fn ask_chore(&mut self, now: Ts, op: &AskChore) -> Fired {
+    pub(super) fn ask_chore(&mut self, now: Ts, op: &RequestBackgroundJob) -> JobRequested {
         if let Some(instance) = self.index.instance_by_public_id.get(&op.public_id) {
-            return Fired { instance: *instance, existed: true };
+            return JobRequested { job: *instance, existed: true };
         }
-        let id = InstanceId(next_id(&self.instances));
+        let id = JobId(next_id(&self.instances));
         self.index.instance_by_public_id.insert(op.public_id.clone(), id);
         self.index.waiting.insert(id);
         self.instances.push(Instance {
@@ -68,7 +69,7 @@ impl MemStore {
             trigger_type: TriggerType::Api,
             origin: Arc::new(Origin {
                 project_key: op.project_key.clone(),
-                provenance_code: CHORES.into(),
+                provenance_code: BACKGROUND_JOBS.into(),
                 endpoint_name: op.job_type.clone(),
                 operation: Operation::Harvest,
             }),
@@ -82,7 +83,7 @@ impl MemStore {
             parent: None,
             root: None,
             place: None,
-            status: TriggerStatus::Requested,
+            status: JobStatus::Requested,
             not_before: now,
             lease: None,
             fence: Fence(0),
@@ -90,11 +91,11 @@ impl MemStore {
             plans: Vec::new(),
             created_at: now,
         });
-        Fired { instance: id, existed: false }
+        JobRequested { job: id, existed: false }
     }
 
-    pub(super) fn take_chore(&mut self, now: Ts, op: &TakeChore) -> Option<ChoreTaken> {
-        let free = |id: &&InstanceId| {
+    pub(super) fn take_chore(&mut self, now: Ts, op: &ClaimBackgroundJob) -> Option<ClaimedBackgroundJob> {
+        let free = |id: &&JobId| {
             let row = &self.instances[place(id.0)];
             row.is_chore() && row.lease.as_ref().is_none_or(|(_, until)| *until <= now)
         };
@@ -103,8 +104,8 @@ impl MemStore {
         row.lease = Some((op.owner.clone(), now + op.lease));
         row.fence.0 += 1;
         row.started_at = row.started_at.or(Some(now));
-        Some(ChoreTaken {
-            instance: id,
+        Some(ClaimedBackgroundJob {
+            job: id,
             fence: row.fence,
             public_id: row.public_id.clone(),
             project_key: row.origin.project_key.clone(),
@@ -113,28 +114,28 @@ impl MemStore {
         })
     }
 
-    pub(super) fn keep_chore(&mut self, now: Ts, op: &KeepChore) -> Result<ChoreKept, TxError> {
-        let row = self.leased_trigger(op.instance, op.fence)?;
+    pub(super) fn keep_chore(&mut self, now: Ts, op: &UpdateBackgroundJob) -> Result<BackgroundJobUpdated, TxError> {
+        let row = self.leased_trigger(op.job, op.fence)?;
         if !row.is_chore() {
             return Err(TxError::Fenced);
         }
         let status = match &op.done {
             None => {
                 row.lease = row.lease.take().map(|(owner, _)| (owner, now + op.lease));
-                return Ok(ChoreKept);
+                return Ok(BackgroundJobUpdated);
             }
             Some(Ok(result)) => {
                 row.result = Some(result.clone());
-                TriggerStatus::Finished
+                JobStatus::Finished
             }
             Some(Err(error)) => {
                 row.remarks = Some(json!({ "error": error }).to_string());
-                TriggerStatus::Failed
+                JobStatus::Failed
             }
         };
         row.finished_at = Some(now);
-        self.close_trigger(op.instance, status);
-        Ok(ChoreKept)
+        self.close_trigger(op.job, status);
+        Ok(BackgroundJobUpdated)
     }
 
     pub(super) fn put_event(&mut self, now: Ts, event: NewEvent) {
@@ -159,7 +160,7 @@ impl MemStore {
         self.outbox.insert(self.index.event_ids, row);
     }
 
-    pub(super) fn take_events(&mut self, now: Ts, op: &TakeEvents) -> EventsTaken {
+    pub(super) fn take_events(&mut self, now: Ts, op: &ClaimEvents) -> EventsClaimed {
         self.outbox.retain(|_, row| row.ended_at.is_none_or(|at| at >= now - EVENTS_KEPT));
         let leased = self.outbox.values().filter(|row| row.is_leased(now));
         let mut held: BTreeSet<_> = leased.map(|row| row.topic.clone()).collect();
@@ -172,7 +173,7 @@ impl MemStore {
                 continue;
             }
             row.lease = Some((op.owner.clone(), now + op.lease));
-            events.push(Event {
+            events.push(OutboxEvent {
                 id: *id,
                 project_key: row.project_key.clone(),
                 event_type: row.event_type.clone(),
@@ -183,7 +184,7 @@ impl MemStore {
                 created_at: row.created_at,
             });
         }
-        EventsTaken { events, now }
+        EventsClaimed { events, now }
     }
 
     pub(super) fn settle_event(&mut self, now: Ts, op: &SettleEvent) -> EventSettled {
@@ -191,7 +192,7 @@ impl MemStore {
             |row: &&mut OutboxRow| row.is_pending() && row.lease.as_ref().is_some_and(|(owner, _)| *owner == op.owner);
         let Some(row) = self.outbox.get_mut(&op.id).filter(held) else { return EventSettled };
         row.lease = None;
-        let Settled { status, tries, error, again } = op.told.settle(row.tries);
+        let EventUpdate { status, tries, error, retry_in: again } = op.delivery.settle(row.tries);
         (row.status, row.tries) = (status, tries);
         row.last_error = error.map(str::to_owned).or(row.last_error.take());
         row.not_before = now + again.unwrap_or_default();
@@ -199,17 +200,17 @@ impl MemStore {
         EventSettled
     }
 
-    pub(super) fn retell(&mut self, now: Ts, op: &Retell) -> Retold {
+    pub(super) fn retell(&mut self, now: Ts, op: &RetryEvents) -> EventsRetried {
         let meant = |(id, row): &(&i64, &mut OutboxRow)| {
             row.status == "FAILED"
                 && op.project_key.as_ref().is_none_or(|key| *key == row.project_key)
                 && op.event.is_none_or(|event| event == **id)
         };
         let mut events = 0;
-        for (_, row) in self.outbox.iter_mut().filter(meant).take(RETOLD_AT_ONCE as usize) {
+        for (_, row) in self.outbox.iter_mut().filter(meant).take(RETRY_BATCH as usize) {
             (row.status, row.tries, row.not_before, row.ended_at) = ("PENDING", 0, now, None);
             events += 1;
         }
-        Retold { events }
+        EventsRetried { events }
     }
 }

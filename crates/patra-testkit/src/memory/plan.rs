@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use patra_core::state::{Operation, PlanStatus, SliceStatus, TaskStatus, TriggerStatus};
-use patra_core::tx::{Inventory, Lineage, NewPlan, NewSlice, PlanSaved, PlanTarget, SavePlan, TxError};
+use patra_core::state::{JobStatus, Operation, PlanStatus, SliceStatus, TaskStatus};
+use patra_core::tx::{NewPlan, NewSlice, PartitionKey, PlanSaved, PlanTarget, SavePlan, TaskLineage, TxError};
 use patra_core::{CredentialId, CursorId, Fence, PlanId, SliceId, SourceId, TaskId, Ts, Window};
 
 use super::coverage::reach;
@@ -13,7 +13,7 @@ use super::{Cursor, MemStore, Namespace, Origin, Partition, Plan, Slice, Task, n
 /// A task that is to be queued.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    pub lineage: Lineage,
+    pub lineage: TaskLineage,
     pub cursor: CursorId,
     pub origin: Arc<Origin>,
     pub what: Arc<NewSlice>,
@@ -43,7 +43,7 @@ impl Task {
 
 impl MemStore {
     pub(super) fn save_plan(&mut self, now: Ts, op: &SavePlan) -> Result<PlanSaved, TxError> {
-        let trigger = self.leased_trigger(op.instance, op.fence)?;
+        let trigger = self.leased_trigger(op.job, op.fence)?;
         let origin = Arc::new(Origin { project_key: op.project_key.clone(), ..(*trigger.origin).clone() });
         let found = self.find_cursor(&op.cursor);
         if found.map_or(0, |at| self.cursors[at].epoch) != op.epoch {
@@ -60,7 +60,7 @@ impl MemStore {
             let what = Arc::new(new.clone());
             let slice = self.put_slice(now, plan, &origin, &what);
             let draft = Draft {
-                lineage: Lineage { instance: op.instance, plan, slice },
+                lineage: TaskLineage { job: op.job, plan, slice },
                 cursor,
                 origin: origin.clone(),
                 what,
@@ -88,7 +88,7 @@ impl MemStore {
             PlanTarget::Existing(plan) => self
                 .plans
                 .get(place(plan.0))
-                .filter(|row| row.instance == op.instance && row.status == PlanStatus::Partial)
+                .filter(|row| row.instance == op.job && row.status == PlanStatus::Partial)
                 .map(|_| ())
                 .ok_or(TxError::Conflict),
         }
@@ -124,7 +124,7 @@ impl MemStore {
         let id = PlanId(next_id(&self.plans));
         self.plans.push(Plan {
             id,
-            instance: op.instance,
+            instance: op.job,
             cursor,
             origin: origin.clone(),
             window: new.window,
@@ -135,7 +135,7 @@ impl MemStore {
             created_at: now,
         });
         self.index.slices.push(BTreeMap::new());
-        self.instances[place(op.instance.0)].plans.push(id);
+        self.instances[place(op.job.0)].plans.push(id);
         id
     }
 
@@ -210,14 +210,14 @@ impl MemStore {
         let Origin { provenance_code, endpoint_name, operation, .. } = origin;
         self.find_partition(provenance_code, endpoint_name, *operation).unwrap_or_else(|| {
             let (provenance_code, endpoint_name) = (provenance_code.clone(), endpoint_name.clone());
-            let of = Inventory { provenance_code, endpoint_name, operation: *operation };
+            let of = PartitionKey { provenance_code, endpoint_name, operation: *operation };
             self.index.partitions.push(Partition { of, queue: BTreeSet::new(), held: 0, most: 0 });
             self.index.partitions.len() - 1
         })
     }
 
     pub(super) fn find_partition(&self, provenance: &str, endpoint: &str, operation: Operation) -> Option<usize> {
-        let same = |of: &Inventory| {
+        let same = |of: &PartitionKey| {
             of.operation == operation && of.endpoint_name == endpoint && of.provenance_code == provenance
         };
         self.index.partitions.iter().position(|partition| same(&partition.of))
@@ -234,10 +234,10 @@ impl MemStore {
         self.set_plan(plan, PlanStatus::Slicing);
         if op.complete {
             self.set_plan(plan, PlanStatus::Ready);
-            self.close_trigger(op.instance, TriggerStatus::Planned);
+            self.close_trigger(op.job, JobStatus::Planned);
         } else {
             self.set_plan(plan, PlanStatus::Partial);
-            let trigger = &mut self.instances[place(op.instance.0)];
+            let trigger = &mut self.instances[place(op.job.0)];
             trigger.lease = None;
             trigger.not_before = now + op.resume_delay;
         }

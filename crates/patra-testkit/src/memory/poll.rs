@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patra_core::source::Outcome;
-use patra_core::state::{Operation, PlanStatus, TaskStatus, TriggerStatus};
+use patra_core::source::PollOutcome;
+use patra_core::state::{JobStatus, Operation, PlanStatus, TaskStatus};
 use patra_core::tx::{
-    ClaimPolls, Claimed, CommitBatch, EndRun, HurryPoll, Lineage, NewPoll, NewSlice, Poll, PollHurried, Polled,
-    UnfitPoll, job_type,
+    ClaimPolls, ClaimedTasks, CommitBatch, EndRun, HurryPoll, NewPoll, NewSlice, PollHurried, PollsQueued, QueuePolls,
+    TaskLineage, UnfitPoll, job_type,
 };
-use patra_core::{CursorId, Fence, InstanceId, PlanId, SourceId, TaskId, Ts, hash};
+use patra_core::{CursorId, Fence, JobId, PlanId, SourceId, TaskId, Ts, hash};
 
 use super::plan::Draft;
 use super::scrape::Begun;
@@ -19,19 +19,19 @@ use super::{Instance, Link, MemStore, Origin, Plan, next_id, place};
 const NO_CURSOR: CursorId = CursorId(0);
 
 impl MemStore {
-    pub(super) fn queue_polls(&mut self, now: Ts, op: &Poll) -> Polled {
+    pub(super) fn queue_polls(&mut self, now: Ts, op: &QueuePolls) -> PollsQueued {
         let job = match op.job.as_ref().map(|job| self.begin_scrape(now, job, &op.polls)) {
             None => None,
             Some(Begun::Now(instance)) => Some(instance),
-            Some(Begun::Before(tasks)) => return Polled { tasks, busy: None, now },
-            Some(Begun::Not(busy)) => return Polled { tasks: vec![None; op.polls.len()], busy: Some(busy), now },
+            Some(Begun::Before(tasks)) => return PollsQueued { tasks, busy: None, now },
+            Some(Begun::Not(busy)) => return PollsQueued { tasks: vec![None; op.polls.len()], busy: Some(busy), now },
         };
         for (hash, body) in &op.snapshots {
             self.snapshots.entry(hash.clone()).or_insert_with(|| body.clone());
         }
         let tasks = op.polls.iter().map(|poll| self.queue_poll(now, poll, job)).collect();
         op.unfit.iter().for_each(|poll| self.fail_poll(now, poll));
-        Polled { tasks, busy: None, now }
+        PollsQueued { tasks, busy: None, now }
     }
 
     fn fail_poll(&mut self, now: Ts, poll: &UnfitPoll) {
@@ -41,13 +41,13 @@ impl MemStore {
         if self.poll_of(id).is_none() {
             let row = &mut self.sources[place(id.0)];
             row.poll_count += 1;
-            let outcome = Outcome::Failed { reason: &poll.reason, counted: true, gone: false };
+            let outcome = PollOutcome::Failed { reason: &poll.reason, counted: true, gone: false };
             row.state.after(id.0, &outcome, interval, now);
             self.settle_source(now, id);
         }
     }
 
-    fn queue_poll(&mut self, now: Ts, poll: &NewPoll, job: Option<InstanceId>) -> Option<TaskId> {
+    fn queue_poll(&mut self, now: Ts, poll: &NewPoll, job: Option<JobId>) -> Option<TaskId> {
         let row = self.live_source(poll.source).filter(|row| row.poll_count == poll.poll_count)?;
         if self.poll_of(poll.source).is_some() {
             return None;
@@ -79,7 +79,7 @@ impl MemStore {
         let plan = PlanId(next_id(&self.plans) - 1);
         let slice = self.put_slice(now, plan, &origin, &what);
         let draft = Draft {
-            lineage: Lineage { instance, plan, slice },
+            lineage: TaskLineage { job: instance, plan, slice },
             cursor: NO_CURSOR,
             origin,
             what,
@@ -93,8 +93,8 @@ impl MemStore {
     }
 
     /// The trigger of a poll, and its plan.
-    fn plan_poll(&mut self, now: Ts, poll: &NewPoll, public_id: String, origin: &Arc<Origin>) -> InstanceId {
-        let (instance, plan) = (InstanceId(next_id(&self.instances)), PlanId(next_id(&self.plans)));
+    fn plan_poll(&mut self, now: Ts, poll: &NewPoll, public_id: String, origin: &Arc<Origin>) -> JobId {
+        let (instance, plan) = (JobId(next_id(&self.instances)), PlanId(next_id(&self.plans)));
         self.index.instance_by_public_id.insert(public_id.clone(), instance);
         self.instances.push(Instance {
             id: instance,
@@ -119,7 +119,7 @@ impl MemStore {
             parent: None,
             root: None,
             place: None,
-            status: TriggerStatus::Planned,
+            status: JobStatus::Planned,
             not_before: now,
             lease: None,
             fence: Fence(0),
@@ -162,7 +162,7 @@ impl MemStore {
         PollHurried { task }
     }
 
-    pub(super) fn claim_polls(&mut self, now: Ts, op: &ClaimPolls) -> Claimed {
+    pub(super) fn claim_polls(&mut self, now: Ts, op: &ClaimPolls) -> ClaimedTasks {
         let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
         for (_, id) in &self.index.leased {
             if let Some((_, host)) = &self.tasks[place(id.0)].poll {
@@ -181,7 +181,7 @@ impl MemStore {
             }
         }
         let until = now + op.lease;
-        Claimed { leases: picked.into_iter().map(|id| self.dispatch(id, &op.owner, until)).collect(), now }
+        ClaimedTasks { leases: picked.into_iter().map(|id| self.dispatch(id, &op.owner, until)).collect(), now }
     }
 
     /// The task of a poll is in this state now.
@@ -189,8 +189,8 @@ impl MemStore {
         let Some(poll) = &op.poll else { return };
         let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
         let outcome = match status {
-            TaskStatus::Succeeded | TaskStatus::Partial => Outcome::Fetched,
-            TaskStatus::Failed => Outcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
+            TaskStatus::Succeeded | TaskStatus::Partial => PollOutcome::Fetched,
+            TaskStatus::Failed => PollOutcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
             _ => return,
         };
         let Some(row) = self.live_source(poll.source) else { return };
@@ -201,10 +201,10 @@ impl MemStore {
             row.validators = Some(validators.clone());
         }
         self.settle_source(now, poll.source);
-        if let (Outcome::Fetched, Some(url)) = (&outcome, &poll.moved_to) {
+        if let (PollOutcome::Fetched, Some(url)) = (&outcome, &poll.moved_to) {
             self.move_source(poll.source, url);
         }
-        if let Outcome::Fetched = outcome {
+        if let PollOutcome::Fetched = outcome {
             self.count_and_tell(now, op, poll);
         }
     }

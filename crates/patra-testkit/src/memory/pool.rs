@@ -1,13 +1,13 @@
 //! The URL pool, what is captured, and documents.
 
-use patra_core::port::pool::{CaptureRule, PoolUrl, Project};
+use patra_core::port::pool::{CaptureRule, PoolUrl, ProjectRow};
 use patra_core::project::{DEFAULT, Library};
-use patra_core::record::{Stream, Version};
+use patra_core::record::{RecordStream, RecordVersion};
 use patra_core::tx::{
     AddUrls, Capture, CaptureConfigured, Captured, ConfigureCapture, CreateProject, DocumentPut, FoundUrl,
     MAX_JOB_TYPES, MAX_URLS, ProjectCreated, PutDocument, TxError, UrlSource, UrlsAdded,
 };
-use patra_core::{InstanceId, RunId, Ts};
+use patra_core::{JobId, RunId, Ts};
 
 use super::{Item, MemStore, next_id, place, refused};
 
@@ -26,7 +26,7 @@ impl MemStore {
         let existed = op.project_key == DEFAULT || self.projects.contains_key(&op.project_key);
         if !existed {
             let (project_key, name) = (op.project_key.clone(), op.name.clone());
-            self.projects.insert(op.project_key.clone(), Project { project_key, name, created_at: now });
+            self.projects.insert(op.project_key.clone(), ProjectRow { project_key, name, created_at: now });
         }
         ProjectCreated { existed }
     }
@@ -70,7 +70,7 @@ impl MemStore {
         now: Ts,
         capture: Option<&Capture>,
         project_key: &str,
-        instance: Option<InstanceId>,
+        instance: Option<JobId>,
     ) -> Captured {
         let Some(capture) = capture else { return Captured::None };
         let there = instance.filter(|id| !self.forgotten.instances.contains(id));
@@ -110,7 +110,7 @@ impl MemStore {
     }
 
     pub(super) fn put_document(&mut self, now: Ts, op: &PutDocument) -> DocumentPut {
-        let stream = self.stream(&Stream {
+        let stream = self.stream(&RecordStream {
             project_key: op.project_key.clone(),
             provenance_code: "documents".into(),
             endpoint_name: "documents".into(),
@@ -135,7 +135,7 @@ impl MemStore {
             key: op.uri.clone(),
             endpoint_name: "documents".into(),
             kind: "document".into(),
-            version: Version { updated_at: now, source_version: 0 },
+            version: RecordVersion { updated_at: now, source_version: 0 },
             generation: "".into(),
             checked_at: now,
             content_hash: op.content_hash,

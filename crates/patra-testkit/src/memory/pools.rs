@@ -3,75 +3,75 @@
 use std::collections::BTreeSet;
 
 use patra_core::port::pool::{
-    CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobItem, JobPoll, PoolUrl, Project, StoredTweet,
+    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobItem, JobPoll, PoolUrl, ProjectRow, StoredTweet,
     TweetFilter, UrlFilter, UrlPage,
 };
-use patra_core::port::{Boxed, Pool};
-use patra_core::project::{DEFAULT, Library, Sight};
+use patra_core::port::{BoxFuture, PoolQueries};
+use patra_core::project::{DEFAULT, Library, LibraryScope};
 use patra_core::record::TWEET;
-use patra_core::state::{BatchStatus, TriggerStatus};
+use patra_core::state::{BatchStatus, JobStatus};
 use patra_core::tweet::FetchStats;
 use patra_core::tx::TxError;
-use patra_core::{InstanceId, SourceId, Ts};
+use patra_core::{JobId, SourceId, Ts};
 use serde_json::Value;
 
 use super::pool::UrlRow;
 use super::shared::{SharedMem, ready};
 use super::{Instance, Item, MemStore, Task, place};
 
-impl Pool for SharedMem {
-    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
-        let default = Project { project_key: DEFAULT.into(), name: DEFAULT.into(), created_at: Ts::from_micros(0) };
+impl PoolQueries for SharedMem {
+    fn projects(&self) -> BoxFuture<'_, Result<Vec<ProjectRow>, TxError>> {
+        let default = ProjectRow { project_key: DEFAULT.into(), name: DEFAULT.into(), created_at: Ts::from_micros(0) };
         let mut projects: Vec<_> = self.lock().projects.values().cloned().collect();
         projects.push(default);
         projects.sort_by(|one, two| one.project_key.cmp(&two.project_key));
         ready(projects)
     }
 
-    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+    fn pool_urls(&self, ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
         ready(self.lock().pool_urls(&ask))
     }
 
-    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+    fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
         let store = self.lock();
         let rules = store.capture_rules.values().filter(|rule| project_key.is_none_or(|key| key == rule.project_key));
         ready(rules.cloned().collect())
     }
 
-    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+    fn documents(&self, ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
         ready(self.lock().documents(&ask))
     }
 
-    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+    fn ended_jobs(&self, ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
         ready(self.lock().ended_jobs(&ask))
     }
 
-    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> Boxed<'_, Result<Vec<JobItem>, TxError>> {
+    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<JobItem>, TxError>> {
         let store = self.lock();
-        let runs: BTreeSet<_> = store.tasks_of(InstanceId(instance)).flat_map(|task| &task.runs).collect();
+        let runs: BTreeSet<_> = store.tasks_of(JobId(instance)).flat_map(|task| &task.runs).collect();
         let items = store.items.iter().filter(|item| item.id > after && runs.contains(&item.run));
         let shown = |item: &Item| (item.id, item.fields.clone(), item.payload.to_string());
         ready(items.take(limit as usize).map(shown).collect())
     }
 
-    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+    fn polls_of_job(&self, instance: i64) -> BoxFuture<'_, Result<Vec<JobPoll>, TxError>> {
         let store = self.lock();
-        let mut polls: Vec<_> = store.tasks_of(InstanceId(instance)).filter_map(|task| store.job_poll(task)).collect();
+        let mut polls: Vec<_> = store.tasks_of(JobId(instance)).filter_map(|task| store.job_poll(task)).collect();
         polls.sort_by_key(|poll| poll.source);
         ready(polls)
     }
 
-    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+    fn fetch_stats(&self, sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
         let store = self.lock();
         let asked = store.fetch_stats.iter().filter(|(source, _)| sources.contains(source));
         ready(asked.map(|(source, stats)| (*source, *stats)).collect())
     }
 
-    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+    fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
         ready(self.lock().tweets(&ask))
     }
 
-    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         let store = self.lock();
         let of_project = store.there().filter(|row| row.origin.project_key == project_key);
         let types: BTreeSet<_> = of_project.map(|row| row.job_type.clone()).collect();
@@ -85,9 +85,9 @@ impl MemStore {
     }
 
     /// Those of a job and of what was made of it.
-    fn tasks_of(&self, job: InstanceId) -> impl Iterator<Item = &Task> {
-        let own = move |id: InstanceId| id == job || self.instances[place(id.0)].root == Some(job);
-        self.tasks.iter().filter(move |task| own(task.lineage.instance) && !self.forgotten.tasks.contains(&task.id))
+    fn tasks_of(&self, job: JobId) -> impl Iterator<Item = &Task> {
+        let own = move |id: JobId| id == job || self.instances[place(id.0)].root == Some(job);
+        self.tasks.iter().filter(move |task| own(task.lineage.job) && !self.forgotten.tasks.contains(&task.id))
     }
 
     pub fn pool_urls(&self, ask: &UrlFilter) -> UrlPage {
@@ -95,11 +95,11 @@ impl MemStore {
             let mut rows = self.urls.iter();
             rows.any(|row| row.project_key == ask.project_key && row.what.url == url && !ask.project_key.is_empty())
         };
-        let seen = |row: &&UrlRow| match (ask.sight, row.what.library) {
-            (Sight::Shared, library) => library == Library::Shared,
-            (Sight::Project | Sight::Effective, Library::Project) => row.project_key == ask.project_key,
-            (Sight::Project, Library::Shared) => false,
-            (Sight::Effective, Library::Shared) => !own(&row.what.url),
+        let seen = |row: &&UrlRow| match (ask.scope, row.what.library) {
+            (LibraryScope::Shared, library) => library == Library::Shared,
+            (LibraryScope::Project | LibraryScope::Effective, Library::Project) => row.project_key == ask.project_key,
+            (LibraryScope::Project, Library::Shared) => false,
+            (LibraryScope::Effective, Library::Shared) => !own(&row.what.url),
         };
         let fits = |url: &&PoolUrl| {
             ask.source.is_none_or(|source| source == url.source)
@@ -112,7 +112,7 @@ impl MemStore {
         UrlPage { items: urls.into_iter().skip(skipped).take(ask.limit as usize).cloned().collect(), total }
     }
 
-    fn documents(&self, ask: &DocumentFilter) -> Vec<Document> {
+    fn documents(&self, ask: &DocumentFilter) -> Vec<DocumentRow> {
         let wanted = |item: &&Item| {
             let own = self.streams[item.stream].project_key == ask.project_key && item.emptied_at.is_none();
             if !own || ask.before.is_some_and(|before| item.id >= before) {
@@ -130,7 +130,7 @@ impl MemStore {
         };
         let documents = self.items.iter().rev().filter(wanted).take(ask.limit as usize);
         documents
-            .map(|item| Document {
+            .map(|item| DocumentRow {
                 id: item.id,
                 fields: item.fields.clone(),
                 payload: item.payload.to_string(),
@@ -141,8 +141,8 @@ impl MemStore {
 
     fn ended_jobs(&self, ask: &JobFilter) -> Vec<EndedJob> {
         let ended = |job: &&Instance| {
-            let over = matches!(job.status, TriggerStatus::Planned | TriggerStatus::Finished);
-            let waits = |row: &Instance| row.root == Some(job.id) && row.status == TriggerStatus::Requested;
+            let over = matches!(job.status, JobStatus::Planned | JobStatus::Finished);
+            let waits = |row: &Instance| row.root == Some(job.id) && row.status == JobStatus::Requested;
             over && job.parent.is_none()
                 && !job.is_chore()
                 && !self.instances.iter().any(waits)
@@ -158,7 +158,7 @@ impl MemStore {
         jobs.reverse();
         jobs.truncate(ask.limit as usize);
         let shown = |job: &Instance| EndedJob {
-            instance: job.id.0,
+            job: job.id.0,
             public_id: job.public_id.clone(),
             job_type: job.job_type.clone(),
             params: job.params.clone(),

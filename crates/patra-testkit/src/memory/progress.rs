@@ -2,27 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use patra_core::port::query::Progress;
-use patra_core::state::{BatchStatus, TaskStatus, TriggerStatus};
-use patra_core::{InstanceId, Ts};
+use patra_core::port::query::JobProgress;
+use patra_core::state::{BatchStatus, JobStatus, TaskStatus};
+use patra_core::{JobId, Ts};
 
 use super::{MemStore, place};
 
 impl MemStore {
-    pub fn progress(&self, public_id: &str, now: Ts) -> Option<Progress> {
+    pub fn progress(&self, public_id: &str, now: Ts) -> Option<JobProgress> {
         let id = *self.index.instance_by_public_id.get(public_id)?;
         let trigger = &self.instances[place(id.0)];
-        let mut progress = Progress {
-            instance: id,
+        let mut progress = JobProgress {
+            job: id,
             project_key: trigger.origin.project_key.clone(),
             job_type: trigger.job_type.clone(),
-            under_way: trigger.is_chore() && trigger.lease.as_ref().is_some_and(|(_, until)| *until > now),
+            in_progress: trigger.is_chore() && trigger.lease.as_ref().is_some_and(|(_, until)| *until > now),
             result: trigger.result.clone(),
             request_id: trigger.request_id.clone(),
             created_at: trigger.created_at,
             started_at: trigger.started_at,
             finished_at: trigger.finished_at,
-            trigger_status: trigger.status,
+            job_status: trigger.status,
             remarks: trigger.remarks.clone(),
             partitions: 0,
             partitions_waiting: 0,
@@ -44,13 +44,13 @@ impl MemStore {
             retries: 0,
             throttled: 0,
         };
-        let own = |instance: InstanceId| instance == id || self.instances[place(instance.0)].root == Some(id);
+        let own = |instance: JobId| instance == id || self.instances[place(instance.0)].root == Some(id);
         let (mut open, mut first, mut last) = (BTreeSet::new(), None, None);
-        for task in self.tasks.iter().filter(|task| own(task.lineage.instance)) {
+        for task in self.tasks.iter().filter(|task| own(task.lineage.job)) {
             first = [first, task.started_at].into_iter().flatten().min();
             last = last.max(task.finished_at);
             if !task.status.is_final() {
-                open.insert(task.lineage.instance);
+                open.insert(task.lineage.job);
             }
             let count = match task.status {
                 _ if task.replaced => &mut progress.tasks_split,
@@ -66,9 +66,8 @@ impl MemStore {
                 progress.fault = task.error.as_ref().and_then(|error| serde_json::to_value(error).ok());
             }
         }
-        let committed = |batch: &&super::Batch| {
-            own(batch.lineage.instance) && batch.status == BatchStatus::Succeeded && !batch.archived
-        };
+        let committed =
+            |batch: &&super::Batch| own(batch.lineage.job) && batch.status == BatchStatus::Succeeded && !batch.archived;
         for batch in self.batches.iter().filter(committed) {
             progress.batches += 1;
             progress.inserted += u64::from(batch.stats.inserted);
@@ -80,9 +79,9 @@ impl MemStore {
         }
         for child in self.instances.iter().filter(|row| row.root == Some(id)) {
             progress.partitions += 1;
-            let waiting = child.status == TriggerStatus::Requested;
+            let waiting = child.status == JobStatus::Requested;
             progress.partitions_waiting += u64::from(waiting);
-            progress.partitions_failed += u64::from(child.status == TriggerStatus::Failed);
+            progress.partitions_failed += u64::from(child.status == JobStatus::Failed);
             progress.partitions_open += u64::from(!waiting && open.contains(&child.id));
         }
         progress.started_at = progress.started_at.or(first);

@@ -1,13 +1,13 @@
 //! The queue: which task is next, who holds which lease, and whose lease has run out.
 
 use patra_core::state::{RunStatus, TaskStatus};
-use patra_core::tx::{Claim, Claimed, Lease, LeaseRef, Renew, Renewed, Sweep, Swept};
+use patra_core::tx::{ClaimTasks, ClaimedTasks, Lease, LeaseRef, Renew, Renewed, Sweep, Swept};
 use patra_core::{Code, Fault, TaskId, Ts};
 
 use super::{HoldRow, Index, MemStore, Partition, Task, place};
 
 impl MemStore {
-    pub(super) fn claim(&mut self, now: Ts, op: &Claim) -> Claimed {
+    pub(super) fn claim(&mut self, now: Ts, op: &ClaimTasks) -> ClaimedTasks {
         let stops = self.stops();
         let mut next = Vec::new();
         for partition in self.index.partitions.iter().filter(|partition| !partition.queue.is_empty()) {
@@ -17,16 +17,23 @@ impl MemStore {
         next.truncate(op.limit as usize);
         let until = now + op.lease;
         let leases = next.into_iter().map(|candidate| self.dispatch(candidate.task, &op.owner, until)).collect();
-        Claimed { leases, now }
+        ClaimedTasks { leases, now }
     }
 
     /// The first tasks of a partition that may be leased, with their turns.
-    fn candidates(&self, now: Ts, op: &Claim, partition: &Partition, stops: &[&HoldRow], next: &mut Vec<Candidate>) {
+    fn candidates(
+        &self,
+        now: Ts,
+        op: &ClaimTasks,
+        partition: &Partition,
+        stops: &[&HoldRow],
+        next: &mut Vec<Candidate>,
+    ) {
         let cap = op.caps.iter().find(|(of, _)| *of == partition.of).map_or(u32::MAX, |(_, cap)| *cap);
         let room = cap.min(partition.most);
         let (mut turn, mut left) = (partition.held, op.limit);
         let mut priority = None;
-        while let Some(found) = partition.next_priority(priority, op.upside_down) {
+        while let Some(found) = partition.next_priority(priority, op.reverse_priority) {
             priority = Some(found);
             let first = (found, Ts::MIN, TaskId(i64::MIN));
             for &(_, scheduled_at, id) in partition.queue.range(first..=(found, now, TaskId(i64::MAX))) {
@@ -38,7 +45,7 @@ impl MemStore {
                     continue;
                 }
                 if turn < task.c_max {
-                    let priority = if op.upside_down { -i64::from(found) } else { found.into() };
+                    let priority = if op.reverse_priority { -i64::from(found) } else { found.into() };
                     next.push(Candidate { priority, turn, scheduled_at, task: id });
                     left -= 1;
                 }
@@ -97,13 +104,13 @@ impl MemStore {
     }
 
     pub(super) fn sweep(&mut self, now: Ts, op: Sweep) -> Swept {
-        if op.everyone {
+        if op.all_owners {
             for id in &self.index.waiting {
                 self.instances[place(id.0)].lease = None;
             }
             self.free_refreshes();
         }
-        let expired = |(until, _): &&(Ts, TaskId)| op.everyone || *until <= now;
+        let expired = |(until, _): &&(Ts, TaskId)| op.all_owners || *until <= now;
         let mut dead: Vec<_> =
             self.index.leased.iter().take_while(expired).take(op.limit as usize).map(|(_, id)| *id).collect();
         dead.sort_unstable();
@@ -122,7 +129,7 @@ impl MemStore {
                 requeued.push(id);
             }
         }
-        if op.everyone {
+        if op.all_owners {
             self.drop_trigger_leases();
         }
         Swept { requeued, failed, now }

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use patra_core::state::{BatchStatus, PlanStatus, SliceStatus};
-use patra_core::tx::{NewSlice, Redrive, Redriven, TaskView, TxError, What};
+use patra_core::tx::{NewSlice, RedriveTarget, RedriveWork, Redriven, TaskView, TxError};
 use patra_core::{TaskId, Ts};
 
 use super::plan::Draft;
 use super::{MemStore, place, refused};
 
 impl MemStore {
-    pub(super) fn redrive(&mut self, now: Ts, op: &Redrive) -> Result<Redriven, TxError> {
-        let id = match op.what {
-            What::Task(task) => task,
-            What::Batch { run, batch_no } => {
+    pub(super) fn redrive(&mut self, now: Ts, op: &RedriveWork) -> Result<Redriven, TxError> {
+        let id = match op.target {
+            RedriveTarget::Task(task) => task,
+            RedriveTarget::Batch { run, batch_no } => {
                 let there = |row: &&super::Run| !self.forgotten.runs.contains(&row.id);
                 let Some(row) = self.runs.get(place(run.0)).filter(there) else { return Ok(Redriven::NotFound) };
                 let batches = row.batches.iter().map(|batch| &self.batches[place(batch.0)]);
@@ -38,7 +38,7 @@ impl MemStore {
         TaskView { status: task.status, replaced: task.replaced }.redrivable()?;
         let plan = self.plans[place(task.lineage.plan.0)].status;
         if matches!(plan, PlanStatus::Failed | PlanStatus::Cancelled) {
-            return refused(format!("the task's plan is {plan}: trigger the work anew"));
+            return refused(format!("the task's plan is {plan}: trigger the work again"));
         }
         let what = Arc::new(NewSlice { task_key: key, ..(*task.what).clone() });
         let draft = Draft { what, redrive: Some((id, op.request.clone())), ..task.draft() };

@@ -4,17 +4,17 @@ use std::ops::Bound;
 
 use patra_core::Ts;
 use patra_core::port::query::StoredVersion;
-use patra_core::record::Stream;
+use patra_core::record::RecordStream;
 use patra_core::state::{QuarantineStatus, SignalStatus};
 use patra_core::tx::{
-    Abandon, Abandoned, Checked, CommitBatch, IdRange, MAX_SEGMENTS, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, ReadSegments,
-    Segments, Signal, Signalled, TxError, Wanted,
+    AbandonRecord, CheckedRecord, CommitBatch, IdRange, MAX_SEGMENTS, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, ReadSegments,
+    RecordAbandoned, RecordsSignalled, RefreshCriteria, Segments, SignalRecords, TxError,
 };
 
 use super::{Item, MemStore, SignalKey, SignalRow, place, refused};
 
 impl SignalKey {
-    pub(super) fn of(stream: &Stream, key: &str) -> SignalKey {
+    pub(super) fn of(stream: &RecordStream, key: &str) -> SignalKey {
         SignalKey {
             project_key: stream.project_key.clone(),
             provenance_code: stream.provenance_code.clone(),
@@ -23,7 +23,7 @@ impl SignalKey {
         }
     }
 
-    fn is_of(&self, stream: &Stream) -> bool {
+    fn is_of(&self, stream: &RecordStream) -> bool {
         self.endpoint_name == stream.endpoint_name
             && self.provenance_code == stream.provenance_code
             && self.project_key == stream.project_key
@@ -32,7 +32,7 @@ impl SignalKey {
 
 impl MemStore {
     pub(super) fn read_segments(&self, now: Ts, op: &ReadSegments) -> Segments {
-        let all = self.wanted_keys(&op.stream, &op.wanted, op.after.as_deref(), None);
+        let all = self.wanted_keys(&op.stream, &op.criteria, op.after.as_deref(), None);
         let most = op.limit.min(MAX_SEGMENTS) as usize;
         let (mut ranges, mut after) = (Vec::new(), op.after.clone());
         let mut chunks = all.chunks(op.size.max(1) as usize);
@@ -48,8 +48,8 @@ impl MemStore {
     /// The keys of the wanted records of a range.
     pub fn wanted(
         &self,
-        stream: &Stream,
-        wanted: &Wanted,
+        stream: &RecordStream,
+        wanted: &RefreshCriteria,
         range: &IdRange,
         after: Option<&str>,
         limit: u32,
@@ -60,18 +60,24 @@ impl MemStore {
         keys
     }
 
-    fn wanted_keys(&self, stream: &Stream, wanted: &Wanted, after: Option<&str>, through: Option<&str>) -> Vec<String> {
+    fn wanted_keys(
+        &self,
+        stream: &RecordStream,
+        wanted: &RefreshCriteria,
+        after: Option<&str>,
+        through: Option<&str>,
+    ) -> Vec<String> {
         let inside = |key: &str| after.is_none_or(|after| key > after) && through.is_none_or(|through| key <= through);
-        if *wanted == Wanted::Signalled {
+        if *wanted == RefreshCriteria::Signalled {
             let keys = self.index.signals.keys().filter(|about| about.is_of(stream) && inside(&about.key));
             return keys.map(|about| about.key.clone()).collect();
         }
         let wants = |item: &&Item| {
             item.endpoint_name == stream.endpoint_name
                 && match wanted {
-                    Wanted::Stale { before } => item.checked_at < *before,
-                    Wanted::MappedOtherThan { generation } => *item.generation != **generation,
-                    Wanted::Signalled => false,
+                    RefreshCriteria::Stale { before } => item.checked_at < *before,
+                    RefreshCriteria::MappedOtherThan { generation } => *item.generation != **generation,
+                    RefreshCriteria::Signalled => false,
                 }
         };
         let Some(at) = self.find_stream(stream) else { return Vec::new() };
@@ -81,7 +87,7 @@ impl MemStore {
     }
 
     /// What is stored under these keys.
-    pub fn stored(&self, stream: &Stream, keys: &[String]) -> Vec<StoredVersion> {
+    pub fn stored(&self, stream: &RecordStream, keys: &[String]) -> Vec<StoredVersion> {
         let Some(at) = self.find_stream(stream) else { return Vec::new() };
         let found = keys.iter().filter_map(|key| self.index.items[at].get(key)).map(|at| &self.items[*at]);
         found
@@ -94,7 +100,7 @@ impl MemStore {
             .collect()
     }
 
-    pub(super) fn signal(&mut self, now: Ts, op: &Signal) -> Result<Signalled, TxError> {
+    pub(super) fn signal(&mut self, now: Ts, op: &SignalRecords) -> Result<RecordsSignalled, TxError> {
         if op.keys.len() > MAX_SIGNAL_KEYS {
             return refused(format!("more than {MAX_SIGNAL_KEYS} keys in one signal"));
         }
@@ -111,7 +117,7 @@ impl MemStore {
                 false => existing += 1,
             }
         }
-        Ok(Signalled { added, existing })
+        Ok(RecordsSignalled { added, existing })
     }
 
     /// False when there is one. `row` is the row of the quarantine that it comes from.
@@ -142,16 +148,16 @@ impl MemStore {
     }
 
     /// A row of the quarantine asks for its record, when it knows which that is.
-    pub(super) fn signal_rejected(&mut self, now: Ts, stream: &Stream, row: usize) {
+    pub(super) fn signal_rejected(&mut self, now: Ts, stream: &RecordStream, row: usize) {
         let quarantined = &mut self.quarantine[row];
         let Some(key) = quarantined.what.key.clone() else { return };
         quarantined.status = QuarantineStatus::Signalled;
         let reason = quarantined.what.reason.clone();
-        self.open_signal(now, SignalKey::of(stream, &key), Some(row), &reason, Signal::BY_QUARANTINE);
+        self.open_signal(now, SignalKey::of(stream, &key), Some(row), &reason, SignalRecords::BY_QUARANTINE);
     }
 
     /// A record came: what the quarantine asked for is here.
-    pub(super) fn resolve_rejected(&mut self, now: Ts, stream: &Stream, key: &str) {
+    pub(super) fn resolve_rejected(&mut self, now: Ts, stream: &RecordStream, key: &str) {
         if self.index.signals.is_empty() && self.index.signalled.is_empty() {
             return;
         }
@@ -174,7 +180,7 @@ impl MemStore {
         }
     }
 
-    fn settle_checked(&mut self, now: Ts, op: &CommitBatch, checked: &Checked) {
+    fn settle_checked(&mut self, now: Ts, op: &CommitBatch, checked: &CheckedRecord) {
         let about = SignalKey::of(&op.stream, &checked.key);
         let Some(error) = &checked.failed else {
             self.settle_signal(now, &about, SignalStatus::Resolved);
@@ -204,11 +210,11 @@ impl MemStore {
         }
     }
 
-    pub(super) fn abandon(&mut self, now: Ts, op: &Abandon) -> Abandoned {
+    pub(super) fn abandon(&mut self, now: Ts, op: &AbandonRecord) -> RecordAbandoned {
         let at = place(op.quarantine);
-        let Some(row) = self.quarantine.get_mut(at) else { return Abandoned { found: false, abandoned: false } };
+        let Some(row) = self.quarantine.get_mut(at) else { return RecordAbandoned { found: false, abandoned: false } };
         if !row.status.may_become(QuarantineStatus::Abandoned) {
-            return Abandoned { found: true, abandoned: false };
+            return RecordAbandoned { found: true, abandoned: false };
         }
         row.status = QuarantineStatus::Abandoned;
         if let Some(about) = row.about() {
@@ -218,7 +224,7 @@ impl MemStore {
             }
             self.index.signalled.retain(|_, rows| !rows.is_empty());
         }
-        Abandoned { found: true, abandoned: true }
+        RecordAbandoned { found: true, abandoned: true }
     }
 }
 

@@ -1,24 +1,24 @@
 //! Provenances with their endpoints, sections and schedules; the dictionary; API keys.
 
 use patra_core::Ts;
-use patra_core::port::query::Registered;
-use patra_core::state::HoldKind;
+use patra_core::port::query::RegisteredProvenance;
+use patra_core::state::PauseKind;
 use patra_core::tx::{
-    Applied, ApplyProvenance, CreateKey, DictionarySynced, EndpointRow, KeyCreated, KeyRevoked, Release,
-    RemoveProvenance, Removed, RevokeKey, Schedule, SyncDictionary, TxError,
+    ApplyProvenance, CreateKey, DictionarySynced, EndpointRow, EndpointSchedule, KeyCreated, KeyRevoked,
+    ProvenanceApplied, ProvenanceRemoved, RemoveProvenance, ResumeWork, RevokeKey, SyncDictionary, TxError,
 };
 
 use super::{Endpoint, KeyRow, MemStore, Provenance, ScheduleRow, next_id, refused};
 
 impl MemStore {
-    pub(super) fn apply_provenance(&mut self, now: Ts, op: &ApplyProvenance) -> Result<Applied, TxError> {
+    pub(super) fn apply_provenance(&mut self, now: Ts, op: &ApplyProvenance) -> Result<ProvenanceApplied, TxError> {
         let code = op.provenance_code.as_str();
-        if let Some(flaw) = op.flaw() {
+        if let Some(flaw) = op.invalid_reason() {
             return refused(flaw);
         }
         let found = self.provenances.iter().position(|row| row.provenance_code == code);
         if found.is_some_and(|at| self.provenances[at].document_hash == op.document_hash) {
-            return Ok(Applied::Unchanged);
+            return Ok(ProvenanceApplied::Unchanged);
         }
         check(op)?;
         let applied = match found {
@@ -28,7 +28,7 @@ impl MemStore {
                 row.project_key.clone_from(&op.project_key);
                 row.document_hash.clone_from(&op.document_hash);
                 row.updated_at = now;
-                Applied::Changed
+                ProvenanceApplied::Changed
             }
             None => {
                 self.index.provenance_ids += 1;
@@ -41,7 +41,7 @@ impl MemStore {
                     created_at: now,
                     updated_at: now,
                 });
-                Applied::Created
+                ProvenanceApplied::Created
             }
         };
         let mut sections = op.rows.clone();
@@ -55,8 +55,8 @@ impl MemStore {
                 self.put_schedule(now, code, &endpoint.endpoint_name, schedule);
             }
         }
-        self.release_where(now, Release::BY_MANIFEST, |row| {
-            row.kind == HoldKind::Advisory && row.subject.provenance_code.as_deref() == Some(code)
+        self.release_where(now, ResumeWork::BY_MANIFEST, |row| {
+            row.kind == PauseKind::Advisory && row.subject.provenance_code.as_deref() == Some(code)
         });
         Ok(applied)
     }
@@ -83,8 +83,8 @@ impl MemStore {
         });
     }
 
-    fn put_schedule(&mut self, now: Ts, code: &str, endpoint: &str, schedule: &Schedule) {
-        let Schedule { operation, reason, when } = schedule;
+    fn put_schedule(&mut self, now: Ts, code: &str, endpoint: &str, schedule: &EndpointSchedule) {
+        let EndpointSchedule { operation, reason, recurrence: when } = schedule;
         let next_due_at = when.first_after(now).unwrap_or(Ts::NEVER);
         let same = |row: &&mut ScheduleRow| row.is(code, endpoint, schedule);
         if let Some(row) = self.schedules.iter_mut().find(same) {
@@ -108,23 +108,23 @@ impl MemStore {
     pub(super) fn remove_provenance(
         &mut self,
         RemoveProvenance { provenance_code: code }: &RemoveProvenance,
-    ) -> Removed {
+    ) -> ProvenanceRemoved {
         let before = self.provenances.len();
         self.provenances.retain(|row| row.provenance_code != *code);
         self.endpoints.retain(|row| row.provenance_code != *code);
         self.schedules.retain(|row| row.provenance_code != *code);
         self.sections.remove(code);
-        Removed { removed: self.provenances.len() < before }
+        ProvenanceRemoved { removed: self.provenances.len() < before }
     }
 
-    pub fn registry(&self, code: &str) -> Option<Registered> {
+    pub fn registry(&self, code: &str) -> Option<RegisteredProvenance> {
         let provenance = self.provenances.iter().find(|row| row.provenance_code == code)?;
         let rows = self.sections.get(code).cloned().unwrap_or_default();
-        Some(Registered { document_hash: provenance.document_hash.clone(), rows })
+        Some(RegisteredProvenance { document_hash: provenance.document_hash.clone(), rows })
     }
 
     pub(super) fn sync_dictionary(&mut self, op: &SyncDictionary) -> Result<DictionarySynced, TxError> {
-        if let Some(flaw) = op.flaw() {
+        if let Some(flaw) = op.invalid_reason() {
             return refused(flaw);
         }
         let changed = self.dictionary != op.types;
@@ -179,7 +179,7 @@ impl Manifest for ApplyProvenance {
 
 impl ScheduleRow {
     /// By `uk_schedule`.
-    fn is(&self, code: &str, endpoint: &str, schedule: &Schedule) -> bool {
+    fn is(&self, code: &str, endpoint: &str, schedule: &EndpointSchedule) -> bool {
         self.provenance_code == code
             && self.endpoint_name == endpoint
             && self.operation == schedule.operation

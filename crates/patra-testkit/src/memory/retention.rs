@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use patra_core::Ts;
-use patra_core::tx::{Archive, Archived, ExportRecorded, RecordExport};
+use patra_core::tx::{ArchiveLedger, ExportRecorded, LedgerArchived, RecordExport};
 
 use super::{ArchiveRow, EventLineage, ExportRow, MemStore, next_id, place};
 
 impl MemStore {
-    pub(super) fn archive(&mut self, now: Ts, op: Archive) -> Archived {
-        Archived {
+    pub(super) fn archive(&mut self, now: Ts, op: ArchiveLedger) -> LedgerArchived {
+        LedgerArchived {
             batches: self.archive_batches(now, op),
             events: self.archive_events(now, op),
             raw: self.drop_raw(now, op.limit as usize),
@@ -17,7 +17,7 @@ impl MemStore {
         }
     }
 
-    fn archive_batches(&mut self, now: Ts, op: Archive) -> u32 {
+    fn archive_batches(&mut self, now: Ts, op: ArchiveLedger) -> u32 {
         let old = |batch: &&super::Batch| {
             !batch.archived && batch.created_at < op.before && self.tasks[place(batch.task.0)].status.is_final()
         };
@@ -46,7 +46,7 @@ impl MemStore {
         old.len() as u32
     }
 
-    fn archive_events(&mut self, now: Ts, op: Archive) -> u32 {
+    fn archive_events(&mut self, now: Ts, op: ArchiveLedger) -> u32 {
         let newest: BTreeMap<_, _> = self.events.iter().map(|event| (event.cursor, event.id)).collect();
         let old = |event: &&super::Event| {
             !event.archived && event.created_at < op.before && newest.get(&event.cursor) != Some(&event.id)
@@ -80,7 +80,7 @@ impl MemStore {
         over.len() as u32
     }
 
-    fn drop_settled(&mut self, op: Archive) -> u32 {
+    fn drop_settled(&mut self, op: ArchiveLedger) -> u32 {
         let limit = op.limit as usize;
         let released = |row: &super::HoldRow| row.released.as_ref().map(|(_, at)| *at).filter(|at| *at < op.before);
         let mut holds: Vec<_> = self.holds.values().filter_map(|row| Some((released(row)?, row.id))).collect();

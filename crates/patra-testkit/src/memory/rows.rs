@@ -4,21 +4,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use patra_core::cookie::Wear;
+use patra_core::cookie::CookieUsage;
 use patra_core::crawl;
-use patra_core::credential::{Binding, State};
-use patra_core::cursor::{Mark, Name};
+use patra_core::credential::{Binding, CredentialRuntime};
+use patra_core::cursor::{CursorName, CursorValue};
 use patra_core::paging::Position;
-use patra_core::record::{Rejected, Version};
+use patra_core::record::{RecordVersion, RejectedRecord};
 use patra_core::source::Validators;
 use patra_core::state::{
-    AuthType, BatchStatus, Direction, HoldKind, Operation, PlanStatus, QuarantineStatus, RunStatus, SignalStatus,
-    SliceStatus, TaskStatus, TriggerStatus, TriggerType, UpdateReason,
+    AuthType, BatchStatus, Direction, JobStatus, Operation, PauseKind, PlanStatus, QuarantineStatus, RunStatus,
+    SignalStatus, SliceStatus, TaskStatus, TriggerType, UpdateReason,
 };
-use patra_core::tx::{BatchStats, Cause, Lineage, NewSlice, RunStats, Scope, Subject, When};
+use patra_core::tx::{AdvanceCause, BatchStats, KeyScope, NewSlice, PauseSubject, Recurrence, RunStats, TaskLineage};
 use patra_core::{
-    BatchId, CredentialId, CursorId, Fault, Fence, HoldId, InstanceId, PlanId, RunId, SliceId, SourceId, TaskId, Ts,
-    Window,
+    BatchId, CredentialId, CursorId, Fault, Fence, JobId, PauseId, PlanId, RunId, SliceId, SourceId, TaskId, Ts, Window,
 };
 
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ pub struct ScheduleRow {
     pub endpoint_name: String,
     pub operation: Operation,
     pub reason: Option<UpdateReason>,
-    pub when: When,
+    pub when: Recurrence,
     pub next_due_at: Ts,
 }
 
@@ -63,7 +62,7 @@ pub struct Origin {
 
 #[derive(Clone, Debug)]
 pub struct Instance {
-    pub id: InstanceId,
+    pub id: JobId,
     pub public_id: String,
     pub schedule: Option<i64>,
     /// The source that it polls.
@@ -85,11 +84,11 @@ pub struct Instance {
     pub priority: i32,
     pub params: String,
     pub overrides: String,
-    pub parent: Option<InstanceId>,
-    pub root: Option<InstanceId>,
+    pub parent: Option<JobId>,
+    pub root: Option<JobId>,
     /// How far it has made its children.
     pub place: Option<String>,
-    pub status: TriggerStatus,
+    pub status: JobStatus,
     pub not_before: Ts,
     /// Owner and end.
     pub lease: Option<(String, Ts)>,
@@ -102,7 +101,7 @@ pub struct Instance {
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub id: PlanId,
-    pub instance: InstanceId,
+    pub instance: JobId,
     pub cursor: CursorId,
     pub origin: Arc<Origin>,
     pub window: Option<Window>,
@@ -126,7 +125,7 @@ pub struct Slice {
 #[derive(Clone, Debug)]
 pub struct Task {
     pub id: TaskId,
-    pub lineage: Lineage,
+    pub lineage: TaskLineage,
     pub cursor: CursorId,
     pub origin: Arc<Origin>,
     pub what: Arc<NewSlice>,
@@ -179,7 +178,7 @@ pub struct Batch {
     pub id: BatchId,
     pub run: RunId,
     pub task: TaskId,
-    pub lineage: Lineage,
+    pub lineage: TaskLineage,
     pub expr_hash: String,
     pub idempotent_key: String,
     pub batch_no: u32,
@@ -200,12 +199,12 @@ pub struct Batch {
 #[derive(Clone, Debug)]
 pub struct Cursor {
     pub id: CursorId,
-    pub name: Name,
+    pub name: CursorName,
     /// Where the namespace began; none of a cursor that counts segments.
     pub began: Option<Ts>,
-    pub value: Option<Mark>,
+    pub value: Option<CursorValue>,
     /// The value of its newest event.
-    pub target: Option<Mark>,
+    pub target: Option<CursorValue>,
     /// The run that led there.
     pub by: Option<RunId>,
     pub observed_max: Option<Ts>,
@@ -221,10 +220,10 @@ pub struct Cursor {
 pub struct Event {
     pub id: i64,
     pub cursor: CursorId,
-    pub previous: Option<Mark>,
-    pub value: Mark,
+    pub previous: Option<CursorValue>,
+    pub value: CursorValue,
     pub observed_max: Option<Ts>,
-    pub cause: Option<Cause>,
+    pub cause: Option<AdvanceCause>,
     pub lineage: Option<EventLineage>,
     pub remarks: String,
     pub created_at: Ts,
@@ -235,7 +234,7 @@ pub struct Event {
 /// Where an event comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventLineage {
-    pub of: Lineage,
+    pub of: TaskLineage,
     pub task: TaskId,
     pub run: RunId,
     pub batch_no: u32,
@@ -258,7 +257,7 @@ pub struct Item {
     pub key: String,
     pub endpoint_name: String,
     pub kind: String,
-    pub version: Version,
+    pub version: RecordVersion,
     /// Which mapping made it, and when it was looked at last.
     pub generation: Arc<str>,
     pub checked_at: Ts,
@@ -293,7 +292,7 @@ pub struct SourceRow {
     pub minutes: Option<u32>,
     pub is_public: bool,
     pub is_deleted: bool,
-    pub state: patra_core::source::State,
+    pub state: patra_core::source::SourceState,
     pub poll_count: i64,
     pub validators: Option<Validators>,
     pub created_at: Ts,
@@ -309,7 +308,7 @@ pub struct Quarantined {
     pub project_key: String,
     pub provenance_code: String,
     pub endpoint_name: String,
-    pub what: Rejected,
+    pub what: RejectedRecord,
     pub request_digest: String,
     pub status: QuarantineStatus,
     pub created_at: Ts,
@@ -342,15 +341,15 @@ pub struct SignalRow {
 #[derive(Clone, Debug)]
 pub struct GateRow {
     pub key: String,
-    pub state: patra_core::gate::State,
+    pub state: patra_core::gate::GateState,
     pub updated_at: Ts,
 }
 
 #[derive(Clone, Debug)]
 pub struct HoldRow {
-    pub id: HoldId,
-    pub kind: HoldKind,
-    pub subject: Subject,
+    pub id: PauseId,
+    pub kind: PauseKind,
+    pub subject: PauseSubject,
     pub reason: String,
     pub created_by: String,
     pub created_at: Ts,
@@ -399,7 +398,7 @@ pub struct KeyRow {
     pub prefix: String,
     pub hash: String,
     pub name: String,
-    pub scope: Scope,
+    pub scope: KeyScope,
     pub projects: Vec<String>,
     pub shared: bool,
     pub created_at: Ts,
@@ -413,7 +412,7 @@ pub struct CandidateRow {
     pub project_key: String,
     pub provenance_code: String,
     pub endpoint_name: String,
-    pub candidate: patra_core::record::Candidate,
+    pub candidate: patra_core::record::DetailCandidate,
     pub bad: Option<String>,
     pub tries: u32,
     pub expires_at: Option<Ts>,
@@ -442,9 +441,9 @@ pub struct CredentialRow {
 pub struct CredentialState {
     pub id: i64,
     pub credential: CredentialId,
-    pub what: State,
+    pub what: CredentialRuntime,
     /// Of a cookie; its limit is the definition's.
-    pub wear: Wear,
+    pub wear: CookieUsage,
     pub key_id: Option<String>,
     /// Owner and end of the lease on the refresh.
     pub lease: Option<(String, Ts)>,
@@ -463,13 +462,13 @@ pub struct ExecutionRow {
 #[derive(Clone, Debug)]
 pub struct WaitingNote {
     pub project_key: String,
-    pub what: crawl::Candidate,
+    pub what: crawl::CrawlCandidate,
 }
 
 #[derive(Clone, Debug)]
 pub struct NoteRow {
     pub project_key: String,
-    pub what: crawl::Note,
+    pub what: crawl::CrawlNote,
 }
 
 impl Cursor {
@@ -479,6 +478,6 @@ impl Cursor {
 
     /// Where the completed part begins that is looked at next: the value, or the origin of a cursor over time.
     pub fn start(&self) -> Option<Ts> {
-        self.value.as_ref().map_or(self.began, Mark::instant)
+        self.value.as_ref().map_or(self.began, CursorValue::instant)
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use patra_core::paging::Position;
 use patra_core::state::{BatchStatus, PlanStatus, RunStatus, SliceStatus, TaskStatus};
 use patra_core::tx::{
-    BatchStats, EndRun, Failure, Lineage, NewSlice, Resume, RunEnd, RunEnded, RunStarted, StartRun, TxError,
+    BatchFailure, BatchStats, EndRun, NewSlice, ResumePoint, RunEnd, RunEnded, RunStarted, StartRun, TaskLineage,
+    TxError,
 };
 use patra_core::{BatchId, RunId, TaskId, Ts};
 
@@ -53,7 +54,7 @@ impl MemStore {
         };
         let source = self.tasks[place(id.0)].poll.as_ref().map(|(source, _)| *source);
         let known = source.and_then(|source| self.sources[place(source.0)].validators.clone()).map(Box::new);
-        Ok(RunStarted::Go { run, attempt_no, snapshot_hash, slice_signature_hash, resume, known })
+        Ok(RunStarted::Go { run, attempt_no, snapshot_hash, slice_signature_hash, resume, validators: known })
     }
 
     fn cancel_start(&mut self, now: Ts, task: TaskId, attempt_no: i64) {
@@ -72,13 +73,13 @@ impl MemStore {
     }
 
     /// The highest committed batch of the latest run that committed any, of this task or of the one that it drives again.
-    fn last_batch(&self, task: &Task) -> Option<Resume> {
+    fn last_batch(&self, task: &Task) -> Option<ResumePoint> {
         let own = task.runs.iter().rev().find_map(|run| {
             let committed = self.runs[place(run.0)].batches.iter().map(|batch| &self.batches[place(batch.0)]);
             let in_ledger = committed.filter(|batch| batch.status == BatchStatus::Succeeded && !batch.archived);
             let last = in_ledger.max_by_key(|batch| batch.batch_no)?;
             let BatchStats { total, taken, .. } = last.stats;
-            Some(Resume { run: *run, batch_no: last.batch_no, next: last.next.clone(), total, taken })
+            Some(ResumePoint { run: *run, batch_no: last.batch_no, next: last.next.clone(), total, taken })
         });
         own.or_else(|| self.last_batch(&self.tasks[place(task.redrive.as_ref()?.0.0)]))
     }
@@ -98,7 +99,7 @@ impl MemStore {
         if run.attempt_no != op.lease.fence.0 {
             return refused(format!("run {} is not of fence {}", run.id, op.lease.fence));
         }
-        if let Some(hold) = &op.hold {
+        if let Some(hold) = &op.pause {
             self.hold(now, hold)?;
         }
         if let Some(failure) = &op.failure {
@@ -127,14 +128,14 @@ impl MemStore {
         for new in slices {
             let what = Arc::new(new.clone());
             let slice = self.put_slice(now, form.lineage.plan, &form.origin, &what);
-            let lineage = Lineage { slice, ..form.lineage };
+            let lineage = TaskLineage { slice, ..form.lineage };
             self.put_task(now, now, Draft { lineage, what, ..form.clone() });
         }
     }
 
     /// A failure never stands in the way of the end: without a token it meets no unique key but the batch number's, and
     /// that one is taken when the page was committed after all and only the answer was lost.
-    fn insert_failure(&mut self, now: Ts, op: &EndRun, failure: &Failure) {
+    fn insert_failure(&mut self, now: Ts, op: &EndRun, failure: &BatchFailure) {
         let run = &self.runs[place(op.run.0)];
         let taken = run.batches.iter().any(|batch| self.batches[place(batch.0)].batch_no == failure.batch_no);
         if taken || !self.index.batch_keys.insert(failure.idempotent_key.clone()) {
@@ -231,9 +232,9 @@ mod tests {
         let mut store = MemStore::default();
         run(&mut store, make::fire("a", Operation::Harvest));
         let take = make::take(make::LONG);
-        let Done::TakeTrigger(Some(taken)) = run(&mut store, take) else { panic!("no trigger") };
+        let Done::ClaimJob(Some(taken)) = run(&mut store, take) else { panic!("no trigger") };
         run(&mut store, Arc::new(make::plan(&taken, 0, &make::windows(0, 2))));
-        let Done::Claim(mut claimed) = run(&mut store, make::claim(1, make::LONG)) else { panic!("no claim") };
+        let Done::ClaimTasks(mut claimed) = run(&mut store, make::claim(1, make::LONG)) else { panic!("no claim") };
         (store, claimed.leases.remove(0))
     }
 

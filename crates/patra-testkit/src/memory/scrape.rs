@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use patra_core::state::{BatchStatus, Operation, TaskStatus, TriggerStatus};
-use patra_core::tx::{Busy, EndRun, NewPoll, NewScrape, PollEnd};
-use patra_core::{Fence, InstanceId, SourceId, TaskId, Ts};
+use patra_core::state::{BatchStatus, JobStatus, Operation, TaskStatus};
+use patra_core::tx::{EndRun, NewPoll, PollEnd, ScrapeConflict, ScrapeJob};
+use patra_core::{Fence, JobId, SourceId, TaskId, Ts};
 
 use super::{Instance, MemStore, Origin, next_id, place};
 
 /// What became of beginning a job.
 pub(super) enum Begun {
-    Now(InstanceId),
+    Now(JobId),
     /// It was begun before, with these tasks.
     Before(Vec<Option<TaskId>>),
-    Not(Busy),
+    Not(ScrapeConflict),
 }
 
 impl MemStore {
-    pub(super) fn begin_scrape(&mut self, now: Ts, job: &NewScrape, polls: &[NewPoll]) -> Begun {
+    pub(super) fn begin_scrape(&mut self, now: Ts, job: &ScrapeJob, polls: &[NewPoll]) -> Begun {
         if let Some(root) = self.index.instance_by_public_id.get(&job.public_id).copied() {
             let task = |poll: &NewPoll| {
                 let own = |task: &&super::Task| {
                     let of = task.poll.as_ref().is_some_and(|(source, _)| *source == poll.source);
-                    of && self.instances[place(task.lineage.instance.0)].root == Some(root)
+                    of && self.instances[place(task.lineage.job.0)].root == Some(root)
                 };
                 self.tasks.iter().rev().find(own).map(|task| task.id)
             };
@@ -31,7 +31,7 @@ impl MemStore {
         let (mut busy, mut changed, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for poll in polls {
             if let Some(task) = self.poll_of(poll.source).map(|task| &self.tasks[place(task.0)]) {
-                let trigger = &self.instances[place(task.lineage.instance.0)];
+                let trigger = &self.instances[place(task.lineage.job.0)];
                 match trigger.root.map(|root| self.instances[place(root.0)].public_id.clone()) {
                     None if task.status == TaskStatus::Queued => waiting.push(trigger.public_id.clone()),
                     root => busy.push((poll.source, root.unwrap_or_else(|| trigger.public_id.clone()))),
@@ -45,13 +45,13 @@ impl MemStore {
             return Begun::Not(busy);
         }
         for trigger in waiting {
-            self.cancel(now, &job.instead_of(trigger));
+            self.cancel(now, &job.cancel_replaced(trigger));
         }
         Begun::Now(self.insert_scrape(now, job))
     }
 
-    fn insert_scrape(&mut self, now: Ts, job: &NewScrape) -> InstanceId {
-        let id = InstanceId(next_id(&self.instances));
+    fn insert_scrape(&mut self, now: Ts, job: &ScrapeJob) -> JobId {
+        let id = JobId(next_id(&self.instances));
         self.index.instance_by_public_id.insert(job.public_id.clone(), id);
         self.instances.push(Instance {
             id,
@@ -81,7 +81,7 @@ impl MemStore {
             parent: None,
             root: None,
             place: None,
-            status: TriggerStatus::Planned,
+            status: JobStatus::Planned,
             not_before: now,
             lease: None,
             fence: Fence(0),
@@ -104,11 +104,11 @@ impl MemStore {
             let stats = self.fetch_stats.entry(poll.source).or_default();
             *stats = stats.after(fetched, new, now);
         }
-        if !poll.tell || new == 0 {
+        if !poll.emit || new == 0 {
             return;
         }
         let task = &self.tasks[place(op.lease.task.0)];
-        let trigger = &self.instances[place(task.lineage.instance.0)];
+        let trigger = &self.instances[place(task.lineage.job.0)];
         let job = trigger.root.map_or(trigger, |root| &self.instances[place(root.0)]).public_id.clone();
         let config: serde_json::Value =
             serde_json::from_str(&self.sources[place(poll.source.0)].config).unwrap_or_default();
@@ -121,9 +121,9 @@ impl MemStore {
 }
 
 /// Whoever has the source with the smallest id, and all that it has.
-fn name(mut found: Vec<(SourceId, String)>) -> Option<Busy> {
+fn name(mut found: Vec<(SourceId, String)>) -> Option<ScrapeConflict> {
     found.sort_unstable();
     let public_id = found.first()?.1.clone();
     let sources = found.into_iter().filter(|(_, by)| *by == public_id).map(|(source, _)| source).collect();
-    Some(Busy { public_id, sources })
+    Some(ScrapeConflict { public_id, sources })
 }

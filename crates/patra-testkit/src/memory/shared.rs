@@ -3,16 +3,17 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patra_core::credential::Credential;
-use patra_core::port::ahead::Ahead;
-use patra_core::port::credential::Ask;
-use patra_core::port::load::Load;
+use patra_core::port::credential::CredentialFilter;
+use patra_core::port::load::StoreLoad;
+use patra_core::port::next_due::NextDue;
 use patra_core::port::query::{
-    BatchPage, Evidence, Filter, Key, Lineage, Progress, Queries, RawKept, Registered, Row, StoredVersion, View,
+    BatchEvidence, BatchPage, JobProgress, PlanLineage, Queries, RegisteredProvenance, StoredApiKey, StoredRawResponse,
+    StoredVersion, View, ViewFilter, ViewRow,
 };
-use patra_core::port::{Boxed, Clock, Commands, Credentials};
-use patra_core::record::{Candidate, Stream};
+use patra_core::port::{BoxFuture, Clock, Commands, CredentialQueries};
+use patra_core::record::{DetailCandidate, RecordStream};
 use patra_core::registry::DictType;
-use patra_core::tx::{Done, IdRange, Tx, TxError, Wanted};
+use patra_core::tx::{Done, IdRange, RefreshCriteria, Tx, TxError};
 use patra_core::{PlanId, RunId};
 
 use super::{MemStore, json};
@@ -37,7 +38,7 @@ impl SharedMem {
 }
 
 impl Commands for SharedMem {
-    fn execute(&self, tx: Tx) -> Boxed<'_, Result<Done, TxError>> {
+    fn execute(&self, tx: Tx) -> BoxFuture<'_, Result<Done, TxError>> {
         Box::pin(async move {
             json::check(&tx)?;
             self.lock().apply(self.clock.now(), &tx)
@@ -45,65 +46,69 @@ impl Commands for SharedMem {
     }
 }
 
-impl Credentials for SharedMem {
-    fn credentials(&self, ask: Ask) -> Boxed<'_, Result<Vec<Credential>, TxError>> {
+impl CredentialQueries for SharedMem {
+    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
         let found = self.lock().credentials(&ask);
         Box::pin(async { Ok(found) })
     }
 }
 
 impl Queries for SharedMem {
-    fn registry(&self, provenance_code: &str) -> Boxed<'_, Result<Option<Registered>, TxError>> {
+    fn registry(&self, provenance_code: &str) -> BoxFuture<'_, Result<Option<RegisteredProvenance>, TxError>> {
         ready(self.lock().registry(provenance_code))
     }
 
-    fn dictionary(&self) -> Boxed<'_, Result<Vec<DictType>, TxError>> {
+    fn dictionary(&self) -> BoxFuture<'_, Result<Vec<DictType>, TxError>> {
         ready(self.lock().dictionary.clone())
     }
 
-    fn snapshot(&self, hash: &str) -> Boxed<'_, Result<Option<String>, TxError>> {
+    fn snapshot(&self, hash: &str) -> BoxFuture<'_, Result<Option<String>, TxError>> {
         ready(self.lock().snapshots.get(hash).cloned())
     }
 
-    fn screen(&self, stream: &Stream, candidates: &[Candidate]) -> Boxed<'_, Result<Vec<Candidate>, TxError>> {
+    fn screen(
+        &self,
+        stream: &RecordStream,
+        candidates: &[DetailCandidate],
+    ) -> BoxFuture<'_, Result<Vec<DetailCandidate>, TxError>> {
         ready(self.lock().screen(self.clock.now(), stream, candidates))
     }
 
-    fn wanted(
+    fn ids_to_refresh(
         &self,
-        stream: &Stream,
-        wanted: &Wanted,
+        stream: &RecordStream,
+        wanted: &RefreshCriteria,
         range: &IdRange,
         after: Option<&str>,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         ready(self.lock().wanted(stream, wanted, range, after, limit))
     }
 
-    fn stored(&self, stream: &Stream, keys: &[String]) -> Boxed<'_, Result<Vec<StoredVersion>, TxError>> {
+    fn stored(&self, stream: &RecordStream, keys: &[String]) -> BoxFuture<'_, Result<Vec<StoredVersion>, TxError>> {
         ready(self.lock().stored(stream, keys))
     }
 
-    fn evidence(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<Evidence>, TxError>> {
+    fn evidence(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<BatchEvidence>, TxError>> {
         ready(self.lock().evidence(run, batch_no))
     }
 
-    fn raw(&self, run: RunId, batch_no: u32) -> Boxed<'_, Result<Option<RawKept>, TxError>> {
+    fn raw(&self, run: RunId, batch_no: u32) -> BoxFuture<'_, Result<Option<StoredRawResponse>, TxError>> {
         ready(self.lock().kept(self.clock.now(), run, batch_no))
     }
 
-    fn lineage(&self, plan: PlanId, batches: BatchPage) -> Boxed<'_, Result<Option<Lineage>, TxError>> {
+    fn lineage(&self, plan: PlanId, batches: BatchPage) -> BoxFuture<'_, Result<Option<PlanLineage>, TxError>> {
         ready(self.lock().lineage(plan, batches))
     }
 
-    fn progress(&self, public_id: &str) -> Boxed<'_, Result<Option<Progress>, TxError>> {
+    fn progress(&self, public_id: &str) -> BoxFuture<'_, Result<Option<JobProgress>, TxError>> {
         ready(self.lock().progress(public_id, self.clock.now()))
     }
 
-    fn key(&self, prefix: &str) -> Boxed<'_, Result<Option<Key>, TxError>> {
+    fn key(&self, prefix: &str) -> BoxFuture<'_, Result<Option<StoredApiKey>, TxError>> {
         let store = self.lock();
         let found = store.keys.iter().find(|key| key.prefix == prefix);
-        ready(found.map(|key| Key {
+        ready(found.map(|key| StoredApiKey {
             prefix: key.prefix.clone(),
             hash: key.hash.clone(),
             scope: key.scope,
@@ -113,25 +118,25 @@ impl Queries for SharedMem {
         }))
     }
 
-    fn list(&self, view: View, filter: Filter) -> Boxed<'_, Result<Vec<Row>, TxError>> {
+    fn list(&self, view: View, filter: ViewFilter) -> BoxFuture<'_, Result<Vec<ViewRow>, TxError>> {
         let rows = self.lock().list(view, &filter);
         Box::pin(std::future::ready(rows))
     }
 
-    fn load(&self) -> Boxed<'_, Result<Load, TxError>> {
+    fn load(&self) -> BoxFuture<'_, Result<StoreLoad, TxError>> {
         ready(self.lock().load(self.clock.now()))
     }
 
-    fn ahead(&self) -> Boxed<'_, Result<Ahead, TxError>> {
+    fn next_due(&self) -> BoxFuture<'_, Result<NextDue, TxError>> {
         ready(self.lock().ahead(self.clock.now()))
     }
 
-    fn ping(&self) -> Boxed<'_, Result<u32, TxError>> {
+    fn ping(&self) -> BoxFuture<'_, Result<u32, TxError>> {
         ready(1)
     }
 }
 
-pub(super) fn ready<T: Send + 'static>(value: T) -> Boxed<'static, Result<T, TxError>> {
+pub(super) fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, Result<T, TxError>> {
     Box::pin(std::future::ready(Ok(value)))
 }
 
@@ -139,11 +144,12 @@ pub(super) fn ready<T: Send + 'static>(value: T) -> Boxed<'static, Result<T, TxE
 mod tests {
     use super::*;
     use crate::ManualClock;
-    use crate::contract::{self, Subject, Time};
+    use crate::contract::{self, Subject};
 
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn the_model_keeps_the_store_contract() {
-        contract::run_all(async || subject()).await;
+    crate::contract_tests!(super::keeps);
+
+    fn keeps(case: &str) {
+        contract::run_case(case, async || subject());
     }
 
     // The model against itself: proves the generator and the comparison, not the model.
@@ -154,6 +160,6 @@ mod tests {
 
     fn subject() -> Subject {
         let clock = Arc::new(ManualClock::default());
-        Subject { store: Arc::new(SharedMem::new(clock.clone())), time: Time::Manual(clock) }
+        Subject { store: Arc::new(SharedMem::new(clock.clone())), time: clock }
     }
 }

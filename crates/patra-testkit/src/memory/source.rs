@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use patra_core::port::source::BeatRow;
+use patra_core::port::source::HeartbeatRow;
 use patra_core::source::{DEFAULT_MINUTES, Interval};
 use patra_core::state::{IntervalFrom, PausedReason, TaskStatus};
 use patra_core::tx::{
-    Beat, Beaten, ChangeSource, Configure, Configured, NewConfig, NewSource, SaveSources, SavedSource, SourceChanged,
-    SourcesSaved, SyncTypes, TxError, TypesSynced,
+    ChangeSource, Heartbeat, HeartbeatRecorded, NewSource, NewSourceConfig, SaveSetting, SaveSources, SavedSource,
+    SettingSaved, SourceChanged, SourcesSaved, SyncTypes, TxError, TypesSynced,
 };
 use patra_core::{SourceId, TaskId, Ts};
 
@@ -36,7 +36,7 @@ impl MemStore {
             minutes: new.minutes,
             is_public: new.is_public,
             is_deleted: false,
-            state: patra_core::source::State::default(),
+            state: patra_core::source::SourceState::default(),
             poll_count: 0,
             validators: None,
             created_at: now,
@@ -88,7 +88,7 @@ impl MemStore {
         if self.live_source(id).is_none_or(|row| row.project_key != op.project_key) {
             return Ok(SourceChanged::Unknown);
         }
-        if let Some(NewConfig { source_key, .. }) = &op.config
+        if let Some(NewSourceConfig { source_key, .. }) = &op.config
             && self.source_by_key(&op.project_key, source_key).is_some_and(|other| other != id)
         {
             return Err(TxError::Conflict);
@@ -96,7 +96,7 @@ impl MemStore {
         let row = &mut self.sources[place(op.id)];
         row.name = op.name.clone().unwrap_or_else(|| row.name.clone());
         row.is_public = op.is_public.unwrap_or(row.is_public);
-        if let Some(NewConfig { config, source_key, minutes }) = &op.config {
+        if let Some(NewSourceConfig { config, source_key, minutes }) = &op.config {
             (row.config, row.source_key, row.minutes) = (config.clone(), source_key.clone(), *minutes);
             row.validators = None;
             if row.state.paused.is_none() {
@@ -166,8 +166,8 @@ impl MemStore {
         }
     }
 
-    pub(super) fn beat(&mut self, now: Ts, op: &Beat) -> Beaten {
-        let row = BeatRow {
+    pub(super) fn beat(&mut self, now: Ts, op: &Heartbeat) -> HeartbeatRecorded {
+        let row = HeartbeatRow {
             owner: op.owner.clone(),
             last_tick_at: now,
             next_tick_at: now + op.tick,
@@ -177,14 +177,14 @@ impl MemStore {
         };
         self.beats.insert(op.owner.clone(), row);
         self.beats.retain(|_, row| row.next_tick_at >= now - A_DAY);
-        Beaten { now }
+        HeartbeatRecorded { now }
     }
 
-    pub(super) fn configure(&mut self, op: &Configure) -> Configured {
+    pub(super) fn configure(&mut self, op: &SaveSetting) -> SettingSaved {
         match &op.value {
             Some(value) => self.settings.insert(op.key.clone(), value.clone()),
             None => self.settings.remove(&op.key),
         };
-        Configured
+        SettingSaved
     }
 }

@@ -1,59 +1,59 @@
 //! What can be read of sources and of what they brought.
 
 use patra_core::Ts;
-use patra_core::port::Boxed;
+use patra_core::port::BoxFuture;
 use patra_core::port::source::{
-    BeatRow, Collecting, Due, ItemFilter, ItemStats, RawItem, Source, SourceFilter, Sources,
+    CollectorStats, DueSources, HeartbeatRow, ItemFilter, ItemStats, RawItem, SourceFilter, SourceQueries, StoredSource,
 };
 use patra_core::state::{RunStatus, TaskStatus};
-use patra_core::tx::{TxError, TypeRow};
+use patra_core::tx::{SourceTypeRow, TxError};
 
 use super::shared::{SharedMem, ready};
 use super::source::A_DAY;
 use super::{MemStore, SourceRow, place};
 
-impl Sources for SharedMem {
-    fn due(&self, limit: u32) -> Boxed<'_, Result<Due, TxError>> {
+impl SourceQueries for SharedMem {
+    fn due(&self, limit: u32) -> BoxFuture<'_, Result<DueSources, TxError>> {
         ready(self.lock().due_sources(self.clock.now(), limit))
     }
 
-    fn sources(&self, ask: SourceFilter) -> Boxed<'_, Result<Vec<Source>, TxError>> {
+    fn sources(&self, ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
         ready(self.lock().filtered_sources(&ask))
     }
 
-    fn source_types(&self) -> Boxed<'_, Result<Vec<TypeRow>, TxError>> {
+    fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
         ready(self.lock().source_types.values().cloned().collect())
     }
 
-    fn settings(&self) -> Boxed<'_, Result<Vec<(String, String)>, TxError>> {
+    fn settings(&self) -> BoxFuture<'_, Result<Vec<(String, String)>, TxError>> {
         ready(self.lock().settings.clone().into_iter().collect())
     }
 
-    fn raw_items(&self, ask: ItemFilter) -> Boxed<'_, Result<Vec<RawItem>, TxError>> {
+    fn raw_items(&self, ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
         ready(self.lock().raw_items(&ask))
     }
 
-    fn raw_item_stats(&self, project_key: &str) -> Boxed<'_, Result<Vec<ItemStats>, TxError>> {
+    fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
         ready(self.lock().item_stats(self.clock.now(), project_key))
     }
 
-    fn collecting(&self, project_key: &str) -> Boxed<'_, Result<Collecting, TxError>> {
+    fn collector_stats(&self, project_key: &str) -> BoxFuture<'_, Result<CollectorStats, TxError>> {
         ready(self.lock().collecting(self.clock.now(), project_key))
     }
 }
 
 impl MemStore {
-    fn due_sources(&self, now: Ts, limit: u32) -> Due {
+    fn due_sources(&self, now: Ts, limit: u32) -> DueSources {
         let due = |row: &&SourceRow| row.state.next_due_at.is_some_and(|at| at <= now);
         let mut sources: Vec<_> = self.sources.iter().filter(due).collect();
         // None goes before every time.
         sources.sort_by_key(|row| (row.state.last_fetched_at, row.id));
         sources.truncate(limit as usize);
         let next = self.sources.iter().filter_map(|row| row.state.next_due_at).filter(|at| *at > now).min();
-        Due { sources: sources.into_iter().map(|row| row.id).collect(), next, now }
+        DueSources { sources: sources.into_iter().map(|row| row.id).collect(), next, now }
     }
 
-    fn filtered_sources(&self, ask: &SourceFilter) -> Vec<Source> {
+    fn filtered_sources(&self, ask: &SourceFilter) -> Vec<StoredSource> {
         let meant = |row: &&SourceRow| {
             !row.is_deleted
                 && row.id.0 > ask.after
@@ -66,12 +66,12 @@ impl MemStore {
         self.sources.iter().filter(meant).take(limit).map(|row| self.told(row)).collect()
     }
 
-    fn told(&self, row: &SourceRow) -> Source {
+    fn told(&self, row: &SourceRow) -> StoredSource {
         let unsupported = match self.source_types.get(&row.r#type) {
             Some(known) => known.unsupported.clone(),
-            None => Some(Source::no_fetcher(&row.r#type)),
+            None => Some(StoredSource::no_fetcher(&row.r#type)),
         };
-        Source {
+        StoredSource {
             id: row.id,
             project_key: row.project_key.clone(),
             r#type: row.r#type.clone(),
@@ -132,7 +132,7 @@ impl MemStore {
         self.sources.iter().filter(active).map(stats).collect()
     }
 
-    fn collecting(&self, now: Ts, project_key: &str) -> Collecting {
+    fn collecting(&self, now: Ts, project_key: &str) -> CollectorStats {
         let ended = || {
             self.runs.iter().filter(|run| {
                 let status = [RunStatus::Succeeded, RunStatus::Partial, RunStatus::Failed].contains(&run.status);
@@ -144,14 +144,14 @@ impl MemStore {
         let under_way = [TaskStatus::Dispatched, TaskStatus::Executing];
         let running = self.tasks.iter().filter(|task| task.poll.is_some() && under_way.contains(&task.status));
         let new = |link: &&super::Link| link.project_key == project_key && link.fetched_at >= now - A_DAY;
-        let mut beats: Vec<BeatRow> = self.beats.values().cloned().collect();
+        let mut beats: Vec<HeartbeatRow> = self.beats.values().cloned().collect();
         beats.sort_by_key(|row| std::cmp::Reverse(row.last_tick_at));
-        Collecting {
+        CollectorStats {
             fetches_24h: ended().count() as i64,
             errors_24h: ended().filter(|run| run.status == RunStatus::Failed).count() as i64,
             items_24h: self.links.values().filter(new).count() as i64,
             running: running.count() as i64,
-            beats,
+            heartbeats: beats,
             now: Some(now),
         }
     }

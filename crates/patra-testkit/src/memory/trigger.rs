@@ -2,27 +2,27 @@
 
 use std::sync::Arc;
 
-use patra_core::state::{HoldKind, PlanStatus, TriggerStatus, TriggerType};
+use patra_core::state::{JobStatus, PauseKind, PlanStatus, TriggerType};
 use patra_core::tx::{
-    ADVICE_LASTS, Fire, FireDue, Fired, FiredDue, OpenPlan, Release, Rest, SettleTrigger, Settlement, TakeTrigger,
-    TriggerSettled, TriggerTaken, TxError, job_type,
+    ADVISORY_TTL, ClaimJob, ClaimedJob, FireDue, FiredDue, JobRequested, JobSettled, JobSettlement, OpenPlan,
+    RemainingPlan, RequestJob, ResumeWork, SettleJob, TxError, job_type,
 };
-use patra_core::{Fence, InstanceId, PlanId, Ts};
+use patra_core::{Fence, JobId, PlanId, Ts};
 use serde_json::json;
 
 use super::control::covers_origin;
 use super::{HoldRow, Instance, MemStore, Origin, Plan, next_id, place};
 
 impl MemStore {
-    pub(super) fn fire(&mut self, now: Ts, op: &Fire) -> Fired {
+    pub(super) fn fire(&mut self, now: Ts, op: &RequestJob) -> JobRequested {
         self.insert_trigger(now, op, None)
     }
 
-    pub(super) fn insert_trigger(&mut self, now: Ts, op: &Fire, schedule: Option<i64>) -> Fired {
+    pub(super) fn insert_trigger(&mut self, now: Ts, op: &RequestJob, schedule: Option<i64>) -> JobRequested {
         if let Some(instance) = self.index.instance_by_public_id.get(&op.public_id) {
-            return Fired { instance: *instance, existed: true };
+            return JobRequested { job: *instance, existed: true };
         }
-        let instance = InstanceId(next_id(&self.instances));
+        let instance = JobId(next_id(&self.instances));
         self.instances.push(Instance {
             id: instance,
             public_id: op.public_id.clone(),
@@ -51,7 +51,7 @@ impl MemStore {
             parent: None,
             root: None,
             place: None,
-            status: TriggerStatus::Requested,
+            status: JobStatus::Requested,
             not_before: now,
             lease: None,
             fence: Fence(0),
@@ -61,7 +61,7 @@ impl MemStore {
         });
         self.index.instance_by_public_id.insert(op.public_id.clone(), instance);
         self.index.waiting.insert(instance);
-        Fired { instance, existed: false }
+        JobRequested { job: instance, existed: false }
     }
 
     pub(super) fn fire_due(&mut self, now: Ts, op: FireDue) -> FiredDue {
@@ -79,7 +79,7 @@ impl MemStore {
             let project_key = self.project_of(&self.schedules[at].provenance_code);
             let row = &mut self.schedules[at];
             row.next_due_at = FireDue::next_due(due_at, &row.when, now);
-            let trigger = Fire {
+            let trigger = RequestJob {
                 public_id: format!("schedule-{id}-{}", due_at.micros()),
                 trigger_type: TriggerType::Schedule,
                 project_key,
@@ -102,11 +102,11 @@ impl MemStore {
         FiredDue { fired, next_due: self.schedules.iter().map(|row| row.next_due_at).min(), now }
     }
 
-    pub(super) fn take_trigger(&mut self, now: Ts, op: &TakeTrigger) -> Option<TriggerTaken> {
-        let old = |row: &HoldRow| row.kind == HoldKind::Advisory && row.created_at <= now - ADVICE_LASTS;
-        self.release_where(now, Release::BY_TIME, old);
+    pub(super) fn take_trigger(&mut self, now: Ts, op: &ClaimJob) -> Option<ClaimedJob> {
+        let old = |row: &HoldRow| row.kind == PauseKind::Advisory && row.created_at <= now - ADVISORY_TTL;
+        self.release_where(now, ResumeWork::BY_TIME, old);
         let stops = self.trigger_stops();
-        let free = |id: &&InstanceId| {
+        let free = |id: &&JobId| {
             let row = &self.instances[place(id.0)];
             if row.is_chore() {
                 return false;
@@ -128,8 +128,8 @@ impl MemStore {
         let row = &self.instances[place(id.0)];
         let partial = |plan: &&PlanId| self.plans[place(plan.0)].status == PlanStatus::Partial;
         let plan = row.plans.iter().rev().find(partial).map(|plan| &self.plans[place(plan.0)]);
-        Some(TriggerTaken {
-            instance: id,
+        Some(ClaimedJob {
+            job: id,
             fence: row.fence,
             public_id: row.public_id.clone(),
             trigger_type: row.trigger_type,
@@ -144,7 +144,7 @@ impl MemStore {
             priority: row.priority,
             params: row.params.clone(),
             overrides: row.overrides.clone(),
-            place: row.place.clone(),
+            position: row.place.clone(),
             plan: plan.map(|plan| OpenPlan {
                 plan: plan.id,
                 snapshot_hash: plan.snapshot_hash.clone(),
@@ -154,20 +154,24 @@ impl MemStore {
         })
     }
 
-    fn rest(&self, plan: &Plan) -> Rest {
+    fn rest(&self, plan: &Plan) -> RemainingPlan {
         if let Some(whole) = plan.window {
-            return Rest::Time(Rest::of(whole, plan.origin.operation.direction(), self.sliced(plan.id)));
+            return RemainingPlan::Time(RemainingPlan::of(
+                whole,
+                plan.origin.operation.direction(),
+                self.sliced(plan.id),
+            ));
         }
         let segments = self.index.namespaces[place(plan.cursor.0)].segments.iter().rev();
         let last = segments.map(|(_, task)| &self.tasks[place(task.0)]).find(|task| task.lineage.plan == plan.id);
-        Rest::Ids { after: last.and_then(|task| Some(task.what.segment.as_ref()?.last_id.clone())) }
+        RemainingPlan::Ids { after: last.and_then(|task| Some(task.what.segment.as_ref()?.last_id.clone())) }
     }
 
     /// The trigger when it waits and is leased under this fence.
-    pub(super) fn leased_trigger(&mut self, id: InstanceId, fence: Fence) -> Result<&mut Instance, TxError> {
+    pub(super) fn leased_trigger(&mut self, id: JobId, fence: Fence) -> Result<&mut Instance, TxError> {
         self.instances
             .get_mut(place(id.0))
-            .filter(|row| row.status == TriggerStatus::Requested && row.fence == fence && row.lease.is_some())
+            .filter(|row| row.status == JobStatus::Requested && row.fence == fence && row.lease.is_some())
             .ok_or(TxError::Fenced)
     }
 
@@ -178,24 +182,24 @@ impl MemStore {
         }
     }
 
-    pub(super) fn settle_trigger(&mut self, now: Ts, op: &SettleTrigger) -> Result<TriggerSettled, TxError> {
-        let row = self.leased_trigger(op.instance, op.fence)?;
+    pub(super) fn settle_trigger(&mut self, now: Ts, op: &SettleJob) -> Result<JobSettled, TxError> {
+        let row = self.leased_trigger(op.job, op.fence)?;
         row.lease = None;
         match &op.settlement {
-            Settlement::Nothing { remark } => {
+            JobSettlement::Nothing { remark } => {
                 row.remarks = Some(json!({ "remark": remark }).to_string());
-                self.close_trigger(op.instance, TriggerStatus::Planned);
+                self.close_trigger(op.job, JobStatus::Planned);
             }
-            Settlement::Refused { error } => {
+            JobSettlement::Refused { error } => {
                 row.remarks = Some(json!({ "error": error }).to_string());
-                self.close_trigger(op.instance, TriggerStatus::Failed);
+                self.close_trigger(op.job, JobStatus::Failed);
             }
-            Settlement::Later { delay } => row.not_before = now + *delay,
+            JobSettlement::Later { delay } => row.not_before = now + *delay,
         }
-        Ok(TriggerSettled)
+        Ok(JobSettled)
     }
 
-    pub(super) fn close_trigger(&mut self, id: InstanceId, status: TriggerStatus) {
+    pub(super) fn close_trigger(&mut self, id: JobId, status: JobStatus) {
         let row = &mut self.instances[place(id.0)];
         assert!(row.status.may_become(status), "trigger {id} must not go from {} to {status}", row.status);
         row.status = status;

@@ -1,8 +1,8 @@
 //! Rows as lists show them: the same cells that the SQL stores answer.
 
 use patra_core::Ts;
-use patra_core::cursor::Mark;
-use patra_core::port::query::{Cell, Row};
+use patra_core::cursor::CursorValue;
+use patra_core::port::query::{Cell, ViewRow};
 use serde_json::json;
 
 use super::{
@@ -23,7 +23,7 @@ fn json_of(value: &impl serde::Serialize) -> Cell {
     Cell::Json(serde_json::to_string(value).unwrap_or_default())
 }
 
-pub(super) fn provenance(row: &super::Provenance) -> Row {
+pub(super) fn provenance(row: &super::Provenance) -> ViewRow {
     vec![
         Cell::Int(row.id),
         text(&row.provenance_code),
@@ -35,7 +35,7 @@ pub(super) fn provenance(row: &super::Provenance) -> Row {
     ]
 }
 
-pub(super) fn endpoint(row: &super::Endpoint) -> Row {
+pub(super) fn endpoint(row: &super::Endpoint) -> ViewRow {
     vec![
         Cell::Int(row.id),
         text(&row.provenance_code),
@@ -45,7 +45,7 @@ pub(super) fn endpoint(row: &super::Endpoint) -> Row {
     ]
 }
 
-pub(super) fn schedule(row: &super::ScheduleRow) -> Row {
+pub(super) fn schedule(row: &super::ScheduleRow) -> ViewRow {
     vec![
         Cell::Int(row.id),
         text(&row.provenance_code),
@@ -58,7 +58,7 @@ pub(super) fn schedule(row: &super::ScheduleRow) -> Row {
     ]
 }
 
-pub(super) fn job(row: &Instance) -> Row {
+pub(super) fn job(row: &Instance) -> ViewRow {
     vec![
         Cell::Int(row.id.0),
         text(&row.public_id),
@@ -78,7 +78,7 @@ pub(super) fn job(row: &Instance) -> Row {
     ]
 }
 
-pub(super) fn plan(row: &Plan) -> Row {
+pub(super) fn plan(row: &Plan) -> ViewRow {
     vec![
         Cell::Int(row.id.0),
         text(&row.origin.project_key),
@@ -96,7 +96,7 @@ pub(super) fn plan(row: &Plan) -> Row {
     ]
 }
 
-pub(super) fn slice(row: &Slice) -> Row {
+pub(super) fn slice(row: &Slice) -> ViewRow {
     vec![
         Cell::Int(row.id.0),
         Cell::Int(row.plan.0),
@@ -111,7 +111,7 @@ pub(super) fn slice(row: &Slice) -> Row {
     ]
 }
 
-pub(super) fn task(row: &Task) -> Row {
+pub(super) fn task(row: &Task) -> ViewRow {
     vec![
         Cell::Int(row.id.0),
         text(&row.origin.project_key),
@@ -144,7 +144,7 @@ pub(super) fn task(row: &Task) -> Row {
     ]
 }
 
-pub(super) fn run(row: &Run, task: &Task) -> Row {
+pub(super) fn run(row: &Run, task: &Task) -> ViewRow {
     let mut checkpoint = serde_json::Map::new();
     if let Some((run, batch_no)) = row.resumed_from {
         checkpoint.insert("resumedFrom".into(), json!({ "runId": run.0, "batchNo": batch_no }));
@@ -170,7 +170,7 @@ pub(super) fn run(row: &Run, task: &Task) -> Row {
     ]
 }
 
-pub(super) fn batch(row: &Batch, task: &Task) -> Row {
+pub(super) fn batch(row: &Batch, task: &Task) -> ViewRow {
     let page_no = row.position.number().and_then(|number| i64::try_from(number).ok());
     vec![
         Cell::Int(row.id.0),
@@ -199,13 +199,13 @@ fn instant_text(at: Option<Ts>) -> Cell {
     or_null(at, |at| Cell::Text(at.to_string()))
 }
 
-fn instant(mark: Option<&Mark>) -> Cell {
-    or_null(mark.and_then(Mark::instant), Cell::Time)
+fn instant(mark: Option<&CursorValue>) -> Cell {
+    or_null(mark.and_then(CursorValue::instant), Cell::Time)
 }
 
-fn ordinal(mark: Option<&Mark>) -> Cell {
+fn ordinal(mark: Option<&CursorValue>) -> Cell {
     match mark {
-        Some(Mark::Nth { ordinal, .. }) => Cell::Int(*ordinal),
+        Some(CursorValue::Nth { ordinal, .. }) => Cell::Int(*ordinal),
         _ => Cell::Null,
     }
 }
@@ -219,7 +219,7 @@ fn whence(lineage: Option<&EventLineage>) -> [Cell; 3] {
     ]
 }
 
-pub(super) fn cursor(row: &Cursor) -> Row {
+pub(super) fn cursor(row: &Cursor) -> ViewRow {
     let value = row.value.as_ref();
     let [plan, task, run] = whence(row.lineage.as_ref());
     vec![
@@ -245,7 +245,7 @@ pub(super) fn cursor(row: &Cursor) -> Row {
     ]
 }
 
-pub(super) fn event(row: &Event, cursor: &Cursor) -> Row {
+pub(super) fn event(row: &Event, cursor: &Cursor) -> ViewRow {
     let [plan, task, run] = whence(row.lineage.as_ref());
     vec![
         Cell::Int(row.id),
@@ -267,7 +267,7 @@ pub(super) fn event(row: &Event, cursor: &Cursor) -> Row {
     ]
 }
 
-pub(super) fn signal(row: &SignalRow) -> Row {
+pub(super) fn signal(row: &SignalRow) -> ViewRow {
     vec![
         Cell::Int(row.id),
         text(&row.about.project_key),
@@ -285,11 +285,11 @@ pub(super) fn signal(row: &SignalRow) -> Row {
     ]
 }
 
-pub(super) fn gate((row, id): (&GateRow, i64)) -> Row {
+pub(super) fn gate((row, id): (&GateRow, i64)) -> ViewRow {
     vec![Cell::Int(id), text(&*row.key), Cell::Json(row.state.write()), Cell::Time(row.updated_at)]
 }
 
-pub(super) fn hold(row: &HoldRow) -> Row {
+pub(super) fn hold(row: &HoldRow) -> ViewRow {
     let subject = &row.subject;
     vec![
         Cell::Int(row.id.0),
@@ -310,7 +310,7 @@ pub(super) fn hold(row: &HoldRow) -> Row {
     ]
 }
 
-pub(super) fn archived(row: &ArchiveRow) -> Row {
+pub(super) fn archived(row: &ArchiveRow) -> ViewRow {
     let [plan, task, run] = whence(row.lineage.as_ref());
     vec![
         Cell::Int(row.id),
@@ -326,7 +326,7 @@ pub(super) fn archived(row: &ArchiveRow) -> Row {
     ]
 }
 
-pub(super) fn export(row: &ExportRow) -> Row {
+pub(super) fn export(row: &ExportRow) -> ViewRow {
     vec![
         Cell::Int(row.id),
         Cell::Int(row.run),
@@ -339,7 +339,7 @@ pub(super) fn export(row: &ExportRow) -> Row {
     ]
 }
 
-pub(super) fn item(row: &Item, stream: &super::ItemStream) -> Row {
+pub(super) fn item(row: &Item, stream: &super::ItemStream) -> ViewRow {
     vec![
         Cell::Int(row.id),
         text(&stream.project_key),
@@ -358,7 +358,7 @@ pub(super) fn item(row: &Item, stream: &super::ItemStream) -> Row {
     ]
 }
 
-pub(super) fn quarantined(row: &Quarantined) -> Row {
+pub(super) fn quarantined(row: &Quarantined) -> ViewRow {
     vec![
         Cell::Int(row.id),
         text(&row.project_key),
@@ -377,7 +377,7 @@ pub(super) fn quarantined(row: &Quarantined) -> Row {
     ]
 }
 
-pub(super) fn key(row: &super::KeyRow) -> Row {
+pub(super) fn key(row: &super::KeyRow) -> ViewRow {
     vec![
         Cell::Int(row.id),
         text(&row.prefix),
@@ -390,7 +390,7 @@ pub(super) fn key(row: &super::KeyRow) -> Row {
     ]
 }
 
-pub(super) fn outbox((id, row): (&i64, &OutboxRow)) -> Row {
+pub(super) fn outbox((id, row): (&i64, &OutboxRow)) -> ViewRow {
     vec![
         Cell::Int(*id),
         text(&row.project_key),
@@ -406,7 +406,7 @@ pub(super) fn outbox((id, row): (&i64, &OutboxRow)) -> Row {
     ]
 }
 
-pub(super) fn candidate(row: &CandidateRow) -> Row {
+pub(super) fn candidate(row: &CandidateRow) -> ViewRow {
     vec![
         Cell::Int(row.id),
         text(&row.project_key),
@@ -422,7 +422,7 @@ pub(super) fn candidate(row: &CandidateRow) -> Row {
     ]
 }
 
-pub(super) fn credential(row: &super::CredentialRow) -> Row {
+pub(super) fn credential(row: &super::CredentialRow) -> ViewRow {
     vec![
         Cell::Int(row.id.0),
         text(&row.binding.alias),
@@ -438,7 +438,7 @@ pub(super) fn credential(row: &super::CredentialRow) -> Row {
     ]
 }
 
-pub(super) fn credential_state(row: &super::CredentialState) -> Row {
+pub(super) fn credential_state(row: &super::CredentialState) -> ViewRow {
     vec![
         Cell::Int(row.id),
         Cell::Int(row.credential.0),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tx::{Fire, Tx};
+use patra_core::tx::{RequestJob, Tx};
 
 use super::check::Broken;
 use super::process::Machines;
@@ -23,7 +23,7 @@ impl World {
         let reach = if backfill { self.profile.history * 3 / 2 } else { self.profile.history };
         let from = self.start - Duration::from_secs(self.rng.below(reach.as_secs()));
         let own = operation == Operation::Harvest || rough && self.rng.chance(400);
-        let fire: Tx = Fire {
+        let fire: Tx = RequestJob {
             public_id: format!("t{number}"),
             trigger_type: TriggerType::Manual,
             project_key: "default".into(),

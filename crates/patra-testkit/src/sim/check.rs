@@ -6,10 +6,10 @@ mod plan;
 mod segment;
 
 use patra_core::paging::Position;
-use patra_core::record::{Rejected, Version};
-use patra_core::state::{BatchStatus, RunStatus, TaskStatus, TriggerStatus};
+use patra_core::record::{RecordVersion, RejectedRecord};
+use patra_core::state::{BatchStatus, JobStatus, RunStatus, TaskStatus};
 use patra_core::tx::{CommitBatch, Done, LeaseRef, Tx, TxError};
-use patra_core::{Fence, HoldId, RunId, Ts};
+use patra_core::{Fence, PauseId, RunId, Ts};
 
 use super::far::{Far, number};
 use super::partition::of_cursor;
@@ -33,12 +33,12 @@ pub(super) struct Checker {
     events: Vec<i64>,
     /// Per cursor: how far its value and its newest event are.
     cursors: Vec<(Option<i64>, Option<i64>)>,
-    versions: Vec<Version>,
+    versions: Vec<RecordVersion>,
     /// Place in `items` by the number of the record.
     item_of: Vec<Option<usize>>,
     quarantined: Vec<(usize, Ts)>,
     /// Pauses and blown fuses that last.
-    stops: Vec<HoldId>,
+    stops: Vec<PauseId>,
     max_attempts: u32,
 }
 
@@ -57,7 +57,7 @@ struct Seen {
 /// What a trigger looked like.
 #[derive(Clone, Copy, Debug)]
 struct TriggerSeen {
-    status: TriggerStatus,
+    status: JobStatus,
     fence: Fence,
     until: Option<Ts>,
 }
@@ -167,7 +167,7 @@ impl Checker {
         if seen.status != task.status && !seen.status.may_become(task.status) || seen.status.is_final() {
             return Err(format!("states: task {id} went from {} to {}", seen.status, task.status));
         }
-        let claimed = matches!(tx, Tx::Claim(_));
+        let claimed = matches!(tx, Tx::ClaimTasks(_));
         if claimed && (task.fence <= seen.fence || task.status != TaskStatus::Dispatched) {
             return Err(format!("fences rise: task {id} was claimed under fence {}", task.fence));
         }
@@ -184,7 +184,7 @@ impl Checker {
             return Err(format!("one live lease: task {id} was claimed with a lease that is over"));
         }
         match (seen.until, until) {
-            (Some(old), None) if caller.lease.is_none() && old > now && !matches!(tx, Tx::Cancel(_)) => {
+            (Some(old), None) if caller.lease.is_none() && old > now && !matches!(tx, Tx::CancelWork(_)) => {
                 return Err(format!("one live lease: {} took task {id} from its living holder", tx.name()));
             }
             (Some(old), Some(new)) if old != new && !claimed && (!matches!(tx, Tx::Renew(_)) || old <= now) => {
@@ -331,9 +331,9 @@ impl Checker {
         result: &Result<Done, TxError>,
     ) -> Result<(), Broken> {
         let carried = match tx {
-            Tx::SavePlan(op) => Some((op.instance, op.fence)),
-            Tx::SettleTrigger(op) => Some((op.instance, op.fence)),
-            Tx::FanOut(op) => Some((op.instance, op.fence)),
+            Tx::SavePlan(op) => Some((op.job, op.fence)),
+            Tx::SettleJob(op) => Some((op.job, op.fence)),
+            Tx::FanOut(op) => Some((op.job, op.fence)),
             _ => None,
         };
         if let (Some((id, fence)), Ok(_)) = (carried, result) {
@@ -421,7 +421,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Every record that the far side shows in `[from, to)` of the partition is stored or in quarantine. One that came late
+    /// Every record that the upstream shows in `[from, to)` of the partition is stored or in quarantine. One that came late
     /// is found by the windows that are planned after that.
     pub(super) fn check_no_gap(
         &self,
@@ -454,7 +454,7 @@ impl Checker {
 }
 
 /// Which record was set aside, and in which version; an id whose details are refused has none.
-fn place(rejected: &Rejected) -> Option<(usize, Ts)> {
+fn place(rejected: &RejectedRecord) -> Option<(usize, Ts)> {
     let number = rejected.key.as_deref().and_then(number)?;
     Some((number, rejected.reason.parse().map_or(Ts::MAX, Ts::from_micros)))
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{Cancel, Done, Hold, Release, Subject, Target, Tx, Which};
-use patra_core::{HoldId, PlanId, SliceId, TaskId};
+use patra_core::state::{Operation, PauseKind};
+use patra_core::tx::{CancelSubject, CancelWork, Done, PauseSelector, PauseSubject, PauseWork, ResumeWork, Tx};
+use patra_core::{PauseId, PlanId, SliceId, TaskId};
 
 use super::check::{Broken, stops};
 use super::event::Event;
@@ -15,7 +15,7 @@ use super::world::World;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     Pause,
-    Release(HoldId),
+    Release(PauseId),
     /// Everything that is held goes on.
     ReleaseAll,
     Cancel,
@@ -41,7 +41,7 @@ impl World {
             Act::Release(hold) => self.release(hold),
             Act::ReleaseAll => {
                 let holds: Vec<_> = self.store.mem.holds.values().filter(|hold| hold.released.is_none()).collect();
-                let holds: Vec<HoldId> = holds.into_iter().map(|hold| hold.id).collect();
+                let holds: Vec<PauseId> = holds.into_iter().map(|hold| hold.id).collect();
                 holds.into_iter().try_for_each(|hold| self.release(hold))
             }
             Act::Cancel => self.cancel(),
@@ -57,21 +57,21 @@ impl World {
 
     fn pause(&mut self) -> Result<(), Broken> {
         let Some(subject) = self.subject() else { return Ok(()) };
-        let hold = Hold { subject, kind: HoldKind::Pause, reason: String::new(), by: String::new() };
-        if let Done::Hold(holding) = self.execute(&hold.into())? {
+        let hold = PauseWork { subject, kind: PauseKind::Pause, reason: String::new(), by: String::new() };
+        if let Done::PauseWork(holding) = self.execute(&hold.into())? {
             let at = self.now + Duration::from_micros(1) + self.below(self.profile.lease * 3);
-            self.agenda.push(at, &mut self.rng, Event::Act(Act::Release(holding.hold)));
+            self.agenda.push(at, &mut self.rng, Event::Act(Act::Release(holding.pause)));
         }
         Ok(())
     }
 
-    fn release(&mut self, hold: HoldId) -> Result<(), Broken> {
+    fn release(&mut self, hold: PauseId) -> Result<(), Broken> {
         let subject = self.store.mem.holds.get(&hold).map(|row| row.subject.clone());
         let which = match subject.filter(|_| self.rng.chance(300)) {
-            Some(subject) => Which::On(subject),
-            None => Which::Hold(hold),
+            Some(subject) => PauseSelector::On(subject),
+            None => PauseSelector::Id(hold),
         };
-        self.execute(&Tx::Release(Release { which, by: String::new() }))?;
+        self.execute(&Tx::ResumeWork(ResumeWork { target: which, by: String::new() }))?;
         if stops(&self.store.mem).any(|row| row.id == hold) {
             return Err(format!("held: hold {hold} was released and lasts"));
         }
@@ -81,17 +81,19 @@ impl World {
     }
 
     /// What is held: the source, an operation, or something of the work that is there.
-    fn subject(&mut self) -> Option<Subject> {
-        let source = Subject::source("p");
+    fn subject(&mut self) -> Option<PauseSubject> {
+        let source = PauseSubject::source("p");
         Some(match self.rng.below(5) {
             0 => source,
             1 => {
                 let operation = [Operation::Harvest, Operation::Backfill][self.rng.below(2) as usize];
-                Subject { operation: Some(operation), endpoint_name: Some("e".to_owned()), ..source }
+                PauseSubject { operation: Some(operation), endpoint_name: Some("e".to_owned()), ..source }
             }
-            2 => Subject { plan: Some(PlanId(self.any(self.store.mem.plans.len())?)), ..Subject::default() },
-            3 => Subject { slice: Some(SliceId(self.any(self.store.mem.slices.len())?)), ..Subject::default() },
-            _ => Subject { task: Some(TaskId(self.any(self.store.mem.tasks.len())?)), ..Subject::default() },
+            2 => PauseSubject { plan: Some(PlanId(self.any(self.store.mem.plans.len())?)), ..PauseSubject::default() },
+            3 => {
+                PauseSubject { slice: Some(SliceId(self.any(self.store.mem.slices.len())?)), ..PauseSubject::default() }
+            }
+            _ => PauseSubject { task: Some(TaskId(self.any(self.store.mem.tasks.len())?)), ..PauseSubject::default() },
         })
     }
 
@@ -102,13 +104,13 @@ impl World {
         let target = match self.rng.below(4) {
             0 => self
                 .any(triggers)
-                .map(|id| Target::Trigger(self.store.mem.instances[id as usize - 1].public_id.clone())),
-            1 => self.any(plans).map(|id| Target::Plan(PlanId(id))),
-            2 => self.any(slices).map(|id| Target::Slice(SliceId(id))),
-            _ => self.any(tasks).map(|id| Target::Task(TaskId(id))),
+                .map(|id| CancelSubject::Job(self.store.mem.instances[id as usize - 1].public_id.clone())),
+            1 => self.any(plans).map(|id| CancelSubject::Plan(PlanId(id))),
+            2 => self.any(slices).map(|id| CancelSubject::Slice(SliceId(id))),
+            _ => self.any(tasks).map(|id| CancelSubject::Task(TaskId(id))),
         };
         let Some(target) = target else { return Ok(()) };
-        self.execute(&Cancel { target, reason: String::new(), by: String::new() }.into())?;
+        self.execute(&CancelWork { target, reason: String::new(), by: String::new() }.into())?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::protocol::run::{Fetch, Got, Refusal, Run, Want};
+use patra_core::protocol::run::{PageFailure, PageFetch, RunInput, RunMachine, Want};
 use patra_core::protocol::{executor, planner};
 use patra_core::tx::{BatchCommitted, Captured, CommitBatch, Done, RunStarted, Tx, TxError};
 use patra_core::{Code, Fault, Level, Ts, Window};
@@ -19,7 +19,7 @@ use super::world::World;
 /// Why a run is asked to give its task back.
 const STOP: &str = "the process was asked to stop";
 
-type PageResult = Result<Box<patra_core::protocol::run::Page>, Box<Refusal>>;
+type PageResult = Result<Box<patra_core::protocol::run::FetchedPage>, Box<PageFailure>>;
 
 impl World {
     pub(super) fn on_answer(&mut self, mut exchange: Box<Exchange>) {
@@ -43,11 +43,11 @@ impl World {
         let now = self.processes[process].local(self.now);
         let machines = &mut self.processes[process].machines;
         match (from.machine, tx) {
-            (Machine::Run(number), _) => self.tell_run(process, number, Got::Tx(result)),
+            (Machine::Run(number), _) => self.tell_run(process, number, RunInput::Tx(result)),
             (Machine::Planner, _) => {
                 let mut wants = self.pool.planner.pop().unwrap_or_default();
                 if let Some(planner) = &mut machines.planner {
-                    planner.on(now, planner::Got::Tx(result), &mut wants);
+                    planner.on(now, planner::PlannerInput::Tx(result), &mut wants);
                 }
                 self.do_planner(process, wants);
             }
@@ -76,7 +76,7 @@ impl World {
             }
             (Machine::Executor, _) => {
                 let claimed = result.and_then(|done| match done {
-                    Done::Claim(claimed) => Ok(claimed),
+                    Done::ClaimTasks(claimed) => Ok(claimed),
                     other => Err(TxError::Refused(format!("{other:?}"))),
                 });
                 let mut wants = self.pool.executor.pop().unwrap_or_default();
@@ -106,7 +106,7 @@ impl World {
                 this.silent_until = this.silent_until.max(until);
             }
         }
-        self.tell_run(process, run, Got::Fetched(result));
+        self.tell_run(process, run, RunInput::Fetched(result));
         self.rewake(process);
     }
 
@@ -160,7 +160,7 @@ impl World {
         self.processes[process].draining = true;
         let numbers: Vec<u32> = self.processes[process].machines.runs.iter().map(|active| active.number).collect();
         for number in numbers {
-            self.tell_run(process, number, Got::Stop { why: STOP });
+            self.tell_run(process, number, RunInput::Stop { reason: STOP });
         }
         let life = self.processes[process].life;
         let at = self.now + Duration::from_micros(1 + self.rng.below(10_000_000));
@@ -175,26 +175,26 @@ impl World {
                 executor::Want::Renew(renew) => self.send(process, Machine::Executor, renew.into()),
                 executor::Want::Start(lease) => {
                     let options = scene::run_options(&self.profile, self.mutant);
-                    let mut run = Run::new(*lease, options, self.rng.fork());
+                    let mut run = RunMachine::new(*lease, options, self.rng.fork());
                     let mut wants = self.pool.run.pop().unwrap_or_default();
                     run.start(&mut wants);
                     let memory = self.pool.actives.pop();
                     let number = self.processes[process].machines.add(run, memory);
                     self.do_run(process, number, wants);
                     if self.processes[process].draining {
-                        self.tell_run(process, number, Got::Stop { why: STOP });
+                        self.tell_run(process, number, RunInput::Stop { reason: STOP });
                     }
                 }
                 executor::Want::Stop(lost) => {
                     if let Some(number) = self.processes[process].machines.number_of(lost) {
-                        self.tell_run(process, number, Got::Lost);
+                        self.tell_run(process, number, RunInput::Lost);
                     }
                 }
                 executor::Want::GiveBack(held) => {
                     if self.mutant != Some(Mutant::GiveBackIgnored)
                         && let Some(number) = self.processes[process].machines.number_of(held)
                     {
-                        self.tell_run(process, number, Got::Stop { why: STOP });
+                        self.tell_run(process, number, RunInput::Stop { reason: STOP });
                     }
                 }
             }
@@ -210,7 +210,7 @@ impl World {
                     let compiled = self.compile(&trigger);
                     let now = self.processes[process].local(self.now);
                     if let Some(planner) = &mut self.processes[process].machines.planner {
-                        planner.on(now, planner::Got::Compiled(compiled), &mut wants);
+                        planner.on(now, planner::PlannerInput::Compiled(compiled), &mut wants);
                     }
                 }
                 planner::Want::Queued => self.spread(Machines::nudge_executor),
@@ -219,7 +219,7 @@ impl World {
         self.pool.planner.push(wants);
     }
 
-    fn tell_run(&mut self, process: usize, number: u32, got: Got) {
+    fn tell_run(&mut self, process: usize, number: u32, got: RunInput) {
         let now = self.processes[process].local(self.now);
         let mut wants = self.pool.run.pop().unwrap_or_default();
         if let Some(active) = self.processes[process].machines.find(number) {
@@ -239,11 +239,11 @@ impl World {
                         _ => None,
                     };
                     let policy = Arc::clone(policy.unwrap_or(&self.policy));
-                    self.tell_run(process, number, Got::Prepared(Ok(policy)));
+                    self.tell_run(process, number, RunInput::Prepared(Ok(policy)));
                 }
                 Want::Permit { .. } => {
                     let (decision, advice) = self.permit(process);
-                    self.tell_run(process, number, Got::Permit(decision, advice));
+                    self.tell_run(process, number, RunInput::Permit(decision, advice));
                 }
                 Want::CoolDown(silence) => {
                     let now = self.processes[process].local(self.now);
@@ -258,7 +258,7 @@ impl World {
                     } else {
                         Ok(self.store.screen(self.now, &stream, &candidates))
                     };
-                    self.tell_run(process, number, Got::Screened(answer));
+                    self.tell_run(process, number, RunInput::Screened(answer));
                 }
                 Want::Wanted { stream, segment, after, limit } => {
                     let answer = if self.now < self.outage_until || self.rng.chance(self.profile.faults.busy) {
@@ -266,7 +266,7 @@ impl World {
                     } else {
                         Ok(self.store.wanted(&stream, &segment, after.as_deref(), limit))
                     };
-                    self.tell_run(process, number, Got::Wanted(answer));
+                    self.tell_run(process, number, RunInput::Wanted(answer));
                 }
                 Want::Finished(_) => {
                     let now = self.processes[process].local(self.now);
@@ -284,8 +284,8 @@ impl World {
         self.pool.run.push(wants);
     }
 
-    /// A request reaches the far side.
-    fn fetch(&mut self, process: usize, number: u32, fetch: &Fetch) {
+    /// A request reaches the upstream.
+    fn fetch(&mut self, process: usize, number: u32, fetch: &PageFetch) {
         let this = &mut self.processes[process];
         if this.local(self.now) < this.silent_until {
             self.broken = Some(format!("budget: process {process} sent a request before Retry-After was over"));
@@ -323,7 +323,7 @@ impl World {
         window: Window,
         partition: Option<usize>,
         poison: Option<PoisonKind>,
-        fetch: &Fetch,
+        fetch: &PageFetch,
     ) -> PageResult {
         let details = matches!(fetch.position, patra_core::paging::Position::Ids { .. });
         match poison.filter(|_| partition.is_none()) {
@@ -341,7 +341,7 @@ impl World {
                 _ => Some(Duration::from_secs(self.rng.below(25))),
             };
             let refusal = refusal(Code::RateLimited, Level::L1);
-            return Err(Box::new(Refusal { throttled: true, retry_after, ..*refusal }));
+            return Err(Box::new(PageFailure { throttled: true, retry_after, ..*refusal }));
         }
         if self.rng.chance(self.profile.faults.error) {
             return Err(refusal(Code::ParseError, Level::L1));
@@ -370,7 +370,7 @@ impl World {
     }
 
     /// We are locked out, the source is broken, or our request is wrong: nobody should go on like this.
-    fn fatal(&mut self, details: bool) -> Box<Refusal> {
+    fn fatal(&mut self, details: bool) -> Box<PageFailure> {
         let (code, level, status) = match self.rng.below(3) {
             0 => (Code::UpstreamAuthFailed, Level::L4, 401),
             // Details of another form are set aside like those that are refused.
@@ -427,7 +427,7 @@ impl World {
     }
 }
 
-fn refusal(code: Code, level: Level) -> Box<Refusal> {
+fn refusal(code: Code, level: Level) -> Box<PageFailure> {
     let fault = Fault::new(code, level, "no");
-    Box::new(Refusal { fault, throttled: false, retry_after: None, evidence: no_evidence(), offline: false })
+    Box::new(PageFailure { fault, throttled: false, retry_after: None, evidence: no_evidence(), offline: false })
 }

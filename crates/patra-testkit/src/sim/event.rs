@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use patra_core::Ts;
-use patra_core::protocol::run::{self, Page, Refusal};
+use patra_core::protocol::run::{self, FetchedPage, PageFailure};
 use patra_core::protocol::{executor, planner};
 use patra_core::rng::Rng;
 use patra_core::tx::{Done, Tx, TxError};
@@ -21,12 +21,12 @@ pub(super) enum Event {
     },
     /// Its answer reaches the process.
     Answer(Box<Exchange>),
-    /// An answer of the far side, or the news that there is none.
+    /// An answer of the upstream, or the news that there is none.
     Fetched {
         process: usize,
         life: u32,
         run: u32,
-        result: Result<Box<Page>, Box<Refusal>>,
+        result: Result<Box<FetchedPage>, Box<PageFailure>>,
     },
     /// A timer.
     Wake {

@@ -1,19 +1,19 @@
-//! The far side: records with update times, revisions that appear while the world runs, and pages cut by a key-set
+//! The upstream: records with update times, revisions that appear while the world runs, and pages cut by a key-set
 //! token. It knows nothing of Patra; a fault is something that its caller decides.
 
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use patra_core::paging::{Facts, Position};
-use patra_core::protocol::run::{Evidence, Order, Page};
-use patra_core::record::{Candidate, Record, Rejected, Version};
+use patra_core::paging::{PageFacts, Position};
+use patra_core::protocol::run::{ExchangeEvidence, FetchedPage, RecordOrder};
+use patra_core::record::{DetailCandidate, Record, RecordVersion, RejectedRecord};
 use patra_core::rng::Rng;
 use patra_core::{Code, Ts, Window};
 
 use super::profile::Profile;
 use super::shape::Pages;
 
-/// All that the far side will ever show.
+/// All that the upstream will ever show.
 #[derive(Debug)]
 pub(super) struct Far {
     pub(super) records: Vec<FarRecord>,
@@ -99,7 +99,7 @@ impl Far {
             ids_only: profile.details.is_some(),
             ceiling: None,
             pages: profile.shape.pages,
-            descending: profile.shape.order == Some(Order::Descending),
+            descending: profile.shape.order == Some(RecordOrder::Descending),
             lookback: profile.shape.lookback.unwrap_or_default(),
         };
         far.add(rng, profile, start, profile.records);
@@ -140,7 +140,7 @@ impl Far {
                 first,
                 later,
                 ghost: rng.chance(250),
-                // Three and nothing else in a page are taken for a far side that gives no details at all.
+                // Three and nothing else in a page are taken for an upstream that gives no details at all.
                 bad: rng.chance(40) && self.records.iter().filter(|record| record.bad).count() < 2,
             });
         }
@@ -170,7 +170,7 @@ impl Far {
     }
 
     /// The content behind these ids, as it is at `now`; nothing when one of them is bad. An id that is not shown is left out.
-    pub(super) fn details(&self, ids: &[String], now: Ts) -> Option<Page> {
+    pub(super) fn details(&self, ids: &[String], now: Ts) -> Option<FetchedPage> {
         let mut page = blank_page();
         for record in ids.iter().filter_map(|id| self.records.get(number(id)?)) {
             let Some(shown) = record.shown(now) else { continue };
@@ -188,7 +188,14 @@ impl Far {
     }
 
     /// The page of this window behind `position`, as it looks at `now`.
-    pub(super) fn page(&self, window: Window, position: &Position, size: usize, now: Ts, from_inclusive: bool) -> Page {
+    pub(super) fn page(
+        &self,
+        window: Window,
+        position: &Position,
+        size: usize,
+        now: Ts,
+        from_inclusive: bool,
+    ) -> FetchedPage {
         self.page_of(None, window, position, size, now, from_inclusive)
     }
 
@@ -201,7 +208,7 @@ impl Far {
         size: usize,
         now: Ts,
         from_inclusive: bool,
-    ) -> Page {
+    ) -> FetchedPage {
         let window = Window { from: window.from - self.lookback, ..window };
         // The endpoint of the partitions is read by tokens, in its own order.
         let numbered = self.pages.before(position, size).filter(|_| partition.is_none());
@@ -245,7 +252,7 @@ impl Far {
             page.content[8..].copy_from_slice(&updated_at.micros().to_be_bytes());
             if self.ids_only && partition.is_none() {
                 let version = updated_at.micros().to_string();
-                page.candidates.push(Candidate { id: record.key.to_owned(), version });
+                page.candidates.push(DetailCandidate { id: record.key.to_owned(), version });
             } else if *malformed {
                 page.rejected.push(record.rejected(index as u32, *updated_at));
             } else {
@@ -284,15 +291,15 @@ impl FarRecord {
     fn at(&self, updated_at: Ts) -> Record {
         Record {
             key: self.key.to_owned(),
-            version: Version { updated_at, source_version: 0 },
+            version: RecordVersion { updated_at, source_version: 0 },
             fields: String::new(),
             payload: "{}".into(),
             content_hash: [0; 16],
         }
     }
 
-    fn rejected(&self, index: u32, updated_at: Ts) -> Rejected {
-        Rejected {
+    fn rejected(&self, index: u32, updated_at: Ts) -> RejectedRecord {
+        RejectedRecord {
             index,
             key: Some(self.key.to_owned()),
             code: Code::ParseError,
@@ -302,15 +309,15 @@ impl FarRecord {
     }
 }
 
-fn blank_page() -> Page {
-    Page {
-        facts: Facts::default(),
+fn blank_page() -> FetchedPage {
+    FetchedPage {
+        facts: PageFacts::default(),
         records: Vec::new(),
         rejected: Vec::new(),
         candidates: Vec::new(),
         content: [0; 16],
         evidence: no_evidence(),
-        seen: None,
+        validators: None,
         moved_to: None,
         capture: None,
         warnings: Vec::new(),
@@ -318,15 +325,15 @@ fn blank_page() -> Page {
 }
 
 /// Nothing to keep of an exchange that never happened.
-pub(super) fn no_evidence() -> Evidence {
-    Evidence {
+pub(super) fn no_evidence() -> ExchangeEvidence {
+    ExchangeEvidence {
         latency_ms: 0,
         status: 0,
         bytes: 0,
         request_digest: String::new(),
         response_digest: String::new(),
         raw: None,
-        left: Ok(None),
+        quota: Ok(None),
     }
 }
 

@@ -61,7 +61,7 @@ mutants! {
     ResumeAtEnd,
     /// A resumed run does not notice that numbered records have moved meanwhile.
     ResumeForgetsTotal,
-    /// A resumed run begins anew, beside what is committed.
+    /// A resumed run begins again, beside what is committed.
     ResumeForgets,
     /// A repeated commit writes a second ledger row.
     CommitTwice,
@@ -145,7 +145,7 @@ mutants! {
     PlansBeyondBarrier,
     /// The start of a window is left out.
     BorderLost,
-    /// The far side's wish for silence is not passed to the gate.
+    /// The upstream's wish for silence is not passed to the gate.
     ThrottleIgnored,
     /// Of pages that are committed together the last is lost.
     GroupLosesLast,

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use patra_core::Ts;
-use patra_core::cursor::Name;
+use patra_core::cursor::CursorName;
 use patra_core::params::{self, Params};
-use patra_core::protocol::planner::{Compiled, Draft, Fan, NotCompiled, Shape};
+use patra_core::protocol::planner::{CompileError, CompiledJob, PartitionBatch, PlanDraft, SliceContext};
 use patra_core::rng::Rng;
 use patra_core::state::Operation;
-use patra_core::tx::{Done, Lease, ReadParents, TriggerTaken, Tx, TxError};
+use patra_core::tx::{ClaimedJob, Done, Lease, ReadParents, Tx, TxError};
 use serde_json::{Value, json};
 
 use super::Mutant;
@@ -72,7 +72,7 @@ pub(super) fn of(lease: &Lease) -> Option<usize> {
 }
 
 /// The partition that a cursor is kept for.
-pub(super) fn of_cursor(name: &Name) -> Option<usize> {
+pub(super) fn of_cursor(name: &CursorName) -> Option<usize> {
     name.namespace_key.strip_prefix("c:")?.parse().ok()
 }
 
@@ -85,44 +85,49 @@ fn partition(number: usize) -> Params {
 }
 
 /// The draft of one partition.
-pub(super) fn draft(trigger: &TriggerTaken, draft: Draft, mutant: Option<Mutant>) -> Draft {
+pub(super) fn draft(trigger: &ClaimedJob, draft: PlanDraft, mutant: Option<Mutant>) -> PlanDraft {
     let params = params::from_text(&trigger.params).unwrap_or_default();
     let number = if mutant == Some(Mutant::PartitionsShareCursor) { Some(0) } else { bound(&params) };
     let namespace_key = format!("c:{}", number.unwrap_or_default());
-    Draft {
-        cursor: Name { endpoint_name: ENDPOINT.into(), namespace_key, ..draft.cursor },
-        shape: Shape { endpoint_name: ENDPOINT.into(), partition: params.clone(), params, ..draft.shape },
+    PlanDraft {
+        cursor: CursorName { endpoint_name: ENDPOINT.into(), namespace_key, ..draft.cursor },
+        context: SliceContext { endpoint_name: ENDPOINT.into(), partition: params.clone(), params, ..draft.context },
         ..draft
     }
 }
 
 impl World {
     /// What the compiler makes of a trigger.
-    pub(super) fn compile(&mut self, trigger: &TriggerTaken) -> Result<Compiled, NotCompiled> {
+    pub(super) fn compile(&mut self, trigger: &ClaimedJob) -> Result<CompiledJob, CompileError> {
         let draft = scene::draft(trigger, &self.profile, self.start, self.mutant);
         if let (Operation::Update, Some(update)) = (trigger.operation, self.profile.update) {
-            return Ok(Compiled::Plan(Box::new(update.draft(trigger, draft))));
+            return Ok(CompiledJob::Plan(Box::new(update.draft(trigger, draft))));
         }
         if trigger.endpoint_name != ENDPOINT {
-            return Ok(Compiled::Plan(Box::new(draft)));
+            return Ok(CompiledJob::Plan(Box::new(draft)));
         }
         if bound(&params::from_text(&trigger.params).unwrap_or_default()).is_some() {
-            return Ok(Compiled::Plan(Box::new(self::draft(trigger, draft, self.mutant))));
+            return Ok(CompiledJob::Plan(Box::new(self::draft(trigger, draft, self.mutant))));
         }
         if self.rng.chance(self.profile.faults.busy) {
             return Err(TxError::Busy.into());
         }
         let place: Value =
-            trigger.place.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+            trigger.position.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let skipped = place["skipped"].as_u64().unwrap_or(0) as u32;
         let Some(partitions) = self.profile.partitions else { return Err("there are no partitions".into()) };
-        Ok(Compiled::Fan(match partitions.source {
+        Ok(CompiledJob::Fan(match partitions.source {
             Source::Parents => self.parents(partitions, place["item"].as_str(), skipped)?,
             Source::List => partitions.list(place["key"].as_u64().unwrap_or(0) as usize),
         }))
     }
 
-    fn parents(&mut self, all: Partitions, after: Option<&str>, mut skipped: u32) -> Result<Fan, NotCompiled> {
+    fn parents(
+        &mut self,
+        all: Partitions,
+        after: Option<&str>,
+        mut skipped: u32,
+    ) -> Result<PartitionBatch, CompileError> {
         let read = ReadParents {
             project_key: "default".into(),
             provenance_code: "p".into(),
@@ -144,7 +149,7 @@ impl World {
         }
         let item = rows.last().map(|row| row.key.as_str()).or(after);
         let place = json!({ "item": item, "skipped": skipped }).to_string();
-        Ok(Fan { partitions, place, skipped, complete: rows.len() < PAGE })
+        Ok(PartitionBatch { partitions, position: place, skipped, complete: rows.len() < PAGE })
     }
 
     /// Every partition has been read to the end of the last window that was planned for it.
@@ -204,11 +209,16 @@ impl World {
 }
 
 impl Partitions {
-    fn list(&self, from: usize) -> Fan {
+    fn list(&self, from: usize) -> PartitionBatch {
         let to = (from + PAGE).min(LIST.len());
         let values: BTreeSet<_> = LIST[from.min(to)..to].iter().copied().filter(|value| self.has(*value)).collect();
         let place = json!({ "key": to }).to_string();
-        Fan { partitions: values.into_iter().map(partition).collect(), place, skipped: 0, complete: to == LIST.len() }
+        PartitionBatch {
+            partitions: values.into_iter().map(partition).collect(),
+            position: place,
+            skipped: 0,
+            complete: to == LIST.len(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use patra_core::gate::{Bucket, Rate};
 use patra_core::protocol::executor::{self, Executor};
 use patra_core::protocol::planner::{self, Planner};
-use patra_core::protocol::run::Run;
+use patra_core::protocol::run::RunMachine;
 use patra_core::protocol::sweeper::{self, Sweeper};
 use patra_core::rng::Rng;
 use patra_core::state::Operation;
@@ -31,7 +31,7 @@ pub(super) struct Process {
     pub(super) machines: Machines,
     /// When the next timer is due that has been asked for, in true time.
     pub(super) next_wake: Ts,
-    /// By its own clock: no request before then, as the far side has told it.
+    /// By its own clock: no request before then, as the upstream has told it.
     pub(super) silent_until: Ts,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Active {
     pub(super) update: bool,
     /// Its executor knows that somebody holds the task.
     pub(super) held: bool,
-    pub(super) run: Run,
+    pub(super) run: RunMachine,
 }
 
 impl Process {
@@ -157,7 +157,7 @@ impl Machines {
     }
 
     /// A run is large: one that is over leaves its memory to the next.
-    pub(super) fn add(&mut self, run: Run, memory: Option<Box<Active>>) -> u32 {
+    pub(super) fn add(&mut self, run: RunMachine, memory: Option<Box<Active>>) -> u32 {
         self.next_run += 1;
         let lease = LeaseRef::from(run.lease());
         // An UPDATE has none, and nothing is asked for by it.

@@ -3,14 +3,16 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use patra_core::cursor::{Name, Scope};
+use patra_core::cursor::{CursorName, CursorScope};
 use patra_core::params::Params;
-use patra_core::protocol::planner::{Budget, Draft, Phase, Shape, SliceForm, Span, trigger_component};
+use patra_core::protocol::planner::{
+    PhaseSpec, PlanDraft, PlanSpan, SliceBudget, SliceContext, SliceTemplate, job_component,
+};
 use patra_core::protocol::run;
-use patra_core::record::Stream;
-use patra_core::registry::{Row, Table, WHOLE};
+use patra_core::record::RecordStream;
+use patra_core::registry::{RegistryRow, RegistryTable, WHOLE};
 use patra_core::state::{Direction, Operation, TaskStatus};
-use patra_core::tx::{ApplyProvenance, EndpointRow, Schedule, TriggerTaken, When};
+use patra_core::tx::{ApplyProvenance, ClaimedJob, EndpointRow, EndpointSchedule, Recurrence};
 use patra_core::{Ts, Window, paging, retry};
 
 use super::Mutant;
@@ -24,28 +26,28 @@ pub(super) fn provenance(every: Option<Duration>) -> ApplyProvenance {
         provenance_code: "p".into(),
         name: "P".into(),
         project_key: None,
-        rows: [(Table::Provenance, WHOLE), (Table::EndpointDef, "e")]
-            .map(|(table, name)| Row { table, endpoint_name: name.into(), config: "{}".into() })
+        rows: [(RegistryTable::Provenance, WHOLE), (RegistryTable::EndpointDef, "e")]
+            .map(|(table, name)| RegistryRow { table, endpoint_name: name.into(), config: "{}".into() })
             .into(),
         document_hash: if every.is_some() { "scheduled" } else { "bare" }.into(),
         endpoints: vec![EndpointRow {
             endpoint_name: "e".into(),
             role: "SEARCH".into(),
-            schedules: Vec::from_iter(every.map(|every| Schedule {
+            schedules: Vec::from_iter(every.map(|every| EndpointSchedule {
                 operation: Operation::Harvest,
                 reason: None,
-                when: When::Every(every),
+                recurrence: Recurrence::Every(every),
             })),
         }],
     }
 }
 
-pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::Policy> {
-    Arc::new(run::Policy {
-        paging: paging::Rule {
+pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::RunPolicy> {
+    Arc::new(run::RunPolicy {
+        paging: paging::PagingRule {
             ceiling,
             can_cut: ceiling.is_some(),
-            ..paging::Rule::new(profile.shape.kind(), profile.page_size)
+            ..paging::PagingRule::new(profile.shape.kind(), profile.page_size)
         },
         retry: RETRY,
         stream: Arc::clone(&STREAM),
@@ -53,23 +55,23 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::Policy
         order: profile.shape.order,
         generation: Arc::clone(&GENERATION),
         emit: false,
-        details: profile.details.map(|batch_size| run::Details { batch_size, missing_is_bad: true }),
-        split: (ceiling.is_some() || profile.shape.cuts()).then(|| run::Split {
+        details: profile.details.map(|batch_size| run::DetailOptions { batch_size, missing_is_bad: true }),
+        split: (ceiling.is_some() || profile.shape.cuts()).then(|| run::SplitRule {
             step: Duration::from_secs(1),
-            form: FORM.clone(),
+            template: FORM.clone(),
             by_time: true,
         }),
     })
 }
 
 /// How the partitioned endpoint is read: page by page, whole records, all that there is.
-pub(super) fn partition_policy(profile: &Profile) -> Arc<run::Policy> {
-    let whole = paging::Rule::new(paging::Kind::Token { initial: None }, profile.page_size);
-    Arc::new(run::Policy {
+pub(super) fn partition_policy(profile: &Profile) -> Arc<run::RunPolicy> {
+    let whole = paging::PagingRule::new(paging::PagingKind::Token { initial: None }, profile.page_size);
+    Arc::new(run::RunPolicy {
         paging: whole,
         retry: RETRY,
         stream: Arc::clone(&PARTITION_STREAM),
-        limits: run::Limits::default(),
+        limits: run::SliceLimits::default(),
         order: None,
         generation: Arc::clone(&GENERATION),
         emit: false,
@@ -78,12 +80,12 @@ pub(super) fn partition_policy(profile: &Profile) -> Arc<run::Policy> {
     })
 }
 
-static STREAM: LazyLock<Arc<Stream>> = LazyLock::new(|| Arc::new(stream("e")));
-static PARTITION_STREAM: LazyLock<Arc<Stream>> = LazyLock::new(|| Arc::new(stream(super::partition::ENDPOINT)));
+static STREAM: LazyLock<Arc<RecordStream>> = LazyLock::new(|| Arc::new(stream("e")));
+static PARTITION_STREAM: LazyLock<Arc<RecordStream>> = LazyLock::new(|| Arc::new(stream(super::partition::ENDPOINT)));
 static GENERATION: LazyLock<Arc<str>> = LazyLock::new(|| "".into());
-static FORM: LazyLock<SliceForm> = LazyLock::new(|| SliceForm::new(shape()));
+static FORM: LazyLock<SliceTemplate> = LazyLock::new(|| SliceTemplate::new(shape()));
 
-const RETRY: retry::Policy = retry::Policy {
+const RETRY: retry::RetryPolicy = retry::RetryPolicy {
     max_attempts: 3,
     min_delay_ms: 100,
     max_delay_ms: 2_000,
@@ -91,8 +93,8 @@ const RETRY: retry::Policy = retry::Policy {
     jitter_percent: 20,
 };
 
-fn stream(endpoint: &str) -> Stream {
-    Stream {
+fn stream(endpoint: &str) -> RecordStream {
+    RecordStream {
         project_key: "default".into(),
         provenance_code: "p".into(),
         endpoint_name: endpoint.into(),
@@ -101,13 +103,13 @@ fn stream(endpoint: &str) -> Stream {
     }
 }
 
-pub(super) fn main_stream() -> Stream {
+pub(super) fn main_stream() -> RecordStream {
     (**STREAM).clone()
 }
 
 /// What the slices of a window that was cut look like.
-fn shape() -> Shape {
-    Shape {
+fn shape() -> SliceContext {
+    SliceContext {
         project_key: "default".into(),
         provenance_code: "p".into(),
         endpoint_name: "e".into(),
@@ -118,10 +120,10 @@ fn shape() -> Shape {
         params: Params::new(),
         partition: Params::new(),
         safety_lag: Duration::ZERO,
-        phase: Phase::default(),
-        budget: Budget::default(),
+        phase: PhaseSpec::default(),
+        budget: SliceBudget::default(),
         priority: Operation::Harvest.priority(),
-        trigger: "SPLIT".into(),
+        job: "SPLIT".into(),
     }
 }
 
@@ -135,25 +137,25 @@ pub(super) fn run_options(profile: &Profile, mutant: Option<Mutant>) -> run::Opt
         linger: Duration::from_millis(20),
         max_attempts: profile.attempts,
         max_throttles: 4,
-        tell: false,
+        emit_tweets: false,
     }
 }
 
-pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant: Option<Mutant>) -> Draft {
+pub(super) fn draft(trigger: &ClaimedJob, profile: &Profile, start: Ts, mutant: Option<Mutant>) -> PlanDraft {
     let backfill = trigger.operation == Operation::Backfill;
     let beyond = mutant == Some(Mutant::PlansBeyondBarrier);
-    Draft {
+    PlanDraft {
         snapshot_body: String::new(),
-        cursor: Name {
+        cursor: CursorName {
             project_key: trigger.project_key.clone(),
             provenance_code: "p".into(),
             endpoint_name: "e".into(),
             operation: trigger.operation,
             cursor_key: String::new(),
-            scope: if backfill { Scope::Custom } else { Scope::Expr },
+            scope: if backfill { CursorScope::Custom } else { CursorScope::Expr },
             namespace_key: if backfill { activity(trigger) } else { "n".into() },
         },
-        span: Span::Time {
+        span: PlanSpan::Time {
             cut: profile.cut,
             initial: start - profile.history,
             narrowest: profile.cut.max_width,
@@ -165,21 +167,21 @@ pub(super) fn draft(trigger: &TriggerTaken, profile: &Profile, start: Ts, mutant
         qps: 1.0,
         per_request: 0,
         degradations: Vec::new(),
-        shape: Shape {
+        context: SliceContext {
             operation: trigger.operation,
             safety_lag: if beyond { Duration::ZERO } else { profile.lag },
             priority: trigger.operation.priority(),
-            trigger: trigger_component(trigger),
+            job: job_component(trigger),
             ..shape()
         },
-        credential: profile.shape.credential(trigger.instance.0),
+        credential: profile.shape.credential(trigger.job.0),
         labels: serde_json::Value::Null,
         warnings: Vec::new(),
     }
 }
 
 /// Whose progress a backfill or an update makes: its activity's, else its own.
-pub(super) fn activity(trigger: &TriggerTaken) -> String {
+pub(super) fn activity(trigger: &ClaimedJob) -> String {
     trigger.activity.clone().unwrap_or_else(|| trigger.public_id.clone())
 }
 

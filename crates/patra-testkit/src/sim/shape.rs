@@ -1,12 +1,12 @@
-//! How the far side is read in a world: by tokens or by numbers, in which order, how much at once; and what is advised about
+//! How the upstream is read in a world: by tokens or by numbers, in which order, how much at once; and what is advised about
 //! it when it seems to be in trouble.
 
 use std::time::Duration;
 
-use patra_core::gate::Decision;
+use patra_core::gate::GateDecision;
 use patra_core::health::Advice;
-use patra_core::paging::{Kind, Position};
-use patra_core::protocol::run::{Limits, Order};
+use patra_core::paging::{PagingKind, Position};
+use patra_core::protocol::run::{RecordOrder, SliceLimits};
 use patra_core::rng::Rng;
 use patra_core::{CredentialId, Ts};
 
@@ -17,8 +17,8 @@ pub(super) struct Shape {
     pub(super) pages: Pages,
     /// Pages of one slice, where pages are read side by side.
     pub(super) range: Option<u32>,
-    /// By update time, as the far side declares and keeps.
-    pub(super) order: Option<Order>,
+    /// By update time, as the upstream declares and keeps.
+    pub(super) order: Option<RecordOrder>,
     /// Requests of one run.
     pub(super) budget: Option<u32>,
     pub(super) trouble: Trouble,
@@ -59,7 +59,7 @@ impl Shape {
             pages,
             range: (pages != Pages::Tokens && rng.chance(500)).then(|| 1 + rng.below(2) as u32),
             order: (ordered && rng.chance(700))
-                .then(|| if rng.chance(600) { Order::Ascending } else { Order::Descending }),
+                .then(|| if rng.chance(600) { RecordOrder::Ascending } else { RecordOrder::Descending }),
             budget: rng.chance(60).then(|| 1 + rng.below(4) as u32),
             trouble,
             // Where pages are numbered, one record that comes hides from the total another that goes.
@@ -69,17 +69,17 @@ impl Shape {
         }
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> PagingKind {
         match self.pages {
-            Pages::Tokens => Kind::Token { initial: None },
-            Pages::Offsets => Kind::Offset,
-            Pages::Numbers { base } => Kind::Page { base },
+            Pages::Tokens => PagingKind::Token { initial: None },
+            Pages::Offsets => PagingKind::Offset,
+            Pages::Numbers { base } => PagingKind::Page { base },
         }
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        let usual = Limits::default();
-        Limits { page_range: self.range, max_requests: self.budget.unwrap_or(usual.max_requests), ..usual }
+    pub(super) fn limits(&self) -> SliceLimits {
+        let usual = SliceLimits::default();
+        SliceLimits { page_range: self.range, max_requests: self.budget.unwrap_or(usual.max_requests), ..usual }
     }
 
     /// Windows can be cut because of it.
@@ -111,8 +111,8 @@ impl Trouble {
 }
 
 impl World {
-    /// What the gate says, and what the health of the far side, as this process sees it, makes of that.
-    pub(super) fn permit(&mut self, process: usize) -> (Decision, Advice) {
+    /// What the gate says, and what the health of the upstream, as this process sees it, makes of that.
+    pub(super) fn permit(&mut self, process: usize) -> (GateDecision, Advice) {
         let now: Ts = self.processes[process].local(self.now);
         let Trouble { narrower, smaller, circuit } = self.profile.shape.trouble;
         if self.calm || narrower + smaller + circuit == 0 {
@@ -125,7 +125,7 @@ impl World {
             ..Advice::default()
         };
         if advice.circuit_open {
-            return (Decision::WaitUntil(now + Duration::from_micros(1 + self.rng.below(9_000_000))), advice);
+            return (GateDecision::WaitUntil(now + Duration::from_micros(1 + self.rng.below(9_000_000))), advice);
         }
         (self.processes[process].machines.gate.acquire(now), advice)
     }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::bounds::Segment;
-use patra_core::cursor::{Mark, completed_end};
-use patra_core::record::{Candidate, Stream};
+use patra_core::bounds::IdSegment;
+use patra_core::cursor::{CursorValue, completed_end};
+use patra_core::record::{DetailCandidate, RecordStream};
 use patra_core::state::{Direction, Operation, RunStatus, TaskStatus};
 use patra_core::tx::{
-    BatchCommitted, CommitBatch, Done, EndRun, FanOut, LeaseRef, Rest, RunEnd, SavePlan, SettleTrigger, StartRun,
+    BatchCommitted, CommitBatch, Done, EndRun, FanOut, LeaseRef, RemainingPlan, RunEnd, SavePlan, SettleJob, StartRun,
     Sweep, Tx, TxError,
 };
 use patra_core::{CursorId, RunId, Ts};
@@ -61,11 +61,13 @@ impl Store {
                 let (lease, _) = self.current(op.lease, RunId(0));
                 self.mem.apply(now, &StartRun { lease }.into())
             }
-            (Mutant::SweepIgnoresExpiry, Tx::Sweep(op)) => self.mem.apply(now, &Sweep { everyone: true, ..*op }.into()),
+            (Mutant::SweepIgnoresExpiry, Tx::Sweep(op)) => {
+                self.mem.apply(now, &Sweep { all_owners: true, ..*op }.into())
+            }
             (Mutant::SweepIgnoresAttempts, Tx::Sweep(op)) => {
                 self.mem.apply(now, &Sweep { max_attempts: u32::MAX, ..*op }.into())
             }
-            (Mutant::LeaseByLocalClock, Tx::Claim(_) | Tx::Renew(_) | Tx::Sweep(_)) => self.mem.apply(local, tx),
+            (Mutant::LeaseByLocalClock, Tx::ClaimTasks(_) | Tx::Renew(_) | Tx::Sweep(_)) => self.mem.apply(local, tx),
             (Mutant::LedgerWithoutRecords, Tx::CommitBatch(op)) => {
                 self.mem.apply(now, &Arc::new(CommitBatch { records: Vec::new(), ..(**op).clone() }).into())
             }
@@ -98,11 +100,11 @@ impl Store {
                 self.mem.apply(now, &Arc::new(EndRun { end, ..(**op).clone() }).into())
             }
             (Mutant::SaveUnfenced, Tx::SavePlan(op)) => {
-                let fence = self.mem.instances[op.instance.0 as usize - 1].fence;
+                let fence = self.mem.instances[op.job.0 as usize - 1].fence;
                 self.mem.apply(now, &Arc::new(SavePlan { fence, ..(**op).clone() }).into())
             }
             (Mutant::FanUnfenced, Tx::FanOut(op)) => {
-                let fence = self.mem.instances[op.instance.0 as usize - 1].fence;
+                let fence = self.mem.instances[op.job.0 as usize - 1].fence;
                 self.mem.apply(now, &Arc::new(FanOut { fence, ..(**op).clone() }).into())
             }
             (Mutant::FanLosesPartitions, Tx::FanOut(op)) if !op.complete => {
@@ -115,11 +117,11 @@ impl Store {
                 }
                 self.mem.apply(now, &Arc::new(op).into())
             }
-            (Mutant::SettleUnfenced, Tx::SettleTrigger(op)) => {
-                let fence = self.mem.instances[op.instance.0 as usize - 1].fence;
-                self.mem.apply(now, &SettleTrigger { fence, ..op.clone() }.into())
+            (Mutant::SettleUnfenced, Tx::SettleJob(op)) => {
+                let fence = self.mem.instances[op.job.0 as usize - 1].fence;
+                self.mem.apply(now, &SettleJob { fence, ..op.clone() }.into())
             }
-            (Mutant::TakeIgnoresLease, Tx::TakeTrigger(_)) => {
+            (Mutant::TakeIgnoresLease, Tx::ClaimJob(_)) => {
                 for trigger in &mut self.mem.instances {
                     trigger.lease = None;
                 }
@@ -161,7 +163,7 @@ impl Store {
                 self.mem.apply(now, &Arc::new(op).into())
             }
             (Mutant::FuseHolds, Tx::EndRun(op)) => {
-                self.mem.apply(now, &Arc::new(EndRun { hold: None, ..(**op).clone() }).into())
+                self.mem.apply(now, &Arc::new(EndRun { pause: None, ..(**op).clone() }).into())
             }
             (Mutant::LooksAreLost, Tx::CommitBatch(op)) if !op.checked.is_empty() => {
                 self.mem.apply(now, &Arc::new(CommitBatch { checked: Vec::new(), ..(**op).clone() }).into())
@@ -173,7 +175,7 @@ impl Store {
                 }
                 self.mem.apply(now, &Arc::new(op).into())
             }
-            (Mutant::ClaimIgnoresHold, Tx::Claim(_)) | (Mutant::TakeIgnoresHold, Tx::TakeTrigger(_)) => {
+            (Mutant::ClaimIgnoresHold, Tx::ClaimTasks(_)) | (Mutant::TakeIgnoresHold, Tx::ClaimJob(_)) => {
                 let holds = std::mem::take(&mut self.mem.holds);
                 let done = self.mem.apply(now, tx);
                 self.mem.holds = holds;
@@ -187,7 +189,12 @@ impl Store {
     }
 
     /// Which of these must be fetched.
-    pub(super) fn screen(&self, now: Ts, stream: &Stream, candidates: &[Candidate]) -> Vec<Candidate> {
+    pub(super) fn screen(
+        &self,
+        now: Ts,
+        stream: &RecordStream,
+        candidates: &[DetailCandidate],
+    ) -> Vec<DetailCandidate> {
         let mut wanted = self.mem.screen(now, stream, candidates);
         if self.mutant == Some(Mutant::ScreenForgetsVersions) {
             wanted.retain(|one| !self.mem.candidates.iter().any(|row| row.candidate.id == one.id));
@@ -196,8 +203,14 @@ impl Store {
     }
 
     /// Which ids of the segment must be fetched.
-    pub(super) fn wanted(&self, stream: &Stream, segment: &Segment, after: Option<&str>, limit: u32) -> Vec<String> {
-        let mut keys = self.mem.wanted(stream, &segment.wanted, &segment.range, after, limit);
+    pub(super) fn wanted(
+        &self,
+        stream: &RecordStream,
+        segment: &IdSegment,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<String> {
+        let mut keys = self.mem.wanted(stream, &segment.criteria, &segment.range, after, limit);
         if self.mutant == Some(Mutant::UpdateForgetsId) && keys.len() > 1 {
             keys.pop();
         }
@@ -208,18 +221,18 @@ impl Store {
     fn spoil(&mut self, mutant: Mutant, now: Ts, tx: &Tx, done: Result<Done, TxError>) -> Result<Done, TxError> {
         let mut done = done?;
         match (mutant, &mut done, tx) {
-            (Mutant::FireTwice, Done::Fire(fired), _) if fired.existed => {
-                let again = self.mem.instances[fired.instance.0 as usize - 1].clone();
+            (Mutant::FireTwice, Done::RequestJob(fired), _) if fired.existed => {
+                let again = self.mem.instances[fired.job.0 as usize - 1].clone();
                 self.mem.instances.push(again);
             }
-            (Mutant::PartsStartOver, Done::TakeTrigger(Some(taken)), _) => {
+            (Mutant::PartsStartOver, Done::ClaimJob(Some(taken)), _) => {
                 if let Some(open) = &mut taken.plan
                     && let Some(whole) = self.mem.plans[open.plan.0 as usize - 1].window
                 {
-                    open.rest = Rest::Time(whole);
+                    open.rest = RemainingPlan::Time(whole);
                 }
             }
-            (Mutant::FanForgetsPlace, Done::TakeTrigger(Some(taken)), _) => taken.place = None,
+            (Mutant::FanForgetsPlace, Done::ClaimJob(Some(taken)), _) => taken.position = None,
             (Mutant::BackfillMovesHarvest, Done::AdvanceCursor(moved), Tx::AdvanceCursor(op)) if moved.moved => {
                 let backfill = self.mem.cursors[op.cursor.0 as usize - 1].name.operation == Operation::Backfill;
                 let harvest = self.mem.cursors.iter_mut().find(|row| row.name.operation == Operation::Harvest);
@@ -230,15 +243,15 @@ impl Store {
             (Mutant::BackfillToMin, Done::RecordAdvance(at), Tx::RecordAdvance(op)) => {
                 let done = self.mem.tasks.iter().filter(|task| task.status == TaskStatus::Succeeded);
                 let own = done.filter(|task| task.cursor == op.cursor).filter_map(|task| task.what.window);
-                let min = own.map(|window| Mark::At(window.from)).min();
+                let min = own.map(|window| CursorValue::At(window.from)).min();
                 if at.direction == Direction::Backfill && (at.target.is_none() || min < at.target) {
                     at.target = min.clone();
                     self.append(op.cursor, min, now);
                 }
             }
-            (Mutant::BackfillRestAbove, Done::TakeTrigger(Some(taken)), _) => {
+            (Mutant::BackfillRestAbove, Done::ClaimJob(Some(taken)), _) => {
                 if let (Operation::Backfill, Some(open)) = (taken.operation, &mut taken.plan)
-                    && let (Some(whole), Rest::Time(rest)) =
+                    && let (Some(whole), RemainingPlan::Time(rest)) =
                         (self.mem.plans[open.plan.0 as usize - 1].window, &mut open.rest)
                 {
                     *rest = patra_core::Window { from: rest.to, to: whole.to };
@@ -252,9 +265,9 @@ impl Store {
                 let done = own.filter(|task| task.status == TaskStatus::Succeeded);
                 let windows: Vec<_> = done.filter_map(|task| task.what.window).collect();
                 let began = self.mem.cursors[op.cursor.0 as usize - 1].start();
-                let end = began.map(|began| Mark::At(completed_end(at.direction, began, &windows)));
+                let end = began.map(|began| CursorValue::At(completed_end(at.direction, began, &windows)));
                 if end.as_ref().is_some_and(|end| end.is_beyond(at.target.as_ref(), at.direction))
-                    && end.as_ref().map(Mark::instant) != Some(began)
+                    && end.as_ref().map(CursorValue::instant) != Some(began)
                 {
                     at.target.clone_from(&end);
                     self.append(op.cursor, end, now);
@@ -272,7 +285,7 @@ impl Store {
                     hold.released.get_or_insert((String::new(), now));
                 }
             }
-            (Mutant::CancelLeavesQueued, Done::Cancel(cancelled), _) if cancelled.tasks > 0 => {
+            (Mutant::CancelLeavesQueued, Done::CancelWork(cancelled), _) if cancelled.tasks > 0 => {
                 if let Some(task) = self.mem.tasks.iter_mut().rev().find(|task| task.status == TaskStatus::Cancelled) {
                     task.status = TaskStatus::Queued;
                 }
@@ -303,13 +316,13 @@ impl Store {
                     }
                 }
             }
-            (Mutant::ClaimKeepsFence, Done::Claim(claimed), _) => {
+            (Mutant::ClaimKeepsFence, Done::ClaimTasks(claimed), _) => {
                 for lease in claimed.leases.iter_mut().filter(|lease| lease.fence.0 > 1) {
                     lease.fence.0 -= 1;
                     self.mem.tasks[lease.task.0 as usize - 1].fence = lease.fence;
                 }
             }
-            (Mutant::ClaimUncounted, Done::Claim(claimed), _) => {
+            (Mutant::ClaimUncounted, Done::ClaimTasks(claimed), _) => {
                 for lease in &claimed.leases {
                     self.mem.tasks[lease.task.0 as usize - 1].attempts -= 1;
                 }
@@ -320,7 +333,7 @@ impl Store {
                     .tasks
                     .iter()
                     .filter(|task| task.cursor == op.cursor && task.status == TaskStatus::Succeeded);
-                let max = done.filter_map(|task| task.what.window).map(|window| Mark::At(window.to)).max();
+                let max = done.filter_map(|task| task.what.window).map(|window| CursorValue::At(window.to)).max();
                 if at.direction == Direction::Forward && max > at.target {
                     at.target = max.clone();
                     self.append(op.cursor, max, now);
@@ -371,7 +384,7 @@ impl Store {
         Ok(done)
     }
 
-    fn append(&mut self, cursor: CursorId, value: Option<Mark>, now: Ts) {
+    fn append(&mut self, cursor: CursorId, value: Option<CursorValue>, now: Ts) {
         let Some(value) = value else { return };
         let row = &mut self.mem.cursors[cursor.0 as usize - 1];
         row.target = Some(value.clone());

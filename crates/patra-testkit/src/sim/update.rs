@@ -4,12 +4,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::cursor::{Name, Scope};
-use patra_core::protocol::planner::{Draft, Refresh, Shape, Span};
+use patra_core::cursor::{CursorName, CursorScope};
+use patra_core::protocol::planner::{PlanDraft, PlanSpan, RefreshSpec, SliceContext};
 use patra_core::protocol::run;
 use patra_core::rng::Rng;
 use patra_core::state::{Operation, SignalStatus, TaskStatus, UpdateReason};
-use patra_core::tx::{Signal, TriggerTaken};
+use patra_core::tx::{ClaimedJob, SignalRecords};
 
 use super::check::Broken;
 use super::far::key;
@@ -42,24 +42,24 @@ impl Update {
         }
     }
 
-    pub(super) fn draft(&self, trigger: &TriggerTaken, draft: Draft) -> Draft {
-        let refresh = Refresh {
+    pub(super) fn draft(&self, trigger: &ClaimedJob, draft: PlanDraft) -> PlanDraft {
+        let refresh = RefreshSpec {
             reason: trigger.reason.unwrap_or(UpdateReason::Staleness),
             stale_after: self.stale_after,
             generation: GENERATION.to_string(),
             size: self.size,
         };
-        Draft {
-            cursor: Name { scope: Scope::Custom, namespace_key: scene::activity(trigger), ..draft.cursor },
-            span: Span::Ids { stream: scene::main_stream(), refresh },
-            shape: Shape { operation: Operation::Update, ..draft.shape },
+        PlanDraft {
+            cursor: CursorName { scope: CursorScope::Custom, namespace_key: scene::activity(trigger), ..draft.cursor },
+            span: PlanSpan::Ids { stream: scene::main_stream(), refresh },
+            context: SliceContext { operation: Operation::Update, ..draft.context },
             ..draft
         }
     }
 
-    pub(super) fn policy(&self, profile: &Profile) -> Arc<run::Policy> {
-        let details = run::Details { batch_size: self.group, missing_is_bad: true };
-        Arc::new(run::Policy {
+    pub(super) fn policy(&self, profile: &Profile) -> Arc<run::RunPolicy> {
+        let details = run::DetailOptions { batch_size: self.group, missing_is_bad: true };
+        Arc::new(run::RunPolicy {
             details: Some(details),
             split: None,
             generation: Arc::clone(&GENERATION),
@@ -79,7 +79,7 @@ impl World {
         let mut keys: Vec<String> = (0..count).map(|_| self.any_key()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let signal = Signal {
+        let signal = SignalRecords {
             project_key: "default".into(),
             provenance_code: "p".into(),
             endpoint_name: "e".into(),
@@ -96,7 +96,7 @@ impl World {
         key(if number == self.profile.records { NOBODY } else { number })
     }
 
-    /// All that the last UPDATE of the calm times was to look at was looked at. Ids that the far side refuses may stay as old
+    /// All that the last UPDATE of the calm times was to look at was looked at. Ids that the upstream refuses may stay as old
     /// as they were, and a segment of nothing else fails.
     pub(super) fn check_update(&self) -> Result<(), Broken> {
         let mem = &self.store.mem;
@@ -124,7 +124,7 @@ impl World {
         }
         let hopeless = (0..self.profile.records).any(|number| refused(&key(number)));
         let failed = |status| status == TaskStatus::Partial || status == TaskStatus::Failed && !hopeless;
-        match mem.tasks.iter().find(|task| task.lineage.instance == trigger.id && failed(task.status)) {
+        match mem.tasks.iter().find(|task| task.lineage.job == trigger.id && failed(task.status)) {
             Some(task) => Err(format!("every task ends: task {} is {} in calm times", task.id, task.status)),
             None => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! The world of one seed: processes, store and far side, moved one event at a time.
+//! The world of one seed: processes, store and upstream, moved one event at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +30,9 @@ pub(super) struct World {
     pub(super) far: Far,
     pub(super) store: Store,
     pub(super) check: Checker,
-    pub(super) policy: Arc<run::Policy>,
-    pub(super) partition_policy: Option<Arc<run::Policy>>,
-    pub(super) update_policy: Option<Arc<run::Policy>>,
+    pub(super) policy: Arc<run::RunPolicy>,
+    pub(super) partition_policy: Option<Arc<run::RunPolicy>>,
+    pub(super) update_policy: Option<Arc<run::RunPolicy>>,
     pub(super) start: Ts,
     pub(super) outage_until: Ts,
     /// When there is next something to take from the store.
@@ -344,7 +344,7 @@ impl World {
         self.mix(u64::from(exchange.result.is_ok()));
         self.check.after(&self.store.mem, self.now, &exchange.tx, &exchange.result, &self.far)?;
         self.look_ahead(&exchange.tx);
-        if matches!(&exchange.tx, Tx::EndRun(op) if op.hold.is_some()) && exchange.result.is_ok() {
+        if matches!(&exchange.tx, Tx::EndRun(op) if op.pause.is_some()) && exchange.result.is_ok() {
             self.release_later(self.profile.lease * 2);
         }
         if unknown {

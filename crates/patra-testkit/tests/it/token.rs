@@ -1,12 +1,14 @@
-//! Several processes that want a token of one credential, over one store, with a far side whose refresh tokens work once.
+//! Several processes that want a token of one credential, over one store, with an upstream whose refresh tokens work once.
 //! A seeded scheduler picks who goes on; answers are lost, processes stop for minutes, crash, and start again.
 
 use std::time::Duration;
 
-use patra_core::credential::{Binding, State};
-use patra_core::gate::Decision;
-use patra_core::port::credential::Ask;
-use patra_core::protocol::token::{Fresh, Got, Machine, Need, Now, Options, Refused, Want};
+use patra_core::credential::{Binding, CredentialRuntime};
+use patra_core::gate::GateDecision;
+use patra_core::port::credential::CredentialFilter;
+use patra_core::protocol::token::{
+    NewToken, Options, TokenInput, TokenMachine, TokenNeed, TokenRefused, TokenTime, Want,
+};
 use patra_core::rng::Rng;
 use patra_core::state::AuthType;
 use patra_core::tx::{Done, RefreshLeased, SaveCredential, Tx, TxError};
@@ -25,11 +27,11 @@ struct Faults {
     store: u64,
     /// A process stops for longer than its lease, or for good.
     stalls: u64,
-    /// The far side's answer is lost on the way, after it was given.
+    /// The upstream's answer is lost on the way, after it was given.
     lost: u64,
 }
 
-/// The far side: a refresh token is a number, and the newest is the only one that works.
+/// The upstream: a refresh token is a number, and the newest is the only one that works.
 #[derive(Default)]
 struct Far {
     newest: u64,
@@ -39,7 +41,7 @@ struct Far {
 }
 
 impl Far {
-    fn refresh(&mut self, serial: u64) -> Result<u64, Refused> {
+    fn refresh(&mut self, serial: u64) -> Result<u64, TokenRefused> {
         if serial != self.newest {
             self.reused += 1;
             return Err(Fault::new(Code::UpstreamAuthFailed, Level::L4, "invalid_grant").into());
@@ -50,10 +52,10 @@ impl Far {
 }
 
 struct Process {
-    machine: Machine,
+    machine: TokenMachine,
     todo: Vec<Want>,
-    /// A request at the far side, and when the process gives it up.
-    request: Option<(State, Ts)>,
+    /// A request at the upstream, and when the process gives it up.
+    request: Option<(CredentialRuntime, Ts)>,
     /// It does nothing until then.
     asleep: Ts,
     starts: u64,
@@ -72,7 +74,7 @@ struct World {
     rejected: u64,
 }
 
-fn serial(state: &State) -> u64 {
+fn serial(state: &CredentialRuntime) -> u64 {
     state.sealed.as_deref().map_or(0, |sealed| sealed.parse().unwrap())
 }
 
@@ -94,18 +96,18 @@ impl World {
         world
     }
 
-    fn clock(&self) -> Now {
-        Now { steady: self.now, wall: self.now }
+    fn clock(&self) -> TokenTime {
+        TokenTime { steady: self.now, wall: self.now }
     }
 
     /// A process that wants a token, with the state that it read just now.
     fn process(&mut self, at: usize, starts: u64) -> Process {
-        let state = self.store.credentials(&Ask::Id(CREDENTIAL)).remove(0).state;
-        // Now and then the far side has refused a token before its time.
-        let need = if self.rng.chance(200) { Need::Other { than: state.version } } else { Need::Good };
+        let state = self.store.credentials(&CredentialFilter::Id(CREDENTIAL)).remove(0).state;
+        // Now and then the upstream has refused a token before its time.
+        let need = if self.rng.chance(200) { TokenNeed::Other { than: state.version } } else { TokenNeed::Good };
         let options = Options { rejected_pause: Duration::ZERO, ..Options::new(format!("p{at}.{starts}")) };
         let rng = self.rng.fork();
-        let mut machine = Machine::new(options, CREDENTIAL, need, state, rng, self.clock());
+        let mut machine = TokenMachine::new(options, CREDENTIAL, need, state, rng, self.clock());
         let mut todo = Vec::new();
         machine.start(self.clock(), &mut todo);
         Process { machine, todo, request: None, asleep: Ts::MIN, starts }
@@ -154,9 +156,9 @@ impl World {
     /// The process crashes and another takes its place, or it stops for longer than its lease.
     fn stall(&mut self, at: usize) {
         if self.processes[at].request.take().is_some() {
-            // What the far side does with the request of a dead process is its own affair.
+            // What the upstream does with the request of a dead process is its own affair.
             self.far.in_flight -= 1;
-            let state = self.store.credentials(&Ask::Id(CREDENTIAL)).remove(0).state;
+            let state = self.store.credentials(&CredentialFilter::Id(CREDENTIAL)).remove(0).state;
             let _ = self.far.refresh(serial(&state));
             self.processes[at] = self.process(at, self.processes[at].starts + 1);
         } else if self.rng.chance(300) {
@@ -177,18 +179,18 @@ impl World {
             return;
         }
         match process.todo.remove(0) {
-            Want::Permit => self.feed(at, Got::Permit(Decision::Allow)),
+            Want::Permit => self.feed(at, TokenInput::Permit(GateDecision::Allow)),
             Want::Request { state, until } => {
                 let deadline = self.now + Options::new("").request_timeout;
                 if deadline > until {
-                    return self.feed(at, Got::Late);
+                    return self.feed(at, TokenInput::Late);
                 }
                 self.far.in_flight += 1;
                 self.processes[at].request = Some((state, deadline));
             }
             Want::Tx(tx) => {
                 let answer = self.transact(&tx);
-                self.feed(at, Got::Tx(answer));
+                self.feed(at, TokenInput::Tx(answer));
             }
             Want::Done(result) => {
                 match result {
@@ -232,14 +234,14 @@ impl World {
         let got = match answer {
             _ if lost => Err(Fault::transient(Code::TimeoutError, "no answer").into()),
             Ok(serial) => {
-                Ok(Fresh { sealed: serial.to_string(), key_id: "k".into(), expires_at: Some(self.now + LIFE) })
+                Ok(NewToken { sealed: serial.to_string(), key_id: "k".into(), expires_at: Some(self.now + LIFE) })
             }
             Err(refused) => Err(refused),
         };
-        self.feed(at, Got::Answer(got));
+        self.feed(at, TokenInput::Response(got));
     }
 
-    fn feed(&mut self, at: usize, got: Got) {
+    fn feed(&mut self, at: usize, got: TokenInput) {
         let clock = self.clock();
         let process = &mut self.processes[at];
         process.machine.on(clock, got, &mut process.todo);

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// Of a block of SHA-256, in bytes.
+/// Block size of SHA-256, in bytes.
 const BLOCK: usize = 64;
 
 pub(crate) fn sha256_hex(message: &[u8]) -> String {
@@ -31,7 +31,7 @@ mod tests {
 
     /// From RFC 4231: cases 2 and 6, a short key and one longer than a block.
     #[test]
-    fn the_published_cases_hold() {
+    fn hmac_matches_rfc_4231() {
         let short = hmac_sha256_hex(b"Jefe", b"what do ya want for nothing?");
         assert_eq!(short, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
         let long = hmac_sha256_hex(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");

@@ -1,18 +1,18 @@
-//! Parents and children in the same records: users have posts, posts have comments. All of it follows from the dataset and
-//! the number of users, so that a test knows what must be there without asking.
+//! Users with posts, and posts with comments, derived from the same records. Everything follows from the dataset and
+//! the number of users, so that a test can compute the expected content.
 
 use std::fmt::Write;
 
 use super::Dataset;
-use super::words::{FAMILY, GIVEN, WORDS};
-use crate::rng::{Rng, mix};
+use super::vocabulary::{FAMILY, GIVEN, WORDS};
+use crate::rng::{SplitMix64, mix};
 use crate::time::rfc3339;
 
-/// A post has up to this many comments, less one.
+/// A post has fewer than this many comments.
 const COMMENTS: u64 = 5;
 const MINUTE_MICROS: i64 = 60_000_000;
 
-/// Record `n` is a post of user `n % users`. A post is the record as it is: it does not say whose it is.
+/// Record `n` is a post of user `n % users`. A post is the unchanged record and does not name its user.
 #[derive(Debug, Clone, Copy)]
 pub struct People<'a> {
     dataset: &'a Dataset,
@@ -45,7 +45,7 @@ impl<'a> People<'a> {
 
     /// `{"id","name","posts","updated_at"}`, where `updated_at` is that of the newest post.
     pub fn user(&self, user: usize) -> String {
-        let r = &mut Rng::new(user as u64);
+        let r = &mut SplitMix64::new(user as u64);
         let (id, name) = (self.user_id(user), format!("{} {}", r.pick(GIVEN), r.pick(FAMILY)));
         let posts = self.posts(user).count();
         let newest = self.posts(user).last().and_then(|index| self.dataset.get(index));
@@ -59,21 +59,21 @@ impl<'a> People<'a> {
         (user..end).step_by(self.users.max(1))
     }
 
-    /// Whose post the record is.
+    /// The user who wrote the post.
     pub fn author(&self, post: usize) -> Option<usize> {
         (post < self.dataset.len()).then(|| post.checked_rem(self.users))?
     }
 
-    /// The ids of the post's comments, `{post id}-1` and so on; some posts have none.
+    /// The ids of the post's comments, `{post id}-1` etc.; some posts have none.
     pub fn comment_ids(&self, post: usize) -> Vec<String> {
         let count = self.dataset.get(post).map_or(0, |_| mix(post as u64) % COMMENTS);
         self.dataset.get(post).map_or_else(Vec::new, |(id, ..)| (1..=count).map(|n| format!("{id}-{n}")).collect())
     }
 
-    /// `{"id","text","created_at"}` each, one a minute from the post on.
+    /// The comments as `{"id","text","created_at"}`, one per minute after the post.
     pub fn comments(&self, post: usize) -> Vec<String> {
         let Some((_, posted, _)) = self.dataset.get(post) else { return Vec::new() };
-        let r = &mut Rng::new(mix(post as u64));
+        let r = &mut SplitMix64::new(mix(post as u64));
         let mut created = posted;
         let comment = |id: String| {
             created += MINUTE_MICROS;
@@ -105,9 +105,9 @@ mod tests {
         for user in 0..7 {
             assert!(people.posts(user).all(|post| people.author(post) == Some(user)));
             assert_eq!(people.find(&people.user_id(user)), Some(user));
-            let shown: Value = serde_json::from_str(&people.user(user)).unwrap();
+            let parsed: Value = serde_json::from_str(&people.user(user)).unwrap();
             assert_eq!(
-                (&shown["id"], &shown["posts"]),
+                (&parsed["id"], &parsed["posts"]),
                 (&people.user_id(user).into(), &people.posts(user).count().into())
             );
         }
@@ -124,8 +124,8 @@ mod tests {
         let mut counts = Vec::new();
         for post in 0..60 {
             let (ids, comments) = (people.comment_ids(post), people.comments(post));
-            let shown: Vec<Value> = comments.iter().map(|comment| serde_json::from_str(comment).unwrap()).collect();
-            assert_eq!(ids, shown.iter().map(|comment| comment["id"].as_str().unwrap()).collect::<Vec<_>>());
+            let parsed: Vec<Value> = comments.iter().map(|comment| serde_json::from_str(comment).unwrap()).collect();
+            assert_eq!(ids, parsed.iter().map(|comment| comment["id"].as_str().unwrap()).collect::<Vec<_>>());
             counts.push(ids.len());
         }
         assert_eq!((counts.iter().min(), counts.iter().max()), (Some(&0), Some(&4)));

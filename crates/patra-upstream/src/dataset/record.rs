@@ -1,14 +1,14 @@
-//! One record as JSON text: nested, with non-ASCII words, escapes and nulls, because a collector must carry all of
-//! them unharmed.
+//! Renders one record as JSON text: nested, with non-ASCII words, escapes and nulls, because a collector must preserve
+//! all of them.
 
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::words::{COUNTRIES, FAMILY, GIVEN, JOURNALS, KINDS, LANGUAGES, PUBLISHERS, WORDS};
-use crate::rng::{Rng, scatter};
+use super::vocabulary::{COUNTRIES, FAMILY, GIVEN, JOURNALS, KINDS, LANGUAGES, PUBLISHERS, WORDS};
+use crate::rng::{SplitMix64, scatter};
 use crate::time::rfc3339;
 
-/// Where the id stands in a rendered record.
+/// Range of the id in a rendered record.
 pub(super) const ID: Range<usize> = 7..18;
 
 pub(super) const TYPICAL_BYTES: usize = 1100;
@@ -17,7 +17,7 @@ const DAY_MICROS: i64 = 86_400_000_000;
 
 /// Appends record number `n`; depends on nothing but its arguments.
 pub(super) fn render(out: &mut String, seed: u64, n: u64, updated_at: i64) {
-    let r = &mut Rng::new(seed ^ n.wrapping_mul(0xA24B_AED4_963E_E407));
+    let r = &mut SplitMix64::new(seed ^ n.wrapping_mul(0xA24B_AED4_963E_E407));
     let number = scatter(n, seed);
     // Writing to a String cannot fail.
     let _ = write!(out, r#"{{"id":"W{number:010x}","doi":"10.5555/{number:x}.{}","title":""#, n % 977);
@@ -44,7 +44,7 @@ pub(super) fn render(out: &mut String, seed: u64, n: u64, updated_at: i64) {
     let _ = write!(out, r#"],"cited_by_count":{cited},"score":{score}.{fraction:04},"is_oa":{open},"rev":{rev}}}"#);
 }
 
-fn sentence(r: &mut Rng, out: &mut String, words: u64) {
+fn sentence(r: &mut SplitMix64, out: &mut String, words: u64) {
     let mut first = r.pick(WORDS).chars();
     out.extend(first.next().into_iter().flat_map(char::to_uppercase));
     out.push_str(first.as_str());
@@ -54,7 +54,7 @@ fn sentence(r: &mut Rng, out: &mut String, words: u64) {
     }
 }
 
-fn summary(r: &mut Rng, out: &mut String) {
+fn summary(r: &mut SplitMix64, out: &mut String) {
     for _ in 0..3 + r.below(2) {
         let words = 8 + r.below(8);
         sentence(r, out, words);
@@ -65,7 +65,7 @@ fn summary(r: &mut Rng, out: &mut String) {
     }
 }
 
-fn author(r: &mut Rng, out: &mut String) {
+fn author(r: &mut SplitMix64, out: &mut String) {
     let _ = write!(out, r#"{{"name":"{} {}","orcid":"#, r.pick(GIVEN), r.pick(FAMILY));
     if r.below(2) == 0 {
         let _ = write!(out, r#""0000-000{}-{:04}-{:04}"}}"#, r.below(4), r.below(10_000), r.below(10_000));
@@ -74,7 +74,7 @@ fn author(r: &mut Rng, out: &mut String) {
     }
 }
 
-fn source(r: &mut Rng, out: &mut String) {
+fn source(r: &mut SplitMix64, out: &mut String) {
     let (name, left, right) = (r.pick(JOURNALS), r.below(10_000), r.below(10_000));
     let (publisher, country) = (r.pick(PUBLISHERS), r.pick(COUNTRIES));
     let _ = write!(
@@ -84,7 +84,13 @@ fn source(r: &mut Rng, out: &mut String) {
 }
 
 /// `least` to `least + spread - 1` elements, with commas.
-fn list(r: &mut Rng, out: &mut String, least: u64, spread: u64, mut element: impl FnMut(&mut Rng, &mut String)) {
+fn list(
+    r: &mut SplitMix64,
+    out: &mut String,
+    least: u64,
+    spread: u64,
+    mut element: impl FnMut(&mut SplitMix64, &mut String),
+) {
     for n in 0..least + r.below(spread) {
         if n > 0 {
             out.push(',');

@@ -1,4 +1,4 @@
-//! The promises made about the records: stable, unique, ordered, tied, and of the announced size.
+//! Properties of the records: stable, unique, ordered, with ties, and of the expected size.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ fn a_longer_dataset_starts_with_the_shorter() {
     assert!(Dataset::new(5, 300).bytes.starts_with(&Dataset::new(5, 100).bytes));
 }
 
-/// Pinned, so that a change of the generator is a decision and not an accident.
+/// Pinned, so that a change of the generator is noticed.
 #[test]
 fn the_first_record_is_known() {
     let dataset = Dataset::new(1, 1);

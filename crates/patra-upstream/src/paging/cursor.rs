@@ -1,17 +1,19 @@
-//! The listing addressed by a cursor, in the manner of Crossref.
+//! The listing by cursor, in the style of Crossref.
 
-use super::{Listing, Page, View, envelope};
-use crate::content::Refused;
-use crate::cursor::Cursor;
+use super::{DatasetView, ListPage, ListRequest, envelope};
+use crate::content::DataError;
+use crate::cursor::CursorToken;
 use crate::query::{BadParameter, Query};
 
-/// `{status, message: {total-results, items-per-page, next-cursor, items}}`. With `endcursor=keep` the last page has
-/// a cursor too, as Crossref's has, and the end is an empty page.
-pub(super) fn cursor(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
+/// `{status, message: {total-results, items-per-page, next-cursor, items}}`. With `endcursor=keep` the last page has a
+/// cursor too, as in Crossref, and the end is an empty page.
+pub(super) fn cursor(listing: &ListRequest<'_>, query: &Query, view: &DatasetView<'_>) -> Result<ListPage, DataError> {
     let size = listing.size(query, "rows")?;
     let here = match query.get("cursor") {
-        None | Some("*") => Cursor { boundary: view.boundary(0), page: 1 },
-        Some(token) => Cursor::from_token(token).ok_or_else(|| BadParameter("cursor is not one of ours".into()))?,
+        None | Some("*") => CursorToken { boundary: view.boundary(0), page: 1 },
+        Some(token) => {
+            CursorToken::from_token(token).ok_or_else(|| BadParameter("cursor is not one of ours".into()))?
+        }
     };
     let rank = view.rank(here.boundary);
     listing.check_ceiling(rank)?;
@@ -20,7 +22,7 @@ pub(super) fn cursor(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> R
     let next = if listing.repeats(here.page as usize) {
         Some(here)
     } else if listing.has_more(view, rows.end) || keep {
-        Some(Cursor { boundary: view.boundary(rows.end), page: here.page.saturating_add(1) })
+        Some(CursorToken { boundary: view.boundary(rows.end), page: here.page.saturating_add(1) })
     } else {
         None
     };
@@ -29,5 +31,5 @@ pub(super) fn cursor(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> R
     let head = format!(
         r#"{{"status":"ok","message":{{"total-results":{total},"items-per-page":{size},"next-cursor":{next},"items":["#
     );
-    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}}"), link: None })
+    Ok(ListPage { records: rows.count, parts: envelope(head, rows.items, "]}}"), link: None })
 }

@@ -1,22 +1,22 @@
-//! The listings addressed by a number: offset, page, link; and the window, which has no pages at all.
+//! The listings by number: offset, page, link; and the window, which has no pages.
 
-use super::{Listing, Page, Shape, View, envelope};
-use crate::content::Refused;
+use super::{DatasetView, ItemForm, ListPage, ListRequest, envelope};
+use crate::content::DataError;
 use crate::query::{BadParameter, Query, escape};
 
 /// `{total, offset, limit, items}`
-pub(super) fn offset(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
+pub(super) fn offset(listing: &ListRequest<'_>, query: &Query, view: &DatasetView<'_>) -> Result<ListPage, DataError> {
     let size = listing.size(query, "limit")?;
     let offset = query.number("offset")?.unwrap_or(0);
     listing.check_ceiling(offset)?;
     let rows = view.rows(offset, size);
     let total = listing.total(view);
     let head = format!(r#"{{"total":{total},"offset":{offset},"limit":{size},"items":["#);
-    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
+    Ok(ListPage { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
 }
 
 /// `{total, page, pages, size, has_more, items}`; pages count from `base`, which is 1 or 0.
-pub(super) fn page(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
+pub(super) fn page(listing: &ListRequest<'_>, query: &Query, view: &DatasetView<'_>) -> Result<ListPage, DataError> {
     let size = listing.size(query, "size")?;
     let base = query.number("base")?.unwrap_or(1);
     if base > 1 {
@@ -30,12 +30,12 @@ pub(super) fn page(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Res
     let pages = total.unsigned_abs().div_ceil(size as u64);
     let head =
         format!(r#"{{"total":{total},"page":{page},"pages":{pages},"size":{size},"has_more":{has_more},"items":["#);
-    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
+    Ok(ListPage { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
 }
 
-/// `{total, next, items}`, the next also as a `Link` header. It carries the filter but no credential: a client that
-/// follows a link must still prove who it is.
-pub(super) fn link(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
+/// `{total, next, items}`, with `next` also as a `Link` header. It contains the filter but no credential: a client that
+/// follows a link must still authenticate.
+pub(super) fn link(listing: &ListRequest<'_>, query: &Query, view: &DatasetView<'_>) -> Result<ListPage, DataError> {
     let size = listing.size(query, "size")?;
     let (page, before) = page_number(query, 1)?;
     listing.check_ceiling(before.saturating_mul(size))?;
@@ -49,28 +49,29 @@ pub(super) fn link(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Res
     let quoted = next.as_ref().map_or_else(|| "null".to_owned(), |url| format!("\"{url}\""));
     let head = format!(r#"{{"total":{total},"next":{quoted},"items":["#);
     let link = next.map(|url| format!("<{url}>; rel=\"next\""));
-    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}"), link })
+    Ok(ListPage { records: rows.count, parts: envelope(head, rows.items, "]}"), link })
 }
 
-/// `{count, truncated, items}`: the first `limit` of the window, and whether there were more.
-pub(super) fn window(listing: &Listing<'_>, query: &Query, view: &View<'_>) -> Result<Page, Refused> {
+/// `{count, truncated, items}`: the first `limit` records of the window, and whether there are more.
+pub(super) fn window(listing: &ListRequest<'_>, query: &Query, view: &DatasetView<'_>) -> Result<ListPage, DataError> {
     let limit = listing.size(query, "limit")?;
     let rows = view.rows(0, limit);
     let truncated = rows.end < view.len();
     let head = format!(r#"{{"count":{},"truncated":{truncated},"items":["#, rows.count);
-    Ok(Page { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
+    Ok(ListPage { records: rows.count, parts: envelope(head, rows.items, "]}"), link: None })
 }
 
-/// The page asked for, and how many come before it.
+/// The requested page, and the number of pages before it.
 fn page_number(query: &Query, base: usize) -> Result<(usize, usize), BadParameter> {
     let page = query.number("page")?.unwrap_or(base);
     let before = page.checked_sub(base).ok_or_else(|| BadParameter(format!("page must be at least {base}")))?;
     Ok((page, before))
 }
 
-/// Needs no JSON escaping: the values are percent-encoded and the base is the server's own or a checked host.
-fn next_url(listing: &Listing<'_>, query: &Query, view: &View<'_>, page: usize, size: usize) -> String {
-    let path = if view.shape() == Shape::Record { "/link" } else { "/ids/link" };
+/// The URL of the next page. It needs no JSON escaping: values are percent-encoded, and the base is the server's own or
+/// a checked host.
+fn next_url(listing: &ListRequest<'_>, query: &Query, view: &DatasetView<'_>, page: usize, size: usize) -> String {
+    let path = if view.form() == ItemForm::Record { "/link" } else { "/ids/link" };
     let mut url = format!("{}{path}?page={page}&size={size}", listing.base_url);
     for key in ["from", "to", "order", "version"] {
         if let Some(value) = query.get(key) {

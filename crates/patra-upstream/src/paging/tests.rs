@@ -1,16 +1,16 @@
-//! Each listing walked from end to end without a socket, and what each answers at the edges.
+//! Reads each listing from end to end without a socket, and checks edge cases.
 
 use serde_json::Value;
 
 use super::*;
 use crate::query::escape;
-use crate::script::Late;
+use crate::script::LateRecord;
 
-/// One answer as JSON.
-fn ask(dataset: &Dataset, script: &Script, number: u64, target: &str) -> Result<Value, Refused> {
+/// One response as JSON.
+fn get(dataset: &Dataset, script: &Script, number: u64, target: &str) -> Result<Value, DataError> {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let listing = Listing { dataset, script, number, base_url: "http://far" };
-    let page = listing.page(Endpoint::of(path).unwrap(), &Query::parse(query))?;
+    let listing = ListRequest { dataset, script, number, base_url: "http://api" };
+    let page = listing.page(ListEndpoint::of(path).unwrap(), &Query::parse(query))?;
     let value: Value = serde_json::from_slice(&page.parts.concat()).unwrap();
     assert_eq!(page.records, items(&value).len());
     let next = value["next"].as_str().map(|url| format!("<{url}>; rel=\"next\""));
@@ -30,7 +30,7 @@ fn known(dataset: &Dataset) -> Vec<String> {
     dataset.records().map(|(id, ..)| id.to_owned()).collect()
 }
 
-/// Follows a listing to its end; `more` is put behind every query, `step` says where the next page is.
+/// Reads a listing to its end; `more` is appended to every query, `step` returns the next page.
 fn walk(
     dataset: &Dataset,
     script: &Script,
@@ -40,7 +40,7 @@ fn walk(
 ) -> Vec<String> {
     let (mut all, mut target) = (Vec::new(), first.to_owned());
     for number in 1..1000 {
-        let page = ask(dataset, script, number, &format!("{target}{more}")).unwrap();
+        let page = get(dataset, script, number, &format!("{target}{more}")).unwrap();
         all.extend(ids(&page));
         match step(&page, all.len()) {
             Some(next) => target = next,
@@ -52,7 +52,7 @@ fn walk(
 
 fn walk_all(dataset: &Dataset, script: &Script, more: &str) -> Vec<Vec<String>> {
     let offset =
-        |page: &Value, seen: usize| (!items(page).is_empty()).then(|| format!("/offset?limit=9&offset={seen}"));
+        |page: &Value, count: usize| (!items(page).is_empty()).then(|| format!("/offset?limit=9&offset={count}"));
     let page = |page: &Value, _: usize| {
         (page["has_more"] == true).then(|| format!("/page?size=9&page={}", page["page"].as_u64().unwrap() + 1))
     };
@@ -67,7 +67,7 @@ fn walk_all(dataset: &Dataset, script: &Script, more: &str) -> Vec<Vec<String>> 
         let token = page["message"]["next-cursor"].as_str().unwrap();
         (!items(page).is_empty()).then(|| format!("/cursor?endcursor=keep&rows=9&cursor={}", escape(token)))
     };
-    let link = |page: &Value, _: usize| Some(page["next"].as_str()?.strip_prefix("http://far")?.to_owned());
+    let link = |page: &Value, _: usize| Some(page["next"].as_str()?.strip_prefix("http://api")?.to_owned());
     vec![
         walk(dataset, script, "/offset?limit=9", more, offset),
         walk(dataset, script, "/page?size=9", more, page),
@@ -101,7 +101,7 @@ fn filters_hold_on_every_page() {
     for all in walk_all(&dataset, &Script::default(), more) {
         assert_eq!(all, known);
     }
-    let all = ids(&ask(&dataset, &Script::default(), 1, &format!("/window?limit=500{more}")).unwrap());
+    let all = ids(&get(&dataset, &Script::default(), 1, &format!("/window?limit=500{more}")).unwrap());
     assert_eq!(all, known);
 }
 
@@ -109,7 +109,7 @@ fn filters_hold_on_every_page() {
 fn late_and_invisible_records_are_left_out() {
     let dataset = Dataset::new(2, 60);
     let hidden = [0, 10, 11, 49, 55];
-    let late = hidden.iter().map(|index| Late { index: *index, after: 999 }).collect();
+    let late = hidden.iter().map(|index| LateRecord { index: *index, after: 999 }).collect();
     let script = Script { late, visible: Some(50), ..Script::default() };
     let expected: Vec<String> =
         (0..50).filter(|n| !hidden.contains(n)).map(|n| dataset.get(n).unwrap().0.to_owned()).collect();
@@ -119,19 +119,19 @@ fn late_and_invisible_records_are_left_out() {
     for all in walk_all(&dataset, &script, "&order=desc") {
         assert_eq!(all, expected.iter().rev().cloned().collect::<Vec<_>>());
     }
-    assert_eq!(ask(&dataset, &script, 1, "/offset").unwrap()["total"], 46);
+    assert_eq!(get(&dataset, &script, 1, "/offset").unwrap()["total"], 46);
 }
 
-/// An offset shifts when a record appears behind it, a cursor does not.
+/// An offset shifts when a record appears before it, a cursor does not.
 #[test]
 fn a_late_record_shifts_offsets_but_not_cursors() {
     let dataset = Dataset::new(2, 20);
-    let script = Script { late: vec![Late { index: 3, after: 1 }], ..Script::default() };
-    let first = ask(&dataset, &script, 1, "/cursor?rows=9").unwrap();
+    let script = Script { late: vec![LateRecord { index: 3, after: 1 }], ..Script::default() };
+    let first = get(&dataset, &script, 1, "/cursor?rows=9").unwrap();
     let token = escape(first["message"]["next-cursor"].as_str().unwrap());
-    let second = ask(&dataset, &script, 2, &format!("/cursor?rows=9&cursor={token}")).unwrap();
+    let second = get(&dataset, &script, 2, &format!("/cursor?rows=9&cursor={token}")).unwrap();
     assert_eq!(ids(&second)[0], dataset.get(10).unwrap().0);
-    let second = ask(&dataset, &script, 2, "/offset?limit=9&offset=9").unwrap();
+    let second = get(&dataset, &script, 2, "/offset?limit=9&offset=9").unwrap();
     assert_eq!(ids(&second)[0], dataset.get(9).unwrap().0);
     assert_eq!(ids(&first).last(), Some(&ids(&second)[0]));
 }
@@ -140,7 +140,7 @@ fn a_late_record_shifts_offsets_but_not_cursors() {
 fn envelopes_have_the_announced_fields() {
     let dataset = Dataset::new(2, 25);
     let head = |target: &str| {
-        let mut page = ask(&dataset, &Script::default(), 1, target).unwrap();
+        let mut page = get(&dataset, &Script::default(), 1, target).unwrap();
         page.as_object_mut().unwrap().remove("items");
         page.to_string()
     };
@@ -150,7 +150,7 @@ fn envelopes_have_the_announced_fields() {
     assert_eq!(head("/link?page=3&size=10"), r#"{"next":null,"total":25}"#);
     assert_eq!(
         head("/link?size=10&to=2030-01-01"),
-        r#"{"next":"http://far/link?page=2&size=10&to=2030-01-01","total":25}"#
+        r#"{"next":"http://api/link?page=2&size=10&to=2030-01-01","total":25}"#
     );
     assert_eq!(head("/window?limit=10"), r#"{"count":10,"truncated":true}"#);
     assert_eq!(head("/window?limit=25"), r#"{"count":25,"truncated":false}"#);
@@ -159,11 +159,11 @@ fn envelopes_have_the_announced_fields() {
 #[test]
 fn sizes_are_bounded() {
     let dataset = Dataset::new(2, 1500);
-    let count = |target: &str| items(&ask(&dataset, &Script::default(), 1, target).unwrap()).len();
+    let count = |target: &str| items(&get(&dataset, &Script::default(), 1, target).unwrap()).len();
     assert_eq!(count("/offset"), 100);
     assert_eq!(count("/offset?limit=5000"), 1000);
     assert_eq!(count("/page?page=18446744073709551615&size=1000"), 0);
-    assert_eq!(ask(&dataset, &Script::default(), 1, "/page?size=5000").unwrap()["size"], 1000);
+    assert_eq!(get(&dataset, &Script::default(), 1, "/page?size=5000").unwrap()["size"], 1000);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn bad_parameters_are_named() {
         ("/window?to=2024-02-30", "to"),
     ];
     for (target, name) in bad {
-        let Refused { message, .. } = ask(&dataset, &Script::default(), 1, target).unwrap_err();
+        let DataError { message, .. } = get(&dataset, &Script::default(), 1, target).unwrap_err();
         assert!(message.starts_with(name), "{target}: {message}");
     }
 }
@@ -190,10 +190,10 @@ fn bad_parameters_are_named() {
 #[test]
 fn an_unescaped_cursor_is_refused() {
     let dataset = Dataset::new(2, 50);
-    let first = ask(&dataset, &Script::default(), 1, "/cursor?rows=9").unwrap();
+    let first = get(&dataset, &Script::default(), 1, "/cursor?rows=9").unwrap();
     let token = first["message"]["next-cursor"].as_str().unwrap();
-    assert!(ask(&dataset, &Script::default(), 1, &format!("/cursor?rows=9&cursor={token}")).is_err());
-    assert!(ask(&dataset, &Script::default(), 1, &format!("/cursor?rows=9&cursor={}", escape(token))).is_ok());
+    assert!(get(&dataset, &Script::default(), 1, &format!("/cursor?rows=9&cursor={token}")).is_err());
+    assert!(get(&dataset, &Script::default(), 1, &format!("/cursor?rows=9&cursor={}", escape(token))).is_ok());
 }
 
 #[test]
@@ -202,24 +202,24 @@ fn a_repeated_token_leads_to_the_same_page() {
     let script = Script { repeat_token_after: Some(1), ..Script::default() };
     let next =
         |page: &Value| format!("/cursor?rows=9&cursor={}", escape(page["message"]["next-cursor"].as_str().unwrap()));
-    let first = ask(&dataset, &script, 1, "/cursor?rows=9").unwrap();
-    let second = ask(&dataset, &script, 2, &next(&first)).unwrap();
-    let third = ask(&dataset, &script, 3, &next(&second)).unwrap();
+    let first = get(&dataset, &script, 1, "/cursor?rows=9").unwrap();
+    let second = get(&dataset, &script, 2, &next(&first)).unwrap();
+    let third = get(&dataset, &script, 3, &next(&second)).unwrap();
     assert_ne!(first, second);
     assert_eq!(second, third);
     assert_eq!(next(&first), next(&second));
 
-    let second = ask(&dataset, &script, 2, "/link?size=9&page=2").unwrap();
-    assert_eq!(second["next"], "http://far/link?page=2&size=9");
+    let second = get(&dataset, &script, 2, "/link?size=9&page=2").unwrap();
+    assert_eq!(second["next"], "http://api/link?page=2&size=9");
 }
 
 #[test]
 fn totals_lie_on_request() {
     let dataset = Dataset::new(2, 50);
     let script = Script { total_delta: -8, ..Script::default() };
-    let page = ask(&dataset, &script, 1, "/page?size=9&page=5").unwrap();
+    let page = get(&dataset, &script, 1, "/page?size=9&page=5").unwrap();
     assert_eq!((&page["total"], &page["pages"], &page["has_more"]), (&42.into(), &5.into(), &true.into()));
     let script = Script { total_drift: true, ..Script::default() };
-    assert_eq!(ask(&dataset, &script, 1, "/cursor").unwrap()["message"]["total-results"], 51);
-    assert_eq!(ask(&dataset, &script, 2, "/cursor").unwrap()["message"]["total-results"], 52);
+    assert_eq!(get(&dataset, &script, 1, "/cursor").unwrap()["message"]["total-results"], 51);
+    assert_eq!(get(&dataset, &script, 2, "/cursor").unwrap()["message"]["total-results"], 52);
 }

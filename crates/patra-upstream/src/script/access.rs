@@ -1,11 +1,11 @@
-//! Who may read, and how they come by what they must show.
+//! Authentication of data requests, and the endpoints that issue credentials.
 
 use serde::{Deserialize, Serialize};
 
-/// What a data request must show. Where it does not, the answer is [`super::Script::auth_status`].
+/// How a data request must authenticate. Otherwise the response has [`super::Script::auth_status`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Auth {
+pub enum MockAuth {
     #[default]
     Open,
     /// An API key in a header.
@@ -45,26 +45,26 @@ pub enum Auth {
     Signed,
 }
 
-/// `POST /oauth/token` with a form: `grant_type=client_credentials` or `refresh_token`, the client's id and secret in the
+/// `POST /oauth/token` with a form: `grant_type=client_credentials` or `refresh_token`, client id and secret in the
 /// form or as Basic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct OAuth {
+pub struct TokenEndpoint {
     pub client_id: String,
     pub client_secret: String,
-    /// Where the first family begins: the one refresh token that is known before anybody asked.
+    /// The initial refresh token, valid without a prior grant.
     pub refresh_token: String,
-    /// Of access tokens; the answer says so too.
+    /// Lifetime of access tokens, also in the response.
     pub expires_in_secs: u64,
-    /// An access token is void after so many data requests; 0 for no end.
+    /// Data requests after which an access token expires; 0 for unlimited.
     pub max_uses: u64,
-    /// Each refresh token works once, and its second use voids all that came of it. Without, it stays good.
+    /// Each refresh token works once, and its reuse revokes all tokens derived from it. If false, it stays valid.
     pub rotate: bool,
-    /// `client_credentials` answers with a refresh token too.
+    /// `client_credentials` returns a refresh token too.
     pub issue_refresh: bool,
 }
 
-impl Default for OAuth {
+impl Default for TokenEndpoint {
     fn default() -> Self {
         Self {
             client_id: "client".to_owned(),
@@ -81,31 +81,31 @@ impl Default for OAuth {
 /// `POST /login` with `user` and `password`, as a JSON object or as a form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Login {
+pub struct LoginEndpoint {
     pub user: String,
     pub password: String,
-    pub answer: LoginAnswer,
+    pub location: SessionLocation,
     pub expires_in_secs: u64,
-    /// A session is over after so many data requests; 0 for no end.
+    /// Data requests after which a session expires; 0 for unlimited.
     pub max_uses: u64,
 }
 
-impl Default for Login {
+impl Default for LoginEndpoint {
     fn default() -> Self {
         Self {
             user: "user".to_owned(),
             password: "password".to_owned(),
-            answer: LoginAnswer::Body,
+            location: SessionLocation::Body,
             expires_in_secs: 3600,
             max_uses: 0,
         }
     }
 }
 
-/// Where the answer to a login has the session.
+/// Where the login response contains the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum LoginAnswer {
+pub enum SessionLocation {
     /// `{"token": …, "expires_in": …}`
     Body,
     /// `X-Session-Token: …`
@@ -114,27 +114,27 @@ pub enum LoginAnswer {
     Cookie,
 }
 
-/// Signed requests, and `POST /sign`, which signs for those who cannot.
+/// Signed requests, and `POST /sign`, which signs on behalf of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Signing {
+pub struct RequestSigning {
     pub key_id: String,
     pub secret: String,
-    /// How far the time of a signature may lie from now.
+    /// Largest difference between the time of a signature and now.
     pub tolerance_secs: u64,
-    /// Where `/sign` puts the signature; requests may have it in either.
-    pub place: SignaturePlace,
-    /// The bearer token that `/sign` asks for, if any.
+    /// Where `/sign` puts the signature; requests may use either location.
+    pub location: SignatureLocation,
+    /// The bearer token that `/sign` requires, if any.
     pub token: Option<String>,
 }
 
-impl Default for Signing {
+impl Default for RequestSigning {
     fn default() -> Self {
         Self {
             key_id: "key-1".to_owned(),
             secret: "signing-secret".to_owned(),
             tolerance_secs: 300,
-            place: SignaturePlace::Headers,
+            location: SignatureLocation::Headers,
             token: None,
         }
     }
@@ -142,7 +142,7 @@ impl Default for Signing {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SignaturePlace {
+pub enum SignatureLocation {
     Headers,
     Query,
 }

@@ -1,4 +1,4 @@
-//! The script by name and text, for `/knobs` and for the command line: one list of names for both.
+//! Sets the script by name and text, for `/knobs` and the command line: one list of names for both.
 
 mod access;
 mod content;
@@ -6,10 +6,10 @@ mod tweets;
 
 use std::str::FromStr;
 
-use super::{Late, RetryAfter, Script, TruncateMode, When};
+use super::{FaultSchedule, LateRecord, RetryAfter, Script, TruncateMode};
 
 impl Script {
-    /// Sets one knob; the text of the error names it. `none` switches an optional one off.
+    /// Sets one knob; errors name it. `none` unsets an optional one.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "latency_ms" => self.latency_ms = number(name, value)?,
@@ -36,17 +36,17 @@ impl Script {
         Ok(())
     }
 
-    /// `e429=7` is every seventh, `at_e429=3,5` exactly the third and the fifth.
+    /// `e429=7` applies to every seventh request, `at_e429=3,5` to the third and the fifth.
     fn set_fault(&mut self, name: &str, value: &str) -> Result<(), String> {
         let (fault, at) = name.strip_prefix("at_").map_or((name, false), |fault| (fault, true));
-        let when: &mut When = match fault {
+        let when: &mut FaultSchedule = match fault {
             "e429" => &mut self.e429,
             "e500" => &mut self.e500,
             "reset" => &mut self.reset,
             "truncate" => &mut self.truncate,
             "oversize" => &mut self.oversize,
             "slow" => &mut self.slow,
-            "door_e500" => &mut self.door_e500,
+            "auth_e500" => &mut self.auth_e500,
             "graphql_error" => &mut self.graphql_error,
             _ => return Err(format!("there is no knob {name:?}")),
         };
@@ -76,9 +76,9 @@ fn pair(name: &str, text: &str) -> Result<(String, String), String> {
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }
 
-fn late(text: &str) -> Result<Late, String> {
+fn late(text: &str) -> Result<LateRecord, String> {
     let (index, after) = text.split_once(':').ok_or("late must be index:after,index:after")?;
-    Ok(Late { index: number("late", index)?, after: number("late", after)? })
+    Ok(LateRecord { index: number("late", index)?, after: number("late", after)? })
 }
 
 fn retry_after(text: &str) -> Result<RetryAfter, String> {
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Sets the knob and looks at the field of the same meaning.
+    /// Sets a knob and checks the field of the same name.
     #[track_caller]
     pub(super) fn check(name: &str, value: &str, field: &str, expected: &Value) {
         let mut script = Script::default();
@@ -116,23 +116,23 @@ mod tests {
         }
     }
 
-    /// The same for a field of a group, whose knob is called after both.
+    /// Sets a knob of a group and checks the field of the group.
     #[track_caller]
     pub(super) fn check_in(group: &str, field: &str, value: &str, expected: &Value) {
-        let mut wanted = serde_json::to_value(Script::default()).unwrap()[group].clone();
-        wanted[field] = expected.clone();
-        check(&format!("{group}_{field}"), value, group, &wanted);
+        let mut expected_group = serde_json::to_value(Script::default()).unwrap()[group].clone();
+        expected_group[field] = expected.clone();
+        check(&format!("{group}_{field}"), value, group, &expected_group);
     }
 
     #[test]
-    fn every_knob_turns_its_own_field() {
+    fn every_knob_sets_its_field() {
         for name in ["latency_ms", "oversize_mib", "slow_chunk_bytes", "slow_pause_ms", "rate_per_sec", "page_size"] {
             check(name, "37", name, &json!(37));
         }
         for name in ["repeat_token_after", "visible", "page_size_max", "log_limit"] {
             check(name, "37", name, &json!(37));
         }
-        for name in ["e429", "e500", "reset", "truncate", "oversize", "slow", "door_e500", "graphql_error"] {
+        for name in ["e429", "e500", "reset", "truncate", "oversize", "slow", "auth_e500", "graphql_error"] {
             check(name, "7", name, &json!({"every": 7, "at": []}));
             check(&format!("at_{name}"), "3,5", name, &json!({"every": 0, "at": [3, 5]}));
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_rejected() {
         for (name, value) in [("bogus", "1"), ("at_bogus", "1"), ("e429", "x"), ("late", "4"), ("truncate_mode", "")] {
             assert!(Script::default().set(name, value).is_err(), "{name}={value}");
         }

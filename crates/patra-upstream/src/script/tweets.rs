@@ -1,26 +1,26 @@
-//! The provider of tweets: who there is, how much they write, and whose requests go wrong.
+//! The tweet provider: its users, their tweets, and faults per user.
 
 use serde::{Deserialize, Serialize};
 
-/// Names of users are compared without case. Every user exists that is not `unknown`.
+/// User names are compared without case. Every user exists unless it is `unknown`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Tweets {
-    /// What requests must show in the header `X-API-Key`.
+pub struct TweetProvider {
+    /// Required value of the header `X-API-Key`.
     pub key: String,
-    /// Answered where they do not: 403, as the provider does, or 401, as it says.
+    /// Status for a wrong key: 403 as in practice, or 401 as documented.
     pub key_status: u16,
-    /// How many tweets each user has written.
+    /// Number of tweets of each user.
     pub per_user: usize,
-    /// Users who have written another number.
+    /// Users with another number of tweets.
     pub counts: Vec<(String, usize)>,
-    /// Users who do not exist: their tweets are a success without any, and only `user/info` knows.
+    /// Users who do not exist: their timeline is an empty success, and only `user/info` reports it.
     pub unknown: Vec<String>,
-    /// The users whose tweets a list has, by its id.
+    /// Members of a list, by list id.
     pub lists: Vec<(String, Vec<String>)>,
     pub page_size: usize,
     pub envelope: TweetEnvelope,
-    /// The oldest tweet of a user is pinned: it stands on every page, where the envelope has a place for it.
+    /// The oldest tweet of a user is pinned: it is on every page, if the envelope supports it.
     pub pinned: bool,
     /// `has_next_page` stays true, with new cursors that lead to empty pages.
     pub always_more: bool,
@@ -29,7 +29,7 @@ pub struct Tweets {
     pub faults: Vec<TweetFault>,
 }
 
-impl Default for Tweets {
+impl Default for TweetProvider {
     fn default() -> Self {
         Self {
             key: "tweets-key".to_owned(),
@@ -48,8 +48,8 @@ impl Default for Tweets {
     }
 }
 
-impl Tweets {
-    /// How many tweets a user has written.
+impl TweetProvider {
+    /// Number of tweets of a user.
     pub(crate) fn count(&self, user: &str) -> usize {
         if self.unknown.iter().any(|name| name.eq_ignore_ascii_case(user)) {
             return 0;
@@ -58,15 +58,15 @@ impl Tweets {
         own.map_or(self.per_user, |(_, count)| *count)
     }
 
-    /// What goes wrong with the `nth` request for this user, from 1.
-    pub(crate) fn fault(&self, user: &str, nth: u64) -> Option<TweetAnswer> {
+    /// The fault of the `nth` request for this user, from 1.
+    pub(crate) fn fault(&self, user: &str, nth: u64) -> Option<TweetFaultKind> {
         let falls =
             |fault: &&TweetFault| fault.user.eq_ignore_ascii_case(user) && (fault.times == 0 || nth <= fault.times);
-        self.faults.iter().find(falls).map(|fault| fault.answer)
+        self.faults.iter().find(falls).map(|fault| fault.kind)
     }
 }
 
-/// How a page is wrapped.
+/// Envelope of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TweetEnvelope {
@@ -76,30 +76,30 @@ pub enum TweetEnvelope {
     Documented,
 }
 
-/// What becomes of the requests for a user.
+/// A fault for the requests for one user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TweetFault {
     pub user: String,
-    pub answer: TweetAnswer,
-    /// Of his first so many requests; 0 for all.
+    pub kind: TweetFaultKind,
+    /// Number of first requests that fail; 0 for all.
     pub times: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TweetAnswer {
+pub enum TweetFaultKind {
     /// 429 comes with the script's `Retry-After`.
     Status(u16),
     /// 200 with `"status": "error"`.
     Error,
     /// 200 and success, without any list of tweets.
     NoList,
-    /// The right answer, after so many milliseconds, or when the fault is taken out of the script.
+    /// The correct response, after this many milliseconds or when the fault is removed from the script.
     Late(u64),
 }
 
 impl TweetFault {
-    pub fn new(user: &str, answer: TweetAnswer, times: u64) -> Self {
-        Self { user: user.to_owned(), answer, times }
+    pub fn new(user: &str, kind: TweetFaultKind, times: u64) -> Self {
+        Self { user: user.to_owned(), kind, times }
     }
 }

@@ -1,16 +1,16 @@
-//! The paths that are not listings: counts, and the script by query. No faults fall on them and none is counted.
+//! The control routes: counters, and the script by query. They have no faults and are not counted.
 
 use serde::Serialize;
 use serde_json::json;
 
-use super::reply::Reply;
-use super::state::{State, lock};
+use super::reply::MockReply;
+use super::state::{ServerState, lock};
 use crate::query::Query;
 use crate::script::Script;
 
-pub(super) fn answer(state: &State, path: &str, query: &str) -> Reply {
+pub(super) fn respond(state: &ServerState, path: &str, query: &str) -> MockReply {
     match path {
-        "/health" => Reply::json(200, json!({"status": "ok"}).to_string()),
+        "/health" => MockReply::json(200, json!({"status": "ok"}).to_string()),
         "/stats" => to_json(&state.stats()),
         "/reset" => {
             state.reset();
@@ -19,30 +19,30 @@ pub(super) fn answer(state: &State, path: &str, query: &str) -> Reply {
         "/revoke" => revoke(state, &Query::parse(query)),
         "/visible" => visible(state, &Query::parse(query)),
         "/knobs" => knobs(state, &Query::parse(query)),
-        _ => Reply::error(404, "not_found", &format!("there is no {path}")),
+        _ => MockReply::error(404, "not_found", &format!("there is no {path}")),
     }
 }
 
-/// Takes back what was handed out: `what=tokens`, `sessions` or, without it, both. Refresh tokens stay good.
-fn revoke(state: &State, query: &Query) -> Reply {
+/// Revokes issued credentials: `what=tokens`, `sessions` or, without it, both. Refresh tokens stay valid.
+fn revoke(state: &ServerState, query: &Query) -> MockReply {
     let (tokens, sessions) = match query.get("what") {
         None => (true, true),
         Some("tokens") => (true, false),
         Some("sessions") => (false, true),
         Some(_) => return bad("what must be tokens or sessions"),
     };
-    let mut vault = lock(&state.vault);
+    let mut store = lock(&state.tokens);
     if tokens {
-        vault.revoke_tokens();
+        store.revoke_tokens();
     }
     if sessions {
-        vault.revoke_sessions();
+        store.revoke_sessions();
     }
-    Reply::json(200, json!({"tokens": tokens, "sessions": sessions}).to_string())
+    MockReply::json(200, json!({"tokens": tokens, "sessions": sessions}).to_string())
 }
 
-/// How many records exist from now on.
-fn visible(state: &State, query: &Query) -> Reply {
+/// Sets the number of visible records.
+fn visible(state: &ServerState, query: &Query) -> MockReply {
     let total = state.dataset.len();
     let Ok(Some(visible)) = query.number("n") else {
         return bad("n must be a whole number");
@@ -53,12 +53,12 @@ fn visible(state: &State, query: &Query) -> Reply {
     let changed = state.change_script(|script| script.set("visible", &visible.to_string()));
     changed.map_or_else(
         |message| bad(&message),
-        |()| Reply::json(200, json!({"visible": visible, "total": total}).to_string()),
+        |()| MockReply::json(200, json!({"visible": visible, "total": total}).to_string()),
     )
 }
 
-/// Turns the knobs named in the query, all or none, and shows the script. `clear=1` starts from the default one.
-fn knobs(state: &State, query: &Query) -> Reply {
+/// Sets the knobs in the query, all or none, and returns the script. `clear=1` starts from the default script.
+fn knobs(state: &ServerState, query: &Query) -> MockReply {
     let changed = state.change_script(|script| {
         if query.get("clear").is_some() {
             *script = Script::default();
@@ -68,13 +68,13 @@ fn knobs(state: &State, query: &Query) -> Reply {
     changed.map_or_else(|message| bad(&message), |()| to_json(&*state.script()))
 }
 
-fn bad(message: &str) -> Reply {
-    Reply::error(400, "bad_parameter", message)
+fn bad(message: &str) -> MockReply {
+    MockReply::error(400, "bad_parameter", message)
 }
 
-fn to_json(value: &impl Serialize) -> Reply {
+fn to_json(value: &impl Serialize) -> MockReply {
     match serde_json::to_string(value) {
-        Ok(text) => Reply::json(200, text),
-        Err(error) => Reply::error(500, "internal", &error.to_string()),
+        Ok(text) => MockReply::json(200, text),
+        Err(error) => MockReply::error(500, "internal", &error.to_string()),
     }
 }

@@ -1,45 +1,45 @@
-//! The head of an HTTP/1.1 request, read from whatever has arrived. Strict where leniency could mix up two requests
-//! on one connection: line ends, folded lines, bodies.
+//! Parses the head of an HTTP/1.1 request from the received bytes. Strict if leniency could mix up two requests on one
+//! connection: line ends, folded lines, bodies.
 
-/// More is refused with 431.
+/// Largest head; a larger one gets 431.
 pub(super) const MAX_BYTES: usize = 16 * 1024;
-/// A longer body is refused with 413.
+/// Largest body; a larger one gets 413.
 pub(super) const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Head<'a> {
+pub(super) struct RequestHead<'a> {
     pub(super) method: &'a str,
     /// Path and query.
     pub(super) target: &'a str,
     pub(super) keep_alive: bool,
-    /// What belongs to the head in the buffer.
+    /// Length of the head in the buffer.
     pub(super) len: usize,
-    /// Of the body behind it; only a POST has one.
+    /// Length of the body after the head; only a POST has one.
     pub(super) body_len: usize,
-    /// A body whose end is not known beforehand.
+    /// The body has a transfer encoding, so its length is unknown.
     pub(super) chunked: bool,
     fields: &'a str,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum HeadError {
     Malformed(&'static str),
     TooLarge,
     BodyTooLarge,
 }
 
-impl<'a> Head<'a> {
-    /// `None`: the head is not complete yet.
-    pub(super) fn parse(buf: &'a [u8]) -> Result<Option<Self>, Refusal> {
-        // Some clients send an empty line behind a request; RFC 9112 asks to overlook it.
+impl<'a> RequestHead<'a> {
+    /// Parses a head; `None` if it is not complete yet.
+    pub(super) fn parse(buf: &'a [u8]) -> Result<Option<Self>, HeadError> {
+        // Some clients send an empty line after a request; RFC 9112 says to ignore it.
         let skipped = buf.chunks(2).take_while(|pair| *pair == b"\r\n").count() * 2;
         let Some(end) = buf[skipped..].windows(4).position(|four| four == b"\r\n\r\n") else {
-            return if buf.len() >= MAX_BYTES { Err(Refusal::TooLarge) } else { Ok(None) };
+            return if buf.len() >= MAX_BYTES { Err(HeadError::TooLarge) } else { Ok(None) };
         };
         if skipped + end > MAX_BYTES {
-            return Err(Refusal::TooLarge);
+            return Err(HeadError::TooLarge);
         }
-        let text = std::str::from_utf8(&buf[skipped..skipped + end]).map_err(|_| Refusal::Malformed("not text"))?;
+        let text = std::str::from_utf8(&buf[skipped..skipped + end]).map_err(|_| HeadError::Malformed("not text"))?;
         let (line, fields) = text.split_once("\r\n").unwrap_or((text, ""));
         let (method, target, version) = request_line(line)?;
         let len = skipped + end + 4;
@@ -58,12 +58,12 @@ impl<'a> Head<'a> {
         found.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
     }
 
-    fn check_fields(&mut self, version: u8) -> Result<(), Refusal> {
+    fn check_fields(&mut self, version: u8) -> Result<(), HeadError> {
         let (mut hosts, mut lengths) = (0, 0);
         for line in self.fields.split("\r\n").filter(|line| !line.is_empty()) {
-            let (name, value) = line.split_once(':').ok_or(Refusal::Malformed("header without a colon"))?;
+            let (name, value) = line.split_once(':').ok_or(HeadError::Malformed("header without a colon"))?;
             if name.is_empty() || !name.bytes().all(is_token) || value.contains(['\r', '\n', '\0']) {
-                return Err(Refusal::Malformed("bad header"));
+                return Err(HeadError::Malformed("bad header"));
             }
             let value = value.trim();
             if name.eq_ignore_ascii_case("host") {
@@ -71,65 +71,65 @@ impl<'a> Head<'a> {
             } else if name.eq_ignore_ascii_case("connection") {
                 self.keep_alive &= !value.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
             } else if name.eq_ignore_ascii_case("transfer-encoding") {
-                // Where such a body ends is never worked out here, so nothing behind it may be taken for a request.
+                // The end of such a body is unknown, so nothing after it may be taken for a request.
                 (self.keep_alive, self.chunked) = (false, true);
             } else if name.eq_ignore_ascii_case("content-length") {
                 lengths += 1;
-                self.take_length(value)?;
+                self.set_content_length(value)?;
             }
         }
         if lengths > 1 {
-            return Err(Refusal::Malformed("one Content-Length is enough"));
+            return Err(HeadError::Malformed("one Content-Length is enough"));
         }
-        if version == 1 && hosts != 1 { Err(Refusal::Malformed("one Host header is needed")) } else { Ok(()) }
+        if version == 1 && hosts != 1 { Err(HeadError::Malformed("one Host header is needed")) } else { Ok(()) }
     }
 }
 
-impl Head<'_> {
-    fn take_length(&mut self, value: &str) -> Result<(), Refusal> {
+impl RequestHead<'_> {
+    fn set_content_length(&mut self, value: &str) -> Result<(), HeadError> {
         let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
         if !digits {
-            return Err(Refusal::Malformed("bad Content-Length"));
+            return Err(HeadError::Malformed("bad Content-Length"));
         }
-        // Digits alone, so what cannot be read is only too large.
+        // Only digits, so a parse error means that the number is too large.
         let len = value.parse().unwrap_or(usize::MAX);
         if self.method != "POST" {
-            // Nobody reads it.
+            // The body of other methods is not read.
             self.keep_alive &= len == 0;
         } else if len > MAX_BODY_BYTES {
-            return Err(Refusal::BodyTooLarge);
+            return Err(HeadError::BodyTooLarge);
         } else {
             self.body_len = len;
         }
         Ok(())
     }
 
-    /// Where the next request begins.
+    /// Offset of the next request.
     pub(super) fn end(&self) -> usize {
         self.len + self.body_len
     }
 }
 
 /// Method, path with query, and the minor version.
-fn request_line(line: &str) -> Result<(&str, &str, u8), Refusal> {
+fn request_line(line: &str) -> Result<(&str, &str, u8), HeadError> {
     let mut words = line.split(' ');
     let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
     else {
-        return Err(Refusal::Malformed("bad request line"));
+        return Err(HeadError::Malformed("bad request line"));
     };
     let version = match version {
         "HTTP/1.1" => 1,
         "HTTP/1.0" => 0,
-        _ => return Err(Refusal::Malformed("HTTP/1.1 only")),
+        _ => return Err(HeadError::Malformed("HTTP/1.1 only")),
     };
-    // The absolute form is for proxies, but a server must take it.
+    // The absolute form is for proxies, but a server must accept it.
     let target = match target.strip_prefix("http://") {
         Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),
         None => target,
     };
     let visible = target.bytes().all(|byte| byte.is_ascii_graphic());
     if method.is_empty() || !method.bytes().all(is_token) || !target.starts_with('/') || !visible {
-        return Err(Refusal::Malformed("bad request line"));
+        return Err(HeadError::Malformed("bad request line"));
     }
     Ok((method, target, version))
 }
@@ -142,8 +142,8 @@ fn is_token(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Option<Head<'_>>, Refusal> {
-        Head::parse(text.as_bytes())
+    fn parse(text: &str) -> Result<Option<RequestHead<'_>>, HeadError> {
+        RequestHead::parse(text.as_bytes())
     }
 
     #[test]
@@ -184,10 +184,10 @@ mod tests {
         let chunked = parse("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap().unwrap();
         assert_eq!((chunked.body_len, chunked.keep_alive, chunked.chunked), (0, false, true));
         let large = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", MAX_BODY_BYTES + 1);
-        assert_eq!(parse(&large), Err(Refusal::BodyTooLarge));
+        assert_eq!(parse(&large), Err(HeadError::BodyTooLarge));
         for bad in ["Content-Length: -1\r\n", "Content-Length: \r\n", "Content-Length: 1\r\nContent-Length: 1\r\n"] {
             let text = format!("POST / HTTP/1.1\r\nHost: x\r\n{bad}\r\n");
-            assert!(matches!(parse(&text), Err(Refusal::Malformed(_))), "{bad:?}");
+            assert!(matches!(parse(&text), Err(HeadError::Malformed(_))), "{bad:?}");
         }
     }
 
@@ -211,8 +211,8 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: x\r\nA: b\nC: d\r\n\r\n",
         ];
         for text in bad {
-            assert!(matches!(parse(text), Err(Refusal::Malformed(_))), "{text:?}");
+            assert!(matches!(parse(text), Err(HeadError::Malformed(_))), "{text:?}");
         }
-        assert_eq!(parse(&"x".repeat(MAX_BYTES)), Err(Refusal::TooLarge));
+        assert_eq!(parse(&"x".repeat(MAX_BYTES)), Err(HeadError::TooLarge));
     }
 }

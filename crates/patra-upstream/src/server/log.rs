@@ -1,4 +1,4 @@
-//! The latest data requests, for tests that want to know what was asked and when.
+//! Log of the latest data requests, for tests.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -8,26 +8,26 @@ use super::state::lock;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Of the data request, from 1.
+    /// Number of the data request, from 1.
     pub number: u64,
     /// Path and query as sent.
     pub target: String,
-    /// When it came, since the server's start.
+    /// Arrival time, since the server's start.
     pub at: Duration,
-    /// Of the answer; 0 for a reset.
+    /// Status of the response; 0 for a reset.
     pub status: u16,
-    /// What was posted, if it is text; cut after 4 KiB.
+    /// Request body as text; truncated at 4 KiB.
     pub body: String,
-    /// What the collector's own records and ours can be joined by.
+    /// Trace header, to match the log with the collector's records.
     pub traceparent: Option<String>,
     pub correlation: Option<String>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Log(Mutex<VecDeque<LogEntry>>);
+pub(super) struct RequestLog(Mutex<VecDeque<LogEntry>>);
 
-impl Log {
-    /// Forgets the oldest beyond `limit`.
+impl RequestLog {
+    /// Adds an entry and drops the oldest beyond `limit`.
     pub(super) fn push(&self, entry: LogEntry, limit: usize) {
         let mut entries = lock(&self.0);
         entries.push_back(entry);
@@ -36,7 +36,7 @@ impl Log {
         }
     }
 
-    /// Sorted, because requests are written down when answered and come in another order.
+    /// All entries, sorted by number, because they are logged in the order of their responses.
     pub(super) fn entries(&self) -> Vec<LogEntry> {
         let mut entries: Vec<LogEntry> = lock(&self.0).iter().cloned().collect();
         entries.sort_by_key(|entry| entry.number);

@@ -1,4 +1,4 @@
-//! An answer before it goes to the wire: status, headers, a body in parts, and how it is to end.
+//! A response before it is sent: status, headers, body parts, and how the connection ends.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -10,44 +10,52 @@ use serde_json::json;
 use crate::content::JSON;
 
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct MockReply {
     pub(super) status: u16,
     pub(super) content_type: &'static str,
     /// Further header lines, each with its line end.
     pub(super) headers: String,
-    pub(super) body: Body,
-    /// The length announced; more than the body has when it is to be cut.
-    pub(super) promised: usize,
-    pub(super) ending: Ending,
-    pub(super) pace: Option<Pace>,
+    pub(super) body: ReplyBody,
+    /// Announced length; larger than the body if it is to be truncated.
+    pub(super) content_length: usize,
+    pub(super) ending: ConnectionEnd,
+    pub(super) slow: Option<SlowBody>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// The connection stays, if the client wants it to.
+pub(super) enum ConnectionEnd {
+    /// The connection stays open, if the client allows it.
     Keep,
     Close,
-    /// Closed without having announced it: that is the fault.
+    /// Closed without an announcement, as a fault.
     Cut,
-    /// Nothing is sent, the connection is reset.
+    /// Nothing is sent; the connection is reset.
     Reset,
 }
 
-/// A body that comes in pieces.
+/// A body that is sent in chunks with pauses.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct SlowBody {
     pub(super) chunk_bytes: usize,
     pub(super) pause: Duration,
 }
 
-impl Reply {
-    pub(super) fn new(status: u16, body: Body) -> Self {
+impl MockReply {
+    pub(super) fn new(status: u16, body: ReplyBody) -> Self {
         let promised = body.remaining();
-        Self { status, content_type: JSON, headers: String::new(), body, promised, ending: Ending::Keep, pace: None }
+        Self {
+            status,
+            content_type: JSON,
+            headers: String::new(),
+            body,
+            content_length: promised,
+            ending: ConnectionEnd::Keep,
+            slow: None,
+        }
     }
 
     pub(super) fn json(status: u16, text: String) -> Self {
-        Self::new(status, Body::from(vec![Bytes::from(text)]))
+        Self::new(status, ReplyBody::from(vec![Bytes::from(text)]))
     }
 
     /// `{"error":{"code","message"}}`
@@ -73,27 +81,27 @@ impl Reply {
             429 => "Too Many Requests",
             431 => "Request Header Fields Too Large",
             500 => "Internal Server Error",
-            // A script may ask for any; nobody reads the words.
+            // A script may use any status.
             _ => "Error",
         }
     }
 }
 
-/// Parts that are written one behind the other, without joining them in memory.
+/// Body parts that are written in sequence, without joining them in memory.
 #[derive(Debug)]
-pub(super) struct Body {
+pub(super) struct ReplyBody {
     parts: VecDeque<Bytes>,
     remaining: usize,
 }
 
-impl From<Vec<Bytes>> for Body {
+impl From<Vec<Bytes>> for ReplyBody {
     fn from(parts: Vec<Bytes>) -> Self {
         let remaining = parts.iter().map(Bytes::len).sum();
         Self { parts: parts.into(), remaining }
     }
 }
 
-impl Body {
+impl ReplyBody {
     pub(super) fn push_front(&mut self, part: Bytes) {
         self.remaining += part.len();
         self.parts.push_front(part);
@@ -112,7 +120,7 @@ impl Body {
         }
     }
 
-    /// Blanks behind the end: JSON stays JSON however many there are.
+    /// Pads with spaces: the JSON stays valid.
     pub(super) fn pad(&mut self, len: usize) {
         static BLANKS: [u8; 64 * 1024] = [b' '; 64 * 1024];
         while self.remaining < len {
@@ -123,7 +131,7 @@ impl Body {
     }
 }
 
-impl Buf for Body {
+impl Buf for ReplyBody {
     fn remaining(&self) -> usize {
         self.remaining
     }
@@ -154,11 +162,11 @@ impl Buf for Body {
 mod tests {
     use super::*;
 
-    fn body() -> Body {
-        Body::from(["ab", "", "cde", "f"].map(Bytes::from).to_vec())
+    fn body() -> ReplyBody {
+        ReplyBody::from(["ab", "", "cde", "f"].map(Bytes::from).to_vec())
     }
 
-    fn text(mut body: Body) -> String {
+    fn text(mut body: ReplyBody) -> String {
         let len = body.remaining();
         String::from_utf8(body.copy_to_bytes(len).to_vec()).unwrap()
     }

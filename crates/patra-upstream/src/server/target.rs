@@ -1,21 +1,21 @@
-//! What a path leads to. Paths that lead nowhere are left to [`super::control`], which says so.
+//! Maps paths to routes. Unknown paths go to [`super::control`], which returns 404.
 
-use crate::paging::Endpoint;
-use crate::shapes::{notes, tweets};
+use crate::api_styles::{notes, tweets};
+use crate::paging::ListEndpoint;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target<'a> {
-    Data(Route<'a>),
-    Door(Door),
+pub(super) enum RequestTarget<'a> {
+    Data(DataRoute<'a>),
+    Auth(AuthRoute),
     Control,
 }
 
-/// Where data is: counted, guarded, and what faults fall on.
+/// Data routes: counted, authenticated, and subject to faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Route<'a> {
-    Listing(Endpoint),
-    /// `/ids`, and `/ids/page` and so on for every style of paging.
-    Ids(Endpoint),
+pub(super) enum DataRoute<'a> {
+    Listing(ListEndpoint),
+    /// `/ids`, and `/ids/page` etc. for every paging style.
+    Ids(ListEndpoint),
     Details,
     Detail(&'a str),
     Users,
@@ -29,49 +29,49 @@ pub(super) enum Route<'a> {
     Issues,
     GraphQl,
     Export,
-    Notes(notes::Door),
-    Tweets(tweets::Door),
+    Notes(notes::NotesRoute),
+    Tweets(tweets::TweetsRoute),
 }
 
-/// Where one gets what data requests must show.
+/// Routes that issue credentials for data requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum AuthRoute {
     Token,
     Login,
     Sign,
 }
 
-impl<'a> Target<'a> {
+impl<'a> RequestTarget<'a> {
     pub(super) fn of(path: &'a str) -> Self {
-        if let Some(endpoint) = Endpoint::of(path) {
-            return Self::Data(Route::Listing(endpoint));
+        if let Some(endpoint) = ListEndpoint::of(path) {
+            return Self::Data(DataRoute::Listing(endpoint));
         }
         match path {
-            "/details" => Self::Data(Route::Details),
-            "/rest/issues" => Self::Data(Route::Issues),
-            "/graphql" => Self::Data(Route::GraphQl),
-            "/export" => Self::Data(Route::Export),
-            "/api/sns/web/v1/search/notes" => Self::Data(Route::Notes(notes::Door::Search)),
-            "/api/sns/web/v1/feed" => Self::Data(Route::Notes(notes::Door::Feed)),
-            "/api/sns/web/v1/user/selfinfo" => Self::Data(Route::Notes(notes::Door::SelfInfo)),
-            "/twitter/user/last_tweets" => Self::Data(Route::Tweets(tweets::Door::LastTweets)),
-            "/twitter/list/tweets" => Self::Data(Route::Tweets(tweets::Door::ListTweets)),
-            "/twitter/bookmarks_v2" => Self::Data(Route::Tweets(tweets::Door::Bookmarks)),
-            "/twitter/user/info" => Self::Data(Route::Tweets(tweets::Door::UserInfo)),
-            "/oauth/token" => Self::Door(Door::Token),
-            "/login" => Self::Door(Door::Login),
-            "/sign" => Self::Door(Door::Sign),
-            _ => Route::nested(path).map_or(Self::Control, Self::Data),
+            "/details" => Self::Data(DataRoute::Details),
+            "/rest/issues" => Self::Data(DataRoute::Issues),
+            "/graphql" => Self::Data(DataRoute::GraphQl),
+            "/export" => Self::Data(DataRoute::Export),
+            "/api/sns/web/v1/search/notes" => Self::Data(DataRoute::Notes(notes::NotesRoute::Search)),
+            "/api/sns/web/v1/feed" => Self::Data(DataRoute::Notes(notes::NotesRoute::Feed)),
+            "/api/sns/web/v1/user/selfinfo" => Self::Data(DataRoute::Notes(notes::NotesRoute::SelfInfo)),
+            "/twitter/user/last_tweets" => Self::Data(DataRoute::Tweets(tweets::TweetsRoute::LastTweets)),
+            "/twitter/list/tweets" => Self::Data(DataRoute::Tweets(tweets::TweetsRoute::ListTweets)),
+            "/twitter/bookmarks_v2" => Self::Data(DataRoute::Tweets(tweets::TweetsRoute::Bookmarks)),
+            "/twitter/user/info" => Self::Data(DataRoute::Tweets(tweets::TweetsRoute::UserInfo)),
+            "/oauth/token" => Self::Auth(AuthRoute::Token),
+            "/login" => Self::Auth(AuthRoute::Login),
+            "/sign" => Self::Auth(AuthRoute::Sign),
+            _ => DataRoute::nested(path).map_or(Self::Control, Self::Data),
         }
     }
 
-    /// The methods served, as `Allow` names them.
+    /// The supported methods, as in the `Allow` header.
     pub(super) fn methods(&self) -> &'static str {
         match self {
-            Self::Data(Route::Details) => "GET, POST",
-            Self::Data(Route::Notes(notes::Door::Search | notes::Door::Feed)) => "POST",
-            Self::Data(Route::Tweets(tweets::Door::Bookmarks)) => "POST",
-            Self::Data(Route::GraphQl) | Self::Door(_) => "POST",
+            Self::Data(DataRoute::Details) => "GET, POST",
+            Self::Data(DataRoute::Notes(notes::NotesRoute::Search | notes::NotesRoute::Feed)) => "POST",
+            Self::Data(DataRoute::Tweets(tweets::TweetsRoute::Bookmarks)) => "POST",
+            Self::Data(DataRoute::GraphQl) | Self::Auth(_) => "POST",
             Self::Data(_) | Self::Control => "GET",
         }
     }
@@ -81,13 +81,13 @@ impl<'a> Target<'a> {
     }
 }
 
-impl<'a> Route<'a> {
+impl<'a> DataRoute<'a> {
     fn nested(path: &'a str) -> Option<Self> {
         if let Some(style) = path.strip_prefix("/ids") {
             return if style.is_empty() {
-                Some(Self::Ids(Endpoint::Offset))
+                Some(Self::Ids(ListEndpoint::Offset))
             } else {
-                Endpoint::of(style).map(Self::Ids)
+                ListEndpoint::of(style).map(Self::Ids)
             };
         }
         let mut parts = path.strip_prefix('/')?.split('/');
@@ -108,31 +108,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_where_they_should() {
+    fn paths_map_to_routes() {
         for (path, expected) in [
-            ("/offset", Target::Data(Route::Listing(Endpoint::Offset))),
-            ("/ids", Target::Data(Route::Ids(Endpoint::Offset))),
-            ("/ids/cursor", Target::Data(Route::Ids(Endpoint::Cursor))),
-            ("/detail/W1", Target::Data(Route::Detail("W1"))),
-            ("/users", Target::Data(Route::Users)),
-            ("/users/U1/posts", Target::Data(Route::Posts { user: "U1" })),
-            ("/users/U1/posts/W1/comments", Target::Data(Route::Comments { user: "U1", post: "W1" })),
-            ("/login", Target::Door(Door::Login)),
+            ("/offset", RequestTarget::Data(DataRoute::Listing(ListEndpoint::Offset))),
+            ("/ids", RequestTarget::Data(DataRoute::Ids(ListEndpoint::Offset))),
+            ("/ids/cursor", RequestTarget::Data(DataRoute::Ids(ListEndpoint::Cursor))),
+            ("/detail/W1", RequestTarget::Data(DataRoute::Detail("W1"))),
+            ("/users", RequestTarget::Data(DataRoute::Users)),
+            ("/users/U1/posts", RequestTarget::Data(DataRoute::Posts { user: "U1" })),
+            ("/users/U1/posts/W1/comments", RequestTarget::Data(DataRoute::Comments { user: "U1", post: "W1" })),
+            ("/login", RequestTarget::Auth(AuthRoute::Login)),
         ] {
-            assert_eq!(Target::of(path), expected, "{path}");
+            assert_eq!(RequestTarget::of(path), expected, "{path}");
         }
         let nowhere =
             ["/", "", "/idsx", "/ids/", "/ids/none", "/detail", "/users/U1", "/users/U1/posts/W1", "/offset/"];
         for path in nowhere.into_iter().chain(["/users/U1/posts/W1/comments/1", "/detail/W1/x", "/stats"]) {
-            assert_eq!(Target::of(path), Target::Control, "{path}");
+            assert_eq!(RequestTarget::of(path), RequestTarget::Control, "{path}");
         }
     }
 
     #[test]
-    fn methods_are_those_served() {
-        assert!(Target::of("/details").serves("GET") && Target::of("/details").serves("POST"));
-        assert!(Target::of("/graphql").serves("POST") && !Target::of("/graphql").serves("GET"));
-        assert!(Target::of("/page").serves("GET") && !Target::of("/page").serves("POST"));
-        assert!(!Target::of("/page").serves(""));
+    fn methods_match_the_route() {
+        assert!(RequestTarget::of("/details").serves("GET") && RequestTarget::of("/details").serves("POST"));
+        assert!(RequestTarget::of("/graphql").serves("POST") && !RequestTarget::of("/graphql").serves("GET"));
+        assert!(RequestTarget::of("/page").serves("GET") && !RequestTarget::of("/page").serves("POST"));
+        assert!(!RequestTarget::of("/page").serves(""));
     }
 }

@@ -1,13 +1,13 @@
-//! What each kind of [`Auth`] lets in and keeps out.
+//! Which requests each kind of [`MockAuth`] allows and rejects.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use patra_upstream::{Auth, Script, Signing, ToSign, body_sha256, sign};
+use patra_upstream::{MockAuth, RequestSigning, Script, SigningInput, body_sha256, sign};
 
 use crate::start;
 
-/// Headers with their line ends, and whether they open the door.
-async fn check(auth: Auth, cases: &[(&str, &str, bool)]) {
+/// Headers with line ends, and whether the request is allowed.
+async fn check(auth: MockAuth, cases: &[(&str, &str, bool)]) {
     let (server, mut client) = start(Script { auth, ..Script::default() }).await;
     for (target, headers, opens) in cases {
         let response = client.get_with(target, headers).await;
@@ -33,23 +33,23 @@ fn pair(name: &str, value: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn keys_in_a_header_a_query_and_a_cookie() {
+async fn api_keys_in_header_query_and_cookie() {
     let (name, value) = pair("X-Key", "s3");
     let wrong = "X-Key: s4\r\n";
     check(
-        Auth::Header { name, value },
+        MockAuth::Header { name, value },
         &[("/page", "x-key: s3\r\n", true), ("/page", wrong, false), ("/page?X-Key=s3", "", false)],
     )
     .await;
     let (name, value) = pair("key", "s3");
     check(
-        Auth::Query { name, value },
+        MockAuth::Query { name, value },
         &[("/page?key=s3", "", true), ("/page?key=s4", "", false), ("/users", "key: s3\r\n", false)],
     )
     .await;
     let (name, value) = pair("sid", "s3");
     check(
-        Auth::Cookie { name, value },
+        MockAuth::Cookie { name, value },
         &[
             ("/page", "Cookie: a=b; sid=s3\r\n", true),
             ("/page", "Cookie: xsid=s3\r\n", false),
@@ -63,7 +63,7 @@ async fn keys_in_a_header_a_query_and_a_cookie() {
 #[tokio::test]
 async fn bearer_and_basic() {
     check(
-        Auth::Bearer { token: "t1".to_owned() },
+        MockAuth::Bearer { token: "t1".to_owned() },
         &[
             ("/page", "Authorization: Bearer t1\r\n", true),
             ("/page", "authorization: bearer t1\r\n", true),
@@ -74,7 +74,7 @@ async fn bearer_and_basic() {
     .await;
     let (user, password) = pair("user", "p@ss");
     check(
-        Auth::Basic { user, password },
+        MockAuth::Basic { user, password },
         &[
             ("/page", "Authorization: Basic dXNlcjpwQHNz\r\n", true),
             ("/page", "Authorization: Basic dXNlcjpwQHN0\r\n", false),
@@ -86,12 +86,12 @@ async fn bearer_and_basic() {
 }
 
 #[tokio::test]
-async fn refusals_name_the_scheme() {
+async fn unauthorized_responses_name_the_scheme() {
     let (server, mut client) = start(Script::default()).await;
     for (auth, expected) in [
-        (Auth::OAuth, Some("Bearer error=\"invalid_token\"")),
-        (Auth::Basic { user: String::new(), password: String::new() }, Some("Basic realm=\"far side\"")),
-        (Auth::Session, None),
+        (MockAuth::OAuth, Some("Bearer error=\"invalid_token\"")),
+        (MockAuth::Basic { user: String::new(), password: String::new() }, Some("Basic realm=\"upstream\"")),
+        (MockAuth::Session, None),
     ] {
         server.script().update(|script| script.auth = auth);
         assert_eq!(client.get("/page").await.header("www-authenticate"), expected);
@@ -101,7 +101,7 @@ async fn refusals_name_the_scheme() {
 #[tokio::test]
 async fn a_key_in_the_body() {
     let (name, value) = pair("key", "s3");
-    let (_server, mut client) = start(Script { auth: Auth::Body { name, value }, ..Script::default() }).await;
+    let (_server, mut client) = start(Script { auth: MockAuth::Body { name, value }, ..Script::default() }).await;
     assert_eq!(client.post("/details", r#"{"ids": ["W1"], "key": "s3"}"#).await.status, 200);
     assert_eq!(client.post("/details", r#"{"ids": ["W1"], "key": "s4"}"#).await.status, 401);
     assert_eq!(client.get("/details?ids=W1&key=s3").await.status, 401);
@@ -114,11 +114,11 @@ fn now() -> i64 {
 
 #[tokio::test]
 async fn signed_requests() {
-    let (server, mut client) = start(Script { auth: Auth::Signed, ..Script::default() }).await;
-    let Signing { key_id, secret, .. } = Signing::default();
+    let (server, mut client) = start(Script { auth: MockAuth::Signed, ..Script::default() }).await;
+    let RequestSigning { key_id, secret, .. } = RequestSigning::default();
     let signed = |path: &str, query: &str, timestamp: i64| {
         let body_sha256 = body_sha256(b"");
-        let request = ToSign { method: "GET", path, query, body_sha256: &body_sha256, timestamp };
+        let request = SigningInput { method: "GET", path, query, body_sha256: &body_sha256, timestamp };
         (timestamp, sign(&secret, &request))
     };
     let headers = |(timestamp, signature): (i64, String)| {

@@ -1,11 +1,11 @@
-//! A query that has more than it gives.
+//! Queries with more records than the ceiling.
 
 use patra_upstream::{CeilingMode, Script};
 
 use crate::start;
 
 #[tokio::test]
-async fn behind_the_ceiling_is_an_error() {
+async fn requests_beyond_the_ceiling_are_rejected() {
     let (server, mut client) = start(Script { ceiling: Some(20), ..Script::default() }).await;
     let page = client.get("/offset?offset=15&limit=10").await;
     assert_eq!((page.ids().len(), page.json()["total"].as_u64()), (5, Some(50)));
@@ -15,7 +15,7 @@ async fn behind_the_ceiling_is_an_error() {
     for target in [
         "/offset?offset=20",
         "/page?page=3&size=10",
-        link.strip_prefix("http://far.test:80").unwrap(),
+        link.strip_prefix("http://api.test:80").unwrap(),
         &format!("/cursor?rows=20&cursor={}", cursor.replace('+', "%2B")),
         "/ids?offset=20",
     ] {
@@ -27,7 +27,7 @@ async fn behind_the_ceiling_is_an_error() {
 }
 
 #[tokio::test]
-async fn or_a_silent_end() {
+async fn clamped_ceiling_ends_silently() {
     let script = Script { ceiling: Some(20), ceiling_mode: CeilingMode::Clamp, ..Script::default() };
     let (_server, mut client) = start(script).await;
     let page = client.get("/page?page=2&size=10").await.json();
@@ -39,9 +39,9 @@ async fn or_a_silent_end() {
     assert_eq!((beyond.status, beyond.ids().len(), beyond.json()["total"].as_u64()), (200, 0, Some(50)));
 }
 
-/// Windows narrow enough have it all.
+/// Windows that are narrow enough return all records.
 #[tokio::test]
-async fn a_smaller_window_is_whole() {
+async fn smaller_window_is_complete() {
     let (server, mut client) = start(Script { ceiling: Some(20), ..Script::default() }).await;
     let start = server.dataset().get(0).unwrap().1 / 1_000_000;
     let mut windows = vec![(start, start + 3600)];

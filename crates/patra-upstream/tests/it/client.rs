@@ -1,4 +1,4 @@
-//! A raw HTTP client that hides nothing: it reports what came, also when that is less than was promised.
+//! A raw HTTP client that returns what it received, even if that is less than announced.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,47 +8,47 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-pub(crate) struct Client {
+pub(crate) struct TestClient {
     stream: TcpStream,
     buf: Vec<u8>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Response {
+pub(crate) struct TestResponse {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// The body is shorter than its announced length.
+    /// Whether the body is shorter than its announced length.
     pub(crate) cut: bool,
 }
 
-impl Client {
+impl TestClient {
     pub(crate) async fn connect(addr: SocketAddr) -> Self {
         Self { stream: TcpStream::connect(addr).await.unwrap(), buf: Vec::new() }
     }
 
-    pub(crate) async fn get(&mut self, target: &str) -> Response {
+    pub(crate) async fn get(&mut self, target: &str) -> TestResponse {
         self.try_get(target).await.unwrap()
     }
 
-    pub(crate) async fn try_get(&mut self, target: &str) -> io::Result<Response> {
-        self.send(&format!("GET {target} HTTP/1.1\r\nHost: far.test:80\r\n\r\n")).await;
+    pub(crate) async fn try_get(&mut self, target: &str) -> io::Result<TestResponse> {
+        self.send(&format!("GET {target} HTTP/1.1\r\nHost: api.test:80\r\n\r\n")).await;
         self.receive().await
     }
 
-    /// `headers` with their line ends.
-    pub(crate) async fn get_with(&mut self, target: &str, headers: &str) -> Response {
-        self.send(&format!("GET {target} HTTP/1.1\r\nHost: far.test:80\r\n{headers}\r\n")).await;
+    /// Sends a request; `headers` include their line ends.
+    pub(crate) async fn get_with(&mut self, target: &str, headers: &str) -> TestResponse {
+        self.send(&format!("GET {target} HTTP/1.1\r\nHost: api.test:80\r\n{headers}\r\n")).await;
         self.receive().await.unwrap()
     }
 
-    pub(crate) async fn post(&mut self, target: &str, body: &str) -> Response {
+    pub(crate) async fn post(&mut self, target: &str, body: &str) -> TestResponse {
         self.post_with(target, "", body).await
     }
 
-    pub(crate) async fn post_with(&mut self, target: &str, headers: &str, body: &str) -> Response {
+    pub(crate) async fn post_with(&mut self, target: &str, headers: &str, body: &str) -> TestResponse {
         let length = body.len();
-        let head = format!("POST {target} HTTP/1.1\r\nHost: far.test:80\r\nContent-Length: {length}\r\n{headers}\r\n");
+        let head = format!("POST {target} HTTP/1.1\r\nHost: api.test:80\r\nContent-Length: {length}\r\n{headers}\r\n");
         self.send(&(head + body)).await;
         self.receive().await.unwrap()
     }
@@ -57,7 +57,7 @@ impl Client {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
-    pub(crate) async fn receive(&mut self) -> io::Result<Response> {
+    pub(crate) async fn receive(&mut self) -> io::Result<TestResponse> {
         let end = loop {
             if let Some(at) = self.buf.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
@@ -67,7 +67,7 @@ impl Client {
             }
         };
         let head = String::from_utf8(self.buf.drain(..end).collect()).unwrap();
-        let mut response = Response { status: head[9..12].parse().unwrap(), head, body: Vec::new(), cut: false };
+        let mut response = TestResponse { status: head[9..12].parse().unwrap(), head, body: Vec::new(), cut: false };
         let len: usize = response.header("content-length").unwrap().parse().unwrap();
         while self.buf.len() < len && !response.cut {
             response.cut = !self.more().await?;
@@ -76,7 +76,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Whether the server has closed and sent nothing else before.
+    /// Whether the server has closed the connection without sending anything else.
     pub(crate) async fn is_closed(&mut self) -> bool {
         self.buf.is_empty() && !self.more().await.unwrap()
     }
@@ -88,7 +88,7 @@ impl Client {
     }
 }
 
-impl Response {
+impl TestResponse {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut fields = self.head.lines().skip(1).filter_map(|line| line.split_once(": "));
         fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)

@@ -1,10 +1,10 @@
-//! The paths beside the listings, the log, and the life of a server.
+//! The control routes, the log, and the lifetime of a server.
 
 use std::io::ErrorKind;
 
-use patra_upstream::{Dataset, Script, Server, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, Script};
 
-use crate::client::Client;
+use crate::client::TestClient;
 use crate::start;
 
 #[tokio::test]
@@ -21,11 +21,11 @@ async fn stats_by_http_are_the_stats() {
 }
 
 #[tokio::test]
-async fn knobs_turn_all_or_none() {
+async fn knobs_are_set_all_or_none() {
     let (server, mut client) = start(Script::default()).await;
     let script = client.get("/knobs?e429=7&at_e500=1,2&retry_after=0").await;
     assert_eq!(script.json(), serde_json::to_value(server.script().get()).unwrap());
-    assert_eq!(server.script().get().e500, When::at([1, 2]));
+    assert_eq!(server.script().get().e500, FaultSchedule::at([1, 2]));
     let refused = client.get("/knobs?latency_ms=5&bogus=1").await;
     assert_eq!((refused.status, refused.error_code().as_str()), (400, "bad_parameter"));
     assert_eq!(server.script().get().latency_ms, 0);
@@ -59,8 +59,8 @@ async fn the_log_keeps_the_latest_data_requests() {
         client.get(target).await;
     }
     let log = server.log();
-    let seen: Vec<_> = log.iter().map(|entry| (entry.number, entry.target.as_str(), entry.status)).collect();
-    assert_eq!(seen, [(2, "/page?page=x", 400), (3, "/offset?limit=1", 200)]);
+    let logged: Vec<_> = log.iter().map(|entry| (entry.number, entry.target.as_str(), entry.status)).collect();
+    assert_eq!(logged, [(2, "/page?page=x", 400), (3, "/offset?limit=1", 200)]);
     assert!(log[0].at <= log[1].at);
 }
 
@@ -71,8 +71,8 @@ async fn a_stopped_server_frees_its_port_and_leaves_its_clients() {
     let addr = server.addr();
     server.stop().await;
     assert!(client.is_closed().await);
-    let again = Server::start(addr, Dataset::new(1, 1), Script::default()).unwrap();
-    assert_eq!(Client::connect(addr).await.get("/page").await.ids().len(), 1);
+    let again = MockApi::start(addr, Dataset::new(1, 1), Script::default()).unwrap();
+    assert_eq!(TestClient::connect(addr).await.get("/page").await.ids().len(), 1);
     drop(again);
     tokio::task::yield_now().await;
     let refused = tokio::net::TcpStream::connect(addr).await;
@@ -81,5 +81,5 @@ async fn a_stopped_server_frees_its_port_and_leaves_its_clients() {
 
 #[test]
 fn without_a_runtime_starting_is_an_error() {
-    assert!(Server::start("127.0.0.1:0".parse().unwrap(), Dataset::new(1, 1), Script::default()).is_err());
+    assert!(MockApi::start("127.0.0.1:0".parse().unwrap(), Dataset::new(1, 1), Script::default()).is_err());
 }

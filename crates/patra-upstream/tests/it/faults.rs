@@ -1,14 +1,14 @@
-//! Each fault, where it is told to fall, as it looks on the wire and in the counts.
+//! Each fault: which requests it applies to, and its effect on the connection and the counters.
 
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-use patra_upstream::{Late, Script, TruncateMode, When};
+use patra_upstream::{FaultSchedule, LateRecord, Script, TruncateMode};
 
-use crate::client::{Client, Response};
+use crate::client::{TestClient, TestResponse};
 use crate::start;
 
-async fn statuses(client: &mut Client, count: usize) -> Vec<u16> {
+async fn statuses(client: &mut TestClient, count: usize) -> Vec<u16> {
     let mut statuses = Vec::new();
     for _ in 0..count {
         statuses.push(client.get("/offset?limit=1").await.status);
@@ -17,8 +17,8 @@ async fn statuses(client: &mut Client, count: usize) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn errors_fall_on_every_kth_request_since_the_reset() {
-    let script = Script { e429: When::every(3), e500: When::at([2]), ..Script::default() };
+async fn errors_apply_to_every_kth_request_since_the_reset() {
+    let script = Script { e429: FaultSchedule::every(3), e500: FaultSchedule::at([2]), ..Script::default() };
     let (server, mut client) = start(script).await;
     assert_eq!(statuses(&mut client, 6).await, [200, 500, 429, 200, 200, 429]);
     let stats = server.stats();
@@ -29,10 +29,10 @@ async fn errors_fall_on_every_kth_request_since_the_reset() {
 
 #[tokio::test]
 async fn a_reset_is_a_reset() {
-    let (server, mut client) = start(Script { reset: When::at([2]), ..Script::default() }).await;
+    let (server, mut client) = start(Script { reset: FaultSchedule::at([2]), ..Script::default() }).await;
     assert_eq!(client.get("/page").await.status, 200);
     assert_eq!(client.try_get("/page").await.unwrap_err().kind(), ErrorKind::ConnectionReset);
-    let mut second = Client::connect(server.addr()).await;
+    let mut second = TestClient::connect(server.addr()).await;
     assert_eq!(second.get("/page").await.status, 200);
     let stats = server.stats();
     assert_eq!((stats.resets, stats.ok, stats.connections), (1, 2, 2));
@@ -40,8 +40,8 @@ async fn a_reset_is_a_reset() {
 }
 
 #[tokio::test]
-async fn a_closed_body_is_half_of_what_was_promised() {
-    let (server, mut client) = start(Script { truncate: When::at([1]), ..Script::default() }).await;
+async fn closed_body_is_half_of_the_announced_length() {
+    let (server, mut client) = start(Script { truncate: FaultSchedule::at([1]), ..Script::default() }).await;
     let response = client.get("/page").await;
     let promised: usize = response.header("content-length").unwrap().parse().unwrap();
     assert_eq!((response.status, response.cut, response.body.len()), (200, true, promised / 2));
@@ -52,7 +52,7 @@ async fn a_closed_body_is_half_of_what_was_promised() {
 
 #[tokio::test]
 async fn a_cut_body_is_complete_but_no_json() {
-    let script = Script { truncate: When::at([1]), truncate_mode: TruncateMode::Cut, ..Script::default() };
+    let script = Script { truncate: FaultSchedule::at([1]), truncate_mode: TruncateMode::Cut, ..Script::default() };
     let (_server, mut client) = start(script).await;
     let response = client.get("/page").await;
     assert!(!response.cut && serde_json::from_slice::<serde_json::Value>(&response.body).is_err());
@@ -61,7 +61,8 @@ async fn a_cut_body_is_complete_but_no_json() {
 
 #[tokio::test]
 async fn an_oversized_body_is_still_json() {
-    let (server, mut client) = start(Script { oversize: When::at([1]), oversize_mib: 3, ..Script::default() }).await;
+    let (server, mut client) =
+        start(Script { oversize: FaultSchedule::at([1]), oversize_mib: 3, ..Script::default() }).await;
     let response = client.get("/page").await;
     assert_eq!((response.body.len(), response.ids().len()), (3 << 20, 50));
     assert!(client.get("/page").await.body.len() < 1 << 20);
@@ -71,7 +72,7 @@ async fn an_oversized_body_is_still_json() {
 
 #[tokio::test]
 async fn a_slow_body_takes_its_time() {
-    let script = Script { slow: When::at([1]), slow_chunk_bytes: 512, slow_pause_ms: 5, ..Script::default() };
+    let script = Script { slow: FaultSchedule::at([1]), slow_chunk_bytes: 512, slow_pause_ms: 5, ..Script::default() };
     let (_server, mut client) = start(script).await;
     let (response, took) = timed(&mut client, "/page?size=20").await;
     let pieces = u32::try_from(response.body.len().div_ceil(512)).unwrap();
@@ -80,14 +81,14 @@ async fn a_slow_body_takes_its_time() {
 }
 
 #[tokio::test]
-async fn latency_goes_before_the_answer() {
+async fn latency_delays_the_response() {
     let (_server, mut client) = start(Script { latency_ms: 60, ..Script::default() }).await;
     assert!(timed(&mut client, "/page").await.1 >= Duration::from_millis(60));
     assert!(timed(&mut client, "/health").await.1 < Duration::from_millis(60));
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test is the client, and measures")]
-async fn timed(client: &mut Client, target: &str) -> (Response, Duration) {
+async fn timed(client: &mut TestClient, target: &str) -> (TestResponse, Duration) {
     let start = Instant::now();
     let response = client.get(target).await;
     (response, start.elapsed())
@@ -96,7 +97,7 @@ async fn timed(client: &mut Client, target: &str) -> (Response, Duration) {
 #[tokio::test]
 async fn a_repeated_token_never_ends() {
     let (_server, mut client) = start(Script { repeat_token_after: Some(1), ..Script::default() }).await;
-    let token = |response: &Response| response.json()["message"]["next-cursor"].as_str().unwrap().to_owned();
+    let token = |response: &TestResponse| response.json()["message"]["next-cursor"].as_str().unwrap().to_owned();
     let first = client.get("/cursor?rows=5").await;
     let target = format!("/cursor?rows=5&cursor={}", token(&first).replace('+', "%2B"));
     let (second, third) = (client.get(&target).await, client.get(&target).await);
@@ -115,7 +116,8 @@ async fn totals_lie() {
 
 #[tokio::test]
 async fn late_rows_appear_behind_the_client() {
-    let (server, mut client) = start(Script { late: vec![Late { index: 4, after: 2 }], ..Script::default() }).await;
+    let (server, mut client) =
+        start(Script { late: vec![LateRecord { index: 4, after: 2 }], ..Script::default() }).await;
     let id = server.dataset().get(4).unwrap().0.to_owned();
     for number in 1..=3 {
         let page = client.get("/offset").await;

@@ -1,20 +1,20 @@
-//! What the far side asks of its clients: to wait when told, to keep to a rate, to say who they are.
+//! Limits for clients: `Retry-After`, rates and credentials.
 
 use std::time::Duration;
 
-use patra_upstream::{RetryAfter, Script, When};
+use patra_upstream::{FaultSchedule, RetryAfter, Script};
 
-use crate::client::Client;
+use crate::client::TestClient;
 use crate::start;
 
 /// 429 on the first request, with this `Retry-After`.
-fn told(retry_after: RetryAfter) -> Script {
-    Script { e429: When::at([1]), retry_after, ..Script::default() }
+fn throttled(retry_after: RetryAfter) -> Script {
+    Script { e429: FaultSchedule::at([1]), retry_after, ..Script::default() }
 }
 
 #[tokio::test]
-async fn retry_after_in_seconds_and_those_who_do_not_wait() {
-    let (server, mut client) = start(told(RetryAfter::Seconds(1))).await;
+async fn early_requests_after_retry_after_are_counted() {
+    let (server, mut client) = start(throttled(RetryAfter::Seconds(1))).await;
     let response = client.get("/page").await;
     assert_eq!((response.status, response.header("retry-after")), (429, Some("1")));
     assert_eq!(response.error_code(), "too_many_requests");
@@ -27,7 +27,7 @@ async fn retry_after_in_seconds_and_those_who_do_not_wait() {
 
 #[tokio::test]
 async fn retry_after_zero_is_no_wait() {
-    let (server, mut client) = start(told(RetryAfter::Seconds(0))).await;
+    let (server, mut client) = start(throttled(RetryAfter::Seconds(0))).await;
     assert_eq!(client.get("/page").await.header("retry-after"), Some("0"));
     client.get("/page").await;
     assert_eq!(server.stats().too_early, 0);
@@ -35,7 +35,7 @@ async fn retry_after_zero_is_no_wait() {
 
 #[tokio::test]
 async fn retry_after_as_a_date_or_not_at_all() {
-    let (server, mut client) = start(told(RetryAfter::HttpDate(2))).await;
+    let (server, mut client) = start(throttled(RetryAfter::HttpDate(2))).await;
     let response = client.get("/page").await;
     let date = response.header("retry-after").unwrap();
     assert!(date.ends_with(" GMT") && date.len() == 29 && date > "A", "{date}");
@@ -43,7 +43,7 @@ async fn retry_after_as_a_date_or_not_at_all() {
     client.get("/page").await;
     assert_eq!(server.stats().too_early, 1);
 
-    let (server, mut client) = start(told(RetryAfter::Absent)).await;
+    let (server, mut client) = start(throttled(RetryAfter::Absent)).await;
     assert_eq!(client.get("/page").await.header("retry-after"), None);
     client.get("/page").await;
     assert_eq!(server.stats().too_early, 0);
@@ -63,7 +63,7 @@ async fn a_rate_is_kept_by_the_second() {
 }
 
 #[tokio::test]
-async fn credentials_are_asked_for() {
+async fn required_credentials_are_checked() {
     let (server, mut client) = start(Script::default()).await;
     let pair = |name: &str| Some((name.to_owned(), "s3".to_owned()));
     server.script().update(|script| script.require_query = pair("key"));
@@ -82,7 +82,7 @@ async fn credentials_are_asked_for() {
 #[tokio::test]
 async fn concurrency_is_measured() {
     let (server, mut first) = start(Script { latency_ms: 50, ..Script::default() }).await;
-    let mut second = Client::connect(server.addr()).await;
+    let mut second = TestClient::connect(server.addr()).await;
     first.get("/page").await;
     assert_eq!(server.stats().max_concurrent, 1);
     tokio::join!(first.get("/page"), second.get("/page"));

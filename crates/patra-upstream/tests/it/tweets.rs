@@ -1,24 +1,24 @@
-//! The provider of tweets.
+//! The tweet provider.
 
-use patra_upstream::{RetryAfter, Script, TweetAnswer, TweetEnvelope, TweetFault, Tweets};
+use patra_upstream::{RetryAfter, Script, TweetEnvelope, TweetFault, TweetFaultKind, TweetProvider};
 use serde_json::Value;
 
-use super::client::{Client, Response};
+use super::client::{TestClient, TestResponse};
 use super::start;
 
 const KEY: &str = "x-api-key: tweets-key\r\n";
 
-fn script(tweets: Tweets) -> Script {
+fn script(tweets: TweetProvider) -> Script {
     Script { tweets, ..Script::default() }
 }
 
-async fn ask(client: &mut Client, target: &str) -> Value {
+async fn get_json(client: &mut TestClient, target: &str) -> Value {
     let response = client.get_with(target, KEY).await;
     assert_eq!(response.status, 200, "{}", response.text());
     response.json()
 }
 
-async fn last_tweets(client: &mut Client, user: &str, cursor: &str) -> Response {
+async fn last_tweets(client: &mut TestClient, user: &str, cursor: &str) -> TestResponse {
     client.get_with(&format!("/twitter/user/last_tweets?userName={user}&cursor={cursor}"), KEY).await
 }
 
@@ -26,8 +26,8 @@ fn ids(tweets: &Value) -> Vec<u64> {
     tweets.as_array().unwrap().iter().map(|tweet| tweet["id"].as_str().unwrap().parse().unwrap()).collect()
 }
 
-/// The ids of all pages, and how many pages there were.
-async fn walk(client: &mut Client, user: &str) -> (Vec<u64>, usize) {
+/// The ids of all pages, and the number of pages.
+async fn walk(client: &mut TestClient, user: &str) -> (Vec<u64>, usize) {
     let (mut all, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
     loop {
         let page = last_tweets(client, user, &cursor).await.json();
@@ -41,8 +41,8 @@ async fn walk(client: &mut Client, user: &str) -> (Vec<u64>, usize) {
 }
 
 #[tokio::test]
-async fn any_user_is_read_page_by_page_newest_first_and_new_tweets_move_nothing() {
-    let (server, mut client) = start(script(Tweets::default())).await;
+async fn timeline_pages_are_stable_when_tweets_are_added() {
+    let (server, mut client) = start(script(TweetProvider::default())).await;
     let (all, pages) = walk(&mut client, "alice").await;
     assert_eq!((all.len(), pages), (45, 3));
     assert!(all.is_sorted_by(|one, other| one > other));
@@ -60,9 +60,9 @@ async fn any_user_is_read_page_by_page_newest_first_and_new_tweets_move_nothing(
 
 #[tokio::test]
 async fn tweets_are_of_all_kinds_and_both_envelopes() {
-    let tweets = Tweets { per_user: 10, pinned: true, ..Tweets::default() };
+    let tweets = TweetProvider { per_user: 10, pinned: true, ..TweetProvider::default() };
     let (server, mut client) = start(script(tweets)).await;
-    let wire = ask(&mut client, "/twitter/user/last_tweets?userName=alice").await;
+    let wire = get_json(&mut client, "/twitter/user/last_tweets?userName=alice").await;
     let by = |n: usize| &wire["data"]["tweets"][9 - n];
     assert!(by(3)["retweeted_tweet"].is_object() && by(3)["text"].as_str().unwrap().starts_with("RT @someone_else: "));
     assert_eq!(by(5)["quoted_tweet"]["author"]["userName"], "third_party");
@@ -72,13 +72,14 @@ async fn tweets_are_of_all_kinds_and_both_envelopes() {
     assert!(by(1).get("viewCount").is_none() && by(2)["viewCount"] == 200);
     assert_eq!(wire["data"]["pin_tweet"]["id"], by(0)["id"]);
     server.script().update(|script| script.tweets.envelope = TweetEnvelope::Documented);
-    let documented = ask(&mut client, "/twitter/user/last_tweets?userName=alice").await;
+    let documented = get_json(&mut client, "/twitter/user/last_tweets?userName=alice").await;
     assert_eq!(documented["tweets"], wire["data"]["tweets"]);
 }
 
 #[tokio::test]
-async fn an_unknown_user_is_told_by_user_info_alone() {
-    let tweets = Tweets { unknown: vec!["nobody".into()], counts: vec![("quiet".into(), 0)], ..Tweets::default() };
+async fn unknown_user_is_reported_by_user_info_only() {
+    let tweets =
+        TweetProvider { unknown: vec!["nobody".into()], counts: vec![("quiet".into(), 0)], ..TweetProvider::default() };
     let (_server, mut client) = start(script(tweets)).await;
     for user in ["NoBody", "quiet"] {
         let page = last_tweets(&mut client, user, "").await.json();
@@ -88,8 +89,8 @@ async fn an_unknown_user_is_told_by_user_info_alone() {
             "{user}"
         );
     }
-    assert_eq!(ask(&mut client, "/twitter/user/info?userName=nobody").await["status"], "error");
-    let quiet = ask(&mut client, "/twitter/user/info?userName=quiet").await;
+    assert_eq!(get_json(&mut client, "/twitter/user/info?userName=nobody").await["status"], "error");
+    let quiet = get_json(&mut client, "/twitter/user/info?userName=quiet").await;
     assert_eq!(
         (&quiet["data"]["userName"], &quiet["data"]["createdAt"]),
         (&"quiet".into(), &"2010-08-27T20:13:59.000000Z".into())
@@ -97,8 +98,8 @@ async fn an_unknown_user_is_told_by_user_info_alone() {
 }
 
 #[tokio::test]
-async fn nobody_reads_without_the_key() {
-    let (server, mut client) = start(script(Tweets::default())).await;
+async fn requests_without_the_key_are_rejected() {
+    let (server, mut client) = start(script(TweetProvider::default())).await;
     let bare = client.get("/twitter/user/last_tweets?userName=alice").await;
     assert_eq!((bare.status, bare.text()), (403, r#"{"error":"Forbidden"}"#));
     server.script().update(|script| script.tweets.key_status = 401);
@@ -107,17 +108,17 @@ async fn nobody_reads_without_the_key() {
 }
 
 #[tokio::test]
-async fn faults_fall_on_the_users_that_are_named() {
-    let fault = |user: &str, answer, times| TweetFault::new(user, answer, times);
+async fn faults_apply_to_the_named_users() {
+    let fault = |user: &str, kind, times| TweetFault::new(user, kind, times);
     let faults = vec![
-        fault("a", TweetAnswer::Status(402), 0),
-        fault("b", TweetAnswer::Status(429), 1),
-        fault("c", TweetAnswer::Status(503), 2),
-        fault("d", TweetAnswer::Error, 0),
-        fault("e", TweetAnswer::NoList, 0),
-        fault("f", TweetAnswer::Late(30), 0),
+        fault("a", TweetFaultKind::Status(402), 0),
+        fault("b", TweetFaultKind::Status(429), 1),
+        fault("c", TweetFaultKind::Status(503), 2),
+        fault("d", TweetFaultKind::Error, 0),
+        fault("e", TweetFaultKind::NoList, 0),
+        fault("f", TweetFaultKind::Late(30), 0),
     ];
-    let tweets = Tweets { faults, ..Tweets::default() };
+    let tweets = TweetProvider { faults, ..TweetProvider::default() };
     let (server, mut client) = start(Script { retry_after: RetryAfter::Seconds(7), ..script(tweets) }).await;
     assert_eq!(last_tweets(&mut client, "a", "").await.status, 402);
     let limited = last_tweets(&mut client, "B", "").await;
@@ -141,8 +142,9 @@ async fn faults_fall_on_the_users_that_are_named() {
 }
 
 #[tokio::test]
-async fn the_end_may_be_hidden() {
-    let (server, mut client) = start(script(Tweets { per_user: 30, always_more: true, ..Tweets::default() })).await;
+async fn end_of_a_timeline_may_be_hidden() {
+    let (server, mut client) =
+        start(script(TweetProvider { per_user: 30, always_more: true, ..TweetProvider::default() })).await;
     let mut cursors = vec![String::new()];
     for tweets in [20, 10, 0, 0] {
         let page = last_tweets(&mut client, "alice", cursors.last().unwrap()).await.json();
@@ -158,19 +160,21 @@ async fn the_end_may_be_hidden() {
 }
 
 #[tokio::test]
-async fn lists_and_bookmarks_have_doors_of_their_own() {
+async fn lists_and_bookmarks_have_their_own_routes() {
     let lists = vec![("7".to_owned(), vec!["alice".to_owned(), "bob".to_owned()])];
-    let (server, mut client) = start(script(Tweets { per_user: 12, lists, ..Tweets::default() })).await;
-    let first = ask(&mut client, "/twitter/list/tweets?listId=7").await;
-    let rest =
-        ask(&mut client, &format!("/twitter/list/tweets?listId=7&cursor={}", first["next_cursor"].as_str().unwrap()))
-            .await;
+    let (server, mut client) = start(script(TweetProvider { per_user: 12, lists, ..TweetProvider::default() })).await;
+    let first = get_json(&mut client, "/twitter/list/tweets?listId=7").await;
+    let rest = get_json(
+        &mut client,
+        &format!("/twitter/list/tweets?listId=7&cursor={}", first["next_cursor"].as_str().unwrap()),
+    )
+    .await;
     let all = [ids(&first["tweets"]), ids(&rest["tweets"])].concat();
     assert_eq!((all.len(), &rest["has_next_page"]), (24, &false.into()));
     assert!(all.is_sorted_by(|one, other| one > other));
-    assert_eq!(ask(&mut client, "/twitter/list/tweets?listId=8").await["tweets"], Value::Array(Vec::new()));
-    let wish = r#"{"login_cookies":"x","proxy":"http://p"}"#;
-    let bookmarks = client.post_with("/twitter/bookmarks_v2", KEY, wish).await;
+    assert_eq!(get_json(&mut client, "/twitter/list/tweets?listId=8").await["tweets"], Value::Array(Vec::new()));
+    let request = r#"{"login_cookies":"x","proxy":"http://p"}"#;
+    let bookmarks = client.post_with("/twitter/bookmarks_v2", KEY, request).await;
     assert_eq!((bookmarks.status, bookmarks.json()["tweets"].as_array().unwrap().len()), (200, 12));
     assert_eq!(client.post_with("/twitter/bookmarks_v2", KEY, r#"{"proxy":"p"}"#).await.status, 400);
     assert_eq!(server.requests_by_user()["list:7"], 2);

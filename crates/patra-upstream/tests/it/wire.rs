@@ -1,4 +1,4 @@
-//! HTTP/1.1 as such: connections that stay, requests in a row, heads in pieces, and what is refused.
+//! HTTP/1.1: keep-alive, pipelining, partial heads, and rejected requests.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn a_connection_stays() {
 }
 
 #[tokio::test]
-async fn pipelined_requests_are_answered_in_order() {
+async fn pipelined_responses_are_in_order() {
     let (_server, mut client) = start(Script::default()).await;
     let requests: String =
         (0..40).map(|n| format!("GET /offset?limit=1&offset={n} HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
@@ -53,7 +53,7 @@ async fn a_body_may_come_in_pieces_and_requests_may_follow() {
 }
 
 #[tokio::test]
-async fn closes_when_asked_to() {
+async fn connection_close_is_respected() {
     for request in ["GET /page HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "GET /page HTTP/1.0\r\n\r\n"] {
         let (_server, mut client) = start(Script::default()).await;
         client.send(request).await;
@@ -64,7 +64,7 @@ async fn closes_when_asked_to() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_refused_and_closed() {
+async fn unsupported_requests_are_rejected_and_closed() {
     let huge = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(40_000));
     let cases = [
         ("POST /page HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello", 405),

@@ -1,4 +1,4 @@
-//! The words of `patra audit` and `patra db`.
+//! `patra audit` and `patra db`.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
-    /// Look for secrets in the clear and for doors left open; print JSON, and fail when something is found
+    /// Look for plaintext secrets and unprotected access, print JSON, and fail if there is a finding
     Security(AuditSecurity),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditSecurity {
-    /// Log file, or folder of log files; may be repeated
+    /// Check this log file, or all in this folder; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) logs: Vec<PathBuf>,
-    /// Folder of workflow files; deploy/n8n when it is there
+    /// Check the workflow files in this folder; deploy/n8n if it exists
     #[arg(long, value_name = "DIR")]
     pub(crate) workflows: Option<PathBuf>,
-    /// File of settings, NAME=value a line, beside .env; may be repeated
+    /// Check this file of settings, one NAME=value per line, in addition to .env; repeatable
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Vec<PathBuf>,
 }
@@ -27,15 +27,15 @@ pub(crate) struct AuditSecurity {
 pub(crate) enum Db {
     /// Copy the database, also while a server uses it
     Backup {
-        /// Folder, or file, to write to; the folder `backups` beside the database when it is left out
+        /// Write to this folder or file; `backups` in the data folder when left out
         #[arg(long, value_name = "DIR|FILE")]
         to: Option<PathBuf>,
     },
-    /// Put a copy in the place of the database; what was there is kept
+    /// Replace the database by a copy; the replaced one is kept
     Restore {
-        /// As `patra db backups` shows it
+        /// Copy, from `patra db backups`
         file: PathBuf,
     },
-    /// List the copies beside the database
+    /// List the copies in the data folder
     Backups,
 }

@@ -1,82 +1,83 @@
-//! The words of the boards.
+//! Reports under `patra get`.
 
 use clap::{Args, Subcommand};
 
-use patra_core::port::board::{About, MAX_ROWS};
+use patra_core::port::board::{MAX_ROWS, WorkFilter};
 use patra_core::state::Operation;
 use patra_core::{Level, Ts};
 use patra_engine::board::MAX_NAMESPACES;
 
-use super::{Global, any_operation};
+use super::{Global, value};
 
-/// What is counted, and not in rows.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Board {
-    /// Everything at a glance: what waits, what was done, what went wrong, what lags
+    /// Show everything at a glance: queue, throughput, errors, lag, alerts
     Overview,
-    /// What is queued, how fast it is taken, and why it waits
-    Queue(AboutWhat),
-    /// What was done over time
+    /// Show what is queued, how fast it moves, and why it waits
+    Queue(BoardFilter),
+    /// Show what was done over time
     Throughput {
         #[command(flatten)]
-        about: AboutWhat,
+        filter: BoardFilter,
         #[command(flatten)]
-        span: Span,
-        /// Minutes of a step
+        range: TimeRange,
+        /// Sum up over this many minutes
         #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=10_080))]
         step: Option<u32>,
     },
-    /// The most frequent errors, with the batch where each was met last
+    /// Show the most frequent errors, each with its latest batch
     Errors {
         #[command(flatten)]
-        about: AboutWhat,
+        filter: BoardFilter,
         #[command(flatten)]
-        span: Span,
-        /// L1, L2, L3 or L4
-        #[arg(long, value_parser = level, value_name = "LEVEL")]
+        range: TimeRange,
+        /// Show only this level: L1 transient, L2 request, L3 data, L4 fatal
+        #[arg(long, value_parser = value::level(), value_name = "LEVEL", hide_possible_values = true)]
         level: Option<Level>,
-        /// Rows at most
+        /// Show at most this many rows
         #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROWS)))]
         limit: u32,
     },
-    /// Where the cursors stand, how far behind, and their steps
+    /// Show the cursors, how far they are behind, and their steps
     Timeline {
         #[command(flatten)]
-        about: AboutWhat,
+        filter: BoardFilter,
         #[command(flatten)]
-        span: Span,
-        /// Key of a namespace
+        range: TimeRange,
+        /// Show only the namespace with this key
         #[arg(long, value_name = "KEY")]
         namespace: Option<String>,
-        /// Namespaces at most
+        /// Show at most this many namespaces
         #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_NAMESPACES)))]
         limit: u32,
     },
-    /// How fast requests leave beside how fast they may, and what slowed them
+    /// Compare the rate of requests with the allowed rate, and show what slowed them
     Budget {
         #[command(flatten)]
-        about: AboutWhat,
+        filter: BoardFilter,
         #[command(flatten)]
-        span: Span,
+        range: TimeRange,
     },
-    /// Alerts that are watched, and since when they fire
+    /// List alerts and since when they fire
     Alerts,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AboutWhat {
+pub(crate) struct BoardFilter {
+    /// Count only this provenance
     #[arg(long, value_name = "CODE")]
     provenance: Option<String>,
+    /// Count only this endpoint
     #[arg(long, value_name = "NAME")]
     endpoint: Option<String>,
-    /// harvest, backfill or update
-    #[arg(long, value_parser = any_operation)]
+    /// Count only this operation
+    #[arg(long, value_parser = value::operation(), value_name = "OPERATION")]
     operation: Option<Operation>,
 }
 
-impl AboutWhat {
-    pub(crate) fn about(&self, global: &Global) -> About {
-        About {
+impl BoardFilter {
+    pub(crate) fn about(&self, global: &Global) -> WorkFilter {
+        WorkFilter {
             project_key: global.project.clone(),
             provenance_code: self.provenance.clone(),
             endpoint_name: self.endpoint.clone(),
@@ -86,15 +87,11 @@ impl AboutWhat {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Span {
-    /// From this time on; an hour before the end when none is named
+pub(crate) struct TimeRange {
+    /// Start here; one hour before the end when left out
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Option<Ts>,
-    /// Up to this time; now when none is named
+    /// End here; now when left out
     #[arg(long, value_name = "TIME")]
     pub(crate) to: Option<Ts>,
-}
-
-fn level(word: &str) -> Result<Level, String> {
-    word.to_uppercase().parse().map_err(|_| "one of: L1, L2, L3, L4".to_owned())
 }

@@ -1,56 +1,64 @@
-//! The words of `crawl`.
+//! `patra crawl`.
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::value;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Crawl {
-    /// Search a platform for keywords, fetch the notes, store each once: the whole flow, under the same lock as workflows outside
+    /// Search a platform, fetch every note and store each once, under the lock of a workflow
     Run(CrawlRun),
-    /// Ask a platform for notes, and store nothing
+    /// Search a platform for notes, without storing anything
     Search {
+        /// Platform, such as the code of its manifest
         platform: String,
+        /// Keyword to search for
         keyword: String,
-        /// The page, from 1 on
+        /// Fetch this page, counted from 1
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..), value_name = "N")]
         page: u64,
-        /// Only with this cookie
+        /// Use only this cookie
         #[arg(long, value_name = "NAME")]
         cookie: Option<String>,
     },
-    /// Ask a platform for the details of notes, and store nothing
+    /// Fetch the details of notes, without storing anything
     Detail {
+        /// Platform, such as the code of its manifest
         platform: String,
+        /// Ids of notes
         #[arg(required = true)]
         note_ids: Vec<String>,
-        /// What the platform demands for details, as the search gave it; those of a candidate when left out
-        #[arg(long = "token", value_parser = super::pair, value_name = "NAME=VALUE")]
+        /// Send this token, as the search returned it; the candidate's tokens when left out
+        #[arg(long = "token", value_parser = value::pair, value_name = "NAME=VALUE")]
         tokens: Vec<(String, String)>,
-        /// Only with this cookie
+        /// Use only this cookie
         #[arg(long, value_name = "NAME")]
         cookie: Option<String>,
     },
     /// List executions, candidates, notes, cookies or alerts
     List {
-        what: Listed,
-        /// Only those in this state
+        /// What to list
+        what: CrawlList,
+        /// Show only rows with this status
         #[arg(long)]
         status: Option<String>,
-        /// Only those of this platform
+        /// Show only rows of this platform
         #[arg(long)]
         platform: Option<String>,
-        /// Rows at most
+        /// Show at most this many rows
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
         limit: u32,
     },
-    /// Take back locks that are older than half an hour, now; a server does so by itself
+    /// Free locks that are older than half an hour now; a server does it by itself
     Recover,
-    /// Give failed candidates another chance
+    /// Try failed candidates again
     Requeue {
+        /// Platform, such as the code of its manifest
         platform: String,
-        /// Only this one
+        /// Requeue only this note
         #[arg(long, value_name = "ID")]
         note_id: Option<String>,
-        /// Only those that this keyword found
+        /// Requeue only notes that this keyword found
         #[arg(long, value_name = "WORD")]
         keyword: Option<String>,
     },
@@ -58,25 +66,27 @@ pub(crate) enum Crawl {
 
 #[derive(Debug, Args)]
 pub(crate) struct CrawlRun {
+    /// Platform, such as the code of its manifest
     pub(crate) platform: String,
+    /// Keywords to search for
     #[arg(required = true)]
     pub(crate) keywords: Vec<String>,
-    /// The name of the lock
+    /// Take the lock of this workflow
     #[arg(long, default_value = "wf-crawl-main", value_name = "NAME")]
     pub(crate) workflow: String,
-    /// Pages of each search, at most
+    /// Read at most this many pages of each search
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000), value_name = "N")]
     pub(crate) max_pages: u64,
-    /// Notes that are fetched together
+    /// Fetch this many notes at once
     #[arg(long, env = "BATCH_SIZE", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=20), value_name = "N")]
     pub(crate) batch_size: u32,
-    /// Again and again, with this many minutes in between
+    /// Repeat, with this many minutes in between
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=10080), value_name = "MINUTES")]
     pub(crate) every: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Listed {
+pub(crate) enum CrawlList {
     Executions,
     Candidates,
     Notes,

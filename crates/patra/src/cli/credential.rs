@@ -1,4 +1,4 @@
-//! The words of `patra credential`. Secrets are never among them: what stands on a command line, others can see.
+//! `patra credential`. Secrets are never arguments: other users of the machine can see a command line.
 
 use std::path::PathBuf;
 
@@ -6,91 +6,86 @@ use clap::{Args, Subcommand};
 
 use patra_core::state::AuthType;
 
+use super::value;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Credential {
-    /// Seal a credential and store it; its values come from stdin, the environment or files
+    /// Encrypt a credential and store it; its values come from stdin, the environment or files
     Add {
         #[command(flatten)]
-        which: Which,
-        /// api_key, bearer, basic, oauth2, cookie, session or custom
-        #[arg(long = "type", value_parser = auth_type, value_name = "TYPE")]
+        name: CredentialArg,
+        /// Add a credential of this type
+        #[arg(long = "type", value_parser = value::auth_type(), value_name = "TYPE")]
         auth_type: AuthType,
-        /// Smaller is taken first, 100 when left out; of cookies the larger, 1 when left out
+        /// Prefer the smaller number (default 100), for cookies the larger (default 1)
         #[arg(long, allow_hyphen_values = true, value_name = "N")]
         priority: Option<i32>,
-        /// Requests a day that a cookie is used for; 100 when left out
+        /// Use a cookie for at most this many requests a day (default 100)
         #[arg(long, value_name = "N")]
         daily_limit: Option<u32>,
-        /// The value is a Fernet token: the environment variable that holds its key
+        /// Decrypt the value as a Fernet token with the key in this environment variable
         #[arg(long, value_name = "VARIABLE")]
         fernet_key: Option<String>,
         #[command(flatten)]
-        values: Values,
+        values: SecretValues,
     },
     /// List credentials, without their secrets
     List,
-    /// Put in a new version; work that is planned already goes on with the old one
+    /// Store a new version; planned work continues with the old one
     Rotate {
         #[command(flatten)]
-        which: Which,
-        /// Make the older versions useless at once
+        name: CredentialArg,
+        /// Revoke the older versions at once
         #[arg(long)]
         revoke_old: bool,
         #[command(flatten)]
-        values: Values,
+        values: SecretValues,
     },
-    /// Make a credential useless and erase its secrets
+    /// Revoke a credential and erase its secrets
     Revoke {
         #[command(flatten)]
-        which: Which,
-        /// Only this version
+        name: CredentialArg,
+        /// Revoke only this version
         #[arg(long, value_name = "N")]
         only_version: Option<i64>,
     },
-    /// Trust a cookie again that is invalid or banned
+    /// Reactivate a cookie that is invalid or banned
     Reactivate {
-        /// The cookie
+        /// Name of the cookie
         alias: String,
     },
-    /// Seal everything anew with the first master key, after a new one was put before the old
+    /// Encrypt everything again with the first master key, after you put a new one before the old
     Reseal,
-    /// Open a credential and, where it is for tokens, get one
+    /// Decrypt a credential and, where it needs a token, get one
     Check {
         #[command(flatten)]
-        which: Which,
+        name: CredentialArg,
     },
 }
 
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Which {
-    /// The name that manifests use; a source's own code is the default there
+pub(crate) struct CredentialArg {
+    /// Name that manifests use; their default is the code of the provenance
     pub(crate) alias: String,
-    /// Only for this source
+    /// Use it only for this provenance
     #[arg(long, value_name = "CODE")]
     pub(crate) provenance: Option<String>,
-    /// Only for this endpoint of it
+    /// Use it only for this endpoint of the provenance
     #[arg(long, requires = "provenance", value_name = "NAME")]
     pub(crate) endpoint: Option<String>,
 }
 
-/// Where the values come from: stdin when nothing is named.
+/// Origin of the secret values: stdin when no option is given.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Values {
-    /// Take a value from an environment variable, such as apiKey=CROSSREF_KEY; may be repeated
-    #[arg(long, value_parser = super::pair, value_name = "NAME=VARIABLE")]
+pub(crate) struct SecretValues {
+    /// Read a value from an environment variable, such as apiKey=CROSSREF_KEY; repeatable
+    #[arg(long, value_parser = value::pair, value_name = "NAME=VARIABLE")]
     pub(crate) from_env: Vec<(String, String)>,
-    /// Take a value from a file, without its last line break; may be repeated
+    /// Read a value from a file, without its last line break; repeatable
     #[arg(long, value_parser = file, value_name = "NAME=PATH")]
     pub(crate) from_file: Vec<(String, PathBuf)>,
 }
 
-fn auth_type(word: &str) -> Result<AuthType, String> {
-    word.to_uppercase().replace('-', "_").parse().map_err(|_| {
-        let known: Vec<_> = AuthType::ALL.iter().map(|kind| kind.as_str().to_lowercase()).collect();
-        format!("one of: {}", known.join(", "))
-    })
-}
-
 fn file(text: &str) -> Result<(String, PathBuf), String> {
-    super::pair(text).map(|(name, path)| (name, PathBuf::from(path)))
+    value::pair(text).map(|(name, path)| (name, PathBuf::from(path)))
 }

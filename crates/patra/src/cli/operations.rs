@@ -1,4 +1,4 @@
-//! The words for holding, cancelling and tidying.
+//! Commands that act on work: pause, resume, cancel, mark, deliver again, archive.
 
 use std::time::Duration;
 
@@ -7,49 +7,51 @@ use clap::{Args, Subcommand};
 use patra_core::state::Operation;
 use patra_engine::operations::MIN_RETENTION;
 
-/// What is held.
+use super::value;
+
+/// Work that can be paused.
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Held {
-    /// Everything of a provenance
+pub(crate) enum PauseTarget {
+    /// Select everything of a provenance
     Source {
-        /// Its code
+        /// Code of the provenance
         provenance: String,
     },
-    /// One endpoint, or one operation of it
+    /// Select one endpoint, or one operation of it
     Endpoint {
         /// Code of the provenance
         provenance: String,
         /// Name of the endpoint
         endpoint: String,
-        /// harvest, backfill or update; all of them when it is left out
-        #[arg(long, value_parser = super::any_operation)]
+        /// Select only this operation
+        #[arg(long, value_parser = value::operation(), value_name = "OPERATION")]
         operation: Option<Operation>,
     },
-    /// The tasks of one plan
+    /// Select the tasks of one plan
     Plan {
-        /// As `patra get plans` shows it
+        /// Id, from `patra get plans`
         id: i64,
     },
-    /// The task of one slice
+    /// Select the task of one slice
     Slice {
-        /// As `patra get slices` shows it
+        /// Id, from `patra get slices`
         id: i64,
     },
-    /// One task
+    /// Select one task
     Task {
-        /// As `patra get tasks` shows it
+        /// Id, from `patra get tasks`
         id: i64,
     },
 }
 
-/// What is let go on.
+/// Work that can be resumed.
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Resumed {
+pub(crate) enum ResumeTarget {
     #[command(flatten)]
-    Work(Held),
-    /// A hold by its number: a pause, or the fuse
+    Work(PauseTarget),
+    /// Select one pause or halt by its id
     Hold {
-        /// As `patra get holds` shows it
+        /// Id, from `patra get holds`
         id: i64,
     },
 }
@@ -57,48 +59,58 @@ pub(crate) enum Resumed {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Pause {
     #[command(subcommand)]
-    pub(crate) what: Held,
+    pub(crate) target: PauseTarget,
     #[command(flatten)]
-    pub(crate) who: Who,
+    pub(crate) author: Author,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Resume {
     #[command(subcommand)]
-    pub(crate) what: Resumed,
+    pub(crate) target: ResumeTarget,
     #[command(flatten)]
-    pub(crate) who: Who,
+    pub(crate) author: Author,
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Cancel {
     #[command(subcommand)]
-    pub(crate) what: Cancelled,
+    pub(crate) target: CancelTarget,
     #[command(flatten)]
-    pub(crate) who: Who,
+    pub(crate) author: Author,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Cancelled {
-    /// What was asked for at once, with all that came of it
+pub(crate) enum CancelTarget {
+    /// Select a job with its plans, slices and tasks
     Job {
-        /// Its public id, as `patra run --no-wait` and `patra get jobs` show it
+        /// Public id, from `patra run --no-wait` or `patra get jobs`
         id: String,
     },
-    /// A plan with its slices and tasks
-    Plan { id: i64 },
-    /// A slice with its task
-    Slice { id: i64 },
-    /// One task
-    Task { id: i64 },
+    /// Select a plan with its slices and tasks
+    Plan {
+        /// Id, from `patra get plans`
+        id: i64,
+    },
+    /// Select a slice with its task
+    Slice {
+        /// Id, from `patra get slices`
+        id: i64,
+    },
+    /// Select one task
+    Task {
+        /// Id, from `patra get tasks`
+        id: i64,
+    },
 }
 
+/// Author and reason of an action, for the record.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Who {
-    /// Why, for who looks at it later
-    #[arg(long, global = true, default_value = "", value_name = "TEXT")]
+pub(crate) struct Author {
+    /// Record this reason
+    #[arg(long, global = true, default_value = "", value_name = "TEXT", hide_default_value = true)]
     pub(crate) reason: String,
-    /// Who does it
+    /// Record this name
     #[arg(long, global = true, env = "USER", default_value = "command line", value_name = "NAME")]
     pub(crate) by: String,
 }
@@ -107,46 +119,47 @@ pub(crate) struct Who {
 pub(crate) struct Signal {
     /// Code of the provenance
     pub(crate) provenance: String,
-    /// Name of the endpoint that the records are of
+    /// Name of the endpoint that collected the records
     pub(crate) endpoint: String,
-    /// Id of a record; may be repeated
+    /// Mark the record with this id; repeatable
     #[arg(long = "id", required = true, value_name = "ID")]
     pub(crate) ids: Vec<String>,
     #[command(flatten)]
-    pub(crate) who: Who,
+    pub(crate) author: Author,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Outbox {
-    /// Tell again what was given up: one event, or all
-    Retell {
-        /// As `patra get outbox --status FAILED` shows it; none: all that were given up
+    /// Deliver failed events again: one, or all
+    #[command(alias = "retell")]
+    Retry {
+        /// Id, from `patra get outbox --status FAILED`; all failed events when left out
         id: Option<i64>,
     },
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Quarantine {
-    /// Give a record up: it is not asked for again
+    /// Give up a record, so that it is not fetched again
     Abandon {
-        /// As `patra get quarantine` shows it
+        /// Id, from `patra get quarantine`
         id: i64,
         #[command(flatten)]
-        who: Who,
+        author: Author,
     },
 }
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Archive {
-    /// What is older goes; ISO 8601, such as P90D
+    /// Archive what is older than this ISO 8601 duration
     #[arg(long, default_value = "P90D", value_parser = age, value_name = "AGE")]
     pub(crate) older_than: Duration,
 }
 
 fn age(text: &str) -> Result<Duration, String> {
-    let age = text.parse::<patra_spec::Iso>()?.0;
+    let age = text.parse::<patra_spec::IsoDuration>()?.0;
     match age >= MIN_RETENTION {
         true => Ok(age),
-        false => Err("replays and audits look for what is younger than a day: at least P1D".to_owned()),
+        false => Err("replays and audits need the last day: at least P1D".to_owned()),
     }
 }

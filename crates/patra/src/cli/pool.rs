@@ -1,20 +1,22 @@
-//! Projects and the URL pool.
+//! `patra project` and `patra pool`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use patra_core::Ts;
-use patra_core::project::{Library, Sight};
+use patra_core::project::{Library, LibraryScope};
 use patra_core::tx::UrlSource;
+
+use super::value;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Project {
-    /// Make a project: `patra project create online_lottery`
+    /// Create a project, such as `patra project create online_lottery`
     Create {
-        /// a-z, 0-9, `_` and `-`
+        /// Key of the project: a-z, 0-9, `_` and `-`
         key: String,
-        /// What people call it
+        /// Show this name to people
         #[arg(long)]
         name: Option<String>,
     },
@@ -24,31 +26,33 @@ pub(crate) enum Project {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Pool {
-    /// Find URLs in stored documents and items, and keep them
+    /// Find URLs in stored documents and items, and store them
     Extract(ExtractUrls),
-    /// Find URLs in what ended jobs were asked for and stored, and keep them
+    /// Find URLs in the parameters and results of finished jobs, and store them
     LookBack(LookBackUrls),
     /// List URLs, newest first
     List(ListUrls),
-    /// Capture URLs of these job types from now on
+    /// Store the URLs of these job types from now on
     Capture {
-        /// Such as rss, twitter_feed, or the code of a provenance
+        /// Job types, such as rss, twitter_feed, or the code of a provenance
         #[arg(required = true, value_name = "JOB_TYPE")]
         job_types: Vec<String>,
-        /// Stop capturing them
+        /// Stop storing them
         #[arg(long)]
         off: bool,
-        #[arg(long, default_value = "project", value_parser = library, value_name = "SCOPE")]
+        /// Store URLs for one project or for all
+        #[arg(long, default_value = "project", value_parser = value::library(), value_name = "SCOPE")]
         scope: Library,
     },
-    /// Show which job types are captured
+    /// List the job types whose URLs are stored
     Captured,
-    /// Store a document: its text from a file, or `-`
+    /// Store a document; its text comes from a file, or from stdin with `-`
     Add(AddDocument),
-    /// Print the URLs of a file, or of `-`, and keep nothing; a file of any size
+    /// Print the URLs in a file of any size, or in stdin with `-`, without storing anything
     Find {
+        /// File to read
         file: PathBuf,
-        /// Remove parameters that follow readers: utm_*, gclid, fbclid
+        /// Remove tracking parameters: utm_*, gclid, fbclid
         #[arg(long)]
         remove_tracking: bool,
     },
@@ -56,82 +60,78 @@ pub(crate) enum Pool {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExtractUrls {
-    #[arg(long, default_value = "project", value_parser = library, value_name = "SCOPE")]
+    /// Store URLs for one project or for all
+    #[arg(long, default_value = "project", value_parser = value::library(), value_name = "SCOPE")]
     pub(crate) scope: Library,
-    /// Only documents of this type; may be repeated
+    /// Read only documents of this type; repeatable
     #[arg(long = "doc-type", value_name = "TYPE")]
     pub(crate) doc_types: Vec<String>,
-    /// Only documents of this state or region; may be repeated
+    /// Read only documents of this state or region; repeatable
     #[arg(long = "state", value_name = "STATE")]
     pub(crate) states: Vec<String>,
-    /// Exactly this document; may be repeated
+    /// Read only this document; repeatable
     #[arg(long = "document", value_name = "ID")]
     pub(crate) documents: Vec<i64>,
-    /// Documents at most, the newest first
+    /// Read at most this many documents, newest first
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000), value_name = "N")]
     pub(crate) limit: u32,
-    /// The documents' own addresses too
+    /// Store the documents' own addresses too
     #[arg(long)]
     pub(crate) include_uri: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LookBackUrls {
-    #[arg(long, default_value = "project", value_parser = library, value_name = "SCOPE")]
+    /// Store URLs for one project or for all
+    #[arg(long, default_value = "project", value_parser = value::library(), value_name = "SCOPE")]
     pub(crate) scope: Library,
-    /// Exactly this job; may be repeated
+    /// Read only this job; repeatable
     #[arg(long = "job", value_name = "ID")]
     pub(crate) jobs: Vec<String>,
+    /// Read only jobs of this type
     #[arg(long, value_name = "TYPE")]
     pub(crate) job_type: Option<String>,
-    /// Asked for at or after
+    /// Read only jobs requested at this time or later
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<Ts>,
-    /// Jobs at most, the newest first
+    /// Read at most this many jobs, newest first
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
     pub(crate) limit: u32,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListUrls {
-    /// shared, project or effective: both, the project's covering the shared ones
-    #[arg(long, default_value = "effective", value_parser = sight, value_name = "SCOPE")]
-    pub(crate) scope: Sight,
-    /// document or task
-    #[arg(long, value_parser = source, value_name = "SOURCE")]
+    /// Show URLs of the project, shared ones, or both (effective)
+    #[arg(long, default_value = "effective", value_parser = value::sight(), value_name = "SCOPE")]
+    pub(crate) scope: LibraryScope,
+    /// Show only URLs found in documents or in tasks
+    #[arg(long, value_parser = value::url_source(), value_name = "SOURCE")]
     pub(crate) source: Option<UrlSource>,
-    /// Part of the domain
+    /// Show only domains that contain this text
     #[arg(long, value_name = "TEXT")]
     pub(crate) domain: Option<String>,
+    /// Show this page
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) page: u32,
+    /// Show this many URLs per page
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100), value_name = "N")]
     pub(crate) page_size: u32,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AddDocument {
-    /// Where its text is
+    /// File with the text
     pub(crate) file: PathBuf,
-    /// Where it comes from; the same one again is the same document
+    /// Identify the document by this URI; the same URI again updates it
     #[arg(long, value_name = "URI")]
     pub(crate) uri: String,
+    /// Set the type
     #[arg(long, default_value = "document", value_name = "TYPE")]
     pub(crate) doc_type: String,
+    /// Set the state or region
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<String>,
+    /// Set the title
     #[arg(long, value_name = "TEXT")]
     pub(crate) title: Option<String>,
-}
-
-fn library(word: &str) -> Result<Library, String> {
-    word.parse().map_err(|_| "one of: project, shared".to_owned())
-}
-
-fn sight(word: &str) -> Result<Sight, String> {
-    word.parse().map_err(|_| "one of: shared, project, effective".to_owned())
-}
-
-fn source(word: &str) -> Result<UrlSource, String> {
-    word.parse().map_err(|_| "one of: document, task".to_owned())
 }

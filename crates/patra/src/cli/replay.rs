@@ -1,4 +1,4 @@
-//! The words of `patra replay` and `patra blackbox`.
+//! `patra replay` and `patra bundle`.
 
 use std::path::PathBuf;
 
@@ -8,31 +8,31 @@ use super::Engine;
 
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// The run, as `patra get runs` shows it
+    /// Id of the run, from `patra get runs`
     #[arg(requires = "batch")]
     pub(crate) run: Option<i64>,
-    /// The number of the batch in its run, as `patra get batches` shows it
+    /// Number of the batch in its run, from `patra get batches`
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: Option<u32>,
-    /// Ask the far side once more, instead of reading the answer that was kept; still writes nothing
+    /// Send the request to the API again instead of reading the kept response; writes nothing
     #[arg(long, conflicts_with_all = ["file", "redrive"])]
     pub(crate) live: bool,
-    /// A package that `blackbox export --with-raw` made, instead of the database
+    /// Read a bundle made by `patra bundle export --with-raw` instead of the database
     #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "redrive"])]
     pub(crate) file: Option<PathBuf>,
-    /// Drive it again in production: what was executed is read back, the rest is queued and writes
+    /// Run it again in production: a finished batch is read back, anything else is queued and writes
     #[arg(long)]
     pub(crate) redrive: bool,
-    /// A whole task to drive again
+    /// Run this whole task again
     #[arg(long, value_name = "ID", requires = "redrive", conflicts_with = "run")]
     pub(crate) task: Option<i64>,
-    /// Names the request: the same name again finds what the first one made
+    /// Name the request; repeating it with the same name creates nothing new
     #[arg(long, value_name = "ID", requires = "redrive")]
     pub(crate) request: Option<String>,
-    /// Who asks for it
+    /// Record this name
     #[arg(long, env = "USER", default_value = "command line", value_name = "NAME")]
     pub(crate) by: String,
-    /// Do the work here, and end when it has ended
+    /// Do the work here, and exit when it is done
     #[arg(long, requires = "redrive")]
     pub(crate) wait: bool,
     #[command(flatten)]
@@ -40,27 +40,30 @@ pub(crate) struct Replay {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Blackbox {
-    /// Put all that is known of a batch into one signed file; the export is put on record
+pub(crate) enum Bundle {
+    /// Export everything known about a batch into one signed file, and record the export
     Export {
-        /// The run, as `patra get runs` shows it
+        /// Id of the run, from `patra get runs`
         run: i64,
-        /// The number of the batch in its run
+        /// Number of the batch in its run, from `patra get batches`
         #[arg(value_parser = clap::value_parser!(u32).range(1..))]
         batch: u32,
-        /// Why; it is kept with the export
+        /// Record this reason with the export
         #[arg(long, value_name = "TEXT")]
         reason: String,
-        /// Who exports
+        /// Record this name
         #[arg(long, env = "USER", default_value = "command line", value_name = "NAME")]
         by: String,
-        /// Where to; stdout when it is left out
+        /// Write to this new file; stdout when left out
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// The far side's answer too, where it is kept: the package can then be replayed anywhere
+        /// Include the response, if it is kept, so that the bundle can be replayed anywhere
         #[arg(long)]
         with_raw: bool,
     },
-    /// Check a package and show what is in it
-    Show { file: PathBuf },
+    /// Verify a bundle and show its content
+    Show {
+        /// Bundle
+        file: PathBuf,
+    },
 }

@@ -1,4 +1,4 @@
-//! Sources and the collector.
+//! `patra source` and `patra collect`.
 
 use std::path::PathBuf;
 
@@ -6,40 +6,70 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use patra_core::source::MAX_MINUTES;
 
+/// Types that Patra can fetch. A source of another type is stored and skipped.
+pub(crate) const SOURCE_TYPES: &[&str] = &[
+    "rss",
+    "digest_feed",
+    "website",
+    "hackernews",
+    "reddit",
+    "github_trending",
+    "custom_api",
+    "twitter_feed",
+    "twitter_list",
+    "twitter_bookmarks",
+];
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Source {
-    /// Add a source: `patra source add rss https://example.com/feed.xml`
+    /// Add a source, such as `patra source add rss https://example.com/feed.xml`
     Add(AddSource),
-    /// List sources and how they are
+    /// List sources with status, interval and last error
     List {
-        /// Only of this type
+        /// Show only sources of this type
         #[arg(long = "type", value_name = "TYPE")]
         r#type: Option<String>,
     },
-    /// Stop collecting a source
-    Pause { id: i64 },
-    /// Collect a source again, as if it had never failed
-    Resume { id: i64 },
+    /// Pause a source
+    Pause {
+        /// Id, from `patra source list`
+        id: i64,
+    },
+    /// Resume a source and forget its errors
+    Resume {
+        /// Id, from `patra source list`
+        id: i64,
+    },
     /// Collect a source now, whatever its interval
-    Fetch { id: i64 },
-    /// Take a source out; what it brought stays
-    Remove { id: i64 },
-    /// Add many: an OPML file, a JSON array, or a JSON object or a URL a line; `-` reads from standard input
+    Fetch {
+        /// Id, from `patra source list`
+        id: i64,
+    },
+    /// Remove a source; its items stay
+    Remove {
+        /// Id, from `patra source list`
+        id: i64,
+    },
+    /// Add many sources from a file, or from stdin with `-`: OPML, a JSON array, or one JSON object or URL per line
     Import {
+        /// File to read
         file: PathBuf,
-        /// What the feeds of an OPML file, and bare URLs, are
+        /// Add feeds of an OPML file and bare URLs as this type
         #[arg(long = "type", default_value = "rss", value_name = "TYPE")]
         r#type: String,
     },
     /// Print all sources
     Export {
-        #[arg(long, default_value = "ndjson")]
+        /// Print this format: opml for feed readers, ndjson for `patra source import`
+        #[arg(long, default_value = "ndjson", value_name = "FORMAT")]
         format: ExportFormat,
     },
-    /// Set the minutes between two polls for all sources of a type; without minutes, as it was
+    /// Set the minutes between two polls for all sources of a type
     Interval {
+        /// Type of the sources, such as rss
         #[arg(value_name = "TYPE")]
         r#type: String,
+        /// Minutes; resets to the default when left out
         #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MINUTES)))]
         minutes: Option<u32>,
     },
@@ -47,38 +77,37 @@ pub(crate) enum Source {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// A list of feeds for other readers
     Opml,
-    /// A JSON object a line, for `source import`
     Ndjson,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AddSource {
-    /// rss, digest_feed, website, hackernews, reddit, github_trending, custom_api, …
+    /// Type: rss, digest_feed, website, hackernews, reddit, github_trending, custom_api, twitter_feed, …
     #[arg(value_name = "TYPE")]
     pub(crate) r#type: String,
-    /// Where it is, for types that have an address
+    /// Address, for types that have one
     pub(crate) url: Option<String>,
+    /// Show this name in lists
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Config as a JSON object: '{"subreddit": "rust"}'
+    /// Set the type's options as a JSON object: '{"subreddit": "rust"}'
     #[arg(long, value_name = "JSON")]
     pub(crate) config: Option<String>,
-    /// Minutes between two polls, instead of the type's
+    /// Poll every so many minutes instead of as often as the type
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MINUTES)))]
     pub(crate) interval: Option<u32>,
-    /// Anybody may see it, where PATRA_PUBLIC_READ allows that
+    /// Let anybody read it if PATRA_PUBLIC_READ is set
     #[arg(long)]
     pub(crate) public: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Collect {
-    /// Go on: look every COLLECTOR_TICK seconds, and whenever a source falls due
+    /// Collect continuously: every COLLECTOR_TICK seconds, and whenever a source becomes due
     #[arg(long = "loop", conflicts_with = "source")]
     pub(crate) r#loop: bool,
-    /// Collect this one source now, whatever its interval
+    /// Collect only this source, now
     #[arg(long, value_name = "ID")]
     pub(crate) source: Option<i64>,
 }

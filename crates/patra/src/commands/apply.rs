@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use patra_core::port::Queries;
-use patra_core::tx::Applied;
-use patra_engine::registry::{self, Change, MAX_MANIFEST_BYTES, Manifest, Outcome};
+use patra_core::tx::ProvenanceApplied;
+use patra_engine::registry::{self, ApplyOutcome, MAX_MANIFEST_BYTES, Manifest, ManifestChange};
 
 use crate::cli::{Apply, Global, Validate};
 use crate::error::{Error, Exit};
@@ -15,10 +15,10 @@ use crate::{output, store};
 
 pub(crate) async fn apply(global: &Global, args: &Apply) -> Result<Exit, Error> {
     if args.prune && !args.files.iter().all(|path| path.is_dir()) {
-        return Err(Error::usage("--prune removes what is not there, so it needs folders and not single files")
-            .hint("name the folder that holds all manifests: `patra apply -f DIR --prune`"));
+        return Err(Error::usage("--prune needs folders, not single files")
+            .hint("name the folder with all manifests: `patra apply -f DIR --prune`"));
     }
-    // Everything is checked before anything is changed.
+    // All files are checked before the first change.
     let manifests = read_all(&args.files)?;
     if args.dry_run {
         return preview(global, args, &manifests).await;
@@ -39,7 +39,7 @@ pub(crate) async fn apply(global: &Global, args: &Apply) -> Result<Exit, Error> 
     Ok(Exit::Ok)
 }
 
-/// The same words, and nothing is done. Works beside a running server, and before there is a database.
+/// Prints the changes without making them. Works next to a running server, and before there is a database.
 async fn preview(global: &Global, args: &Apply, manifests: &[(PathBuf, Manifest)]) -> Result<Exit, Error> {
     let queries = store::open_if_there(global).await?;
     for (file, manifest) in manifests {
@@ -48,7 +48,7 @@ async fn preview(global: &Global, args: &Apply, manifests: &[(PathBuf, Manifest)
             None => registry::first(manifest),
         };
         let text = match outcome.result {
-            Applied::Unchanged => format!("{} is unchanged", manifest.provenance),
+            ProvenanceApplied::Unchanged => format!("{} is unchanged", manifest.provenance),
             other => format!("{} would be {}", manifest.provenance, registry::word(other)),
         };
         report(global, &text, file, &outcome, json!({ "provenance": manifest.provenance, "dry_run": true }))?;
@@ -62,17 +62,17 @@ async fn preview(global: &Global, args: &Apply, manifests: &[(PathBuf, Manifest)
     Ok(Exit::Ok)
 }
 
-/// What the registry has and the folders do not.
+/// Provenances in the registry that the folders lack.
 async fn surplus(queries: &dyn Queries, manifests: &[(PathBuf, Manifest)]) -> Result<Vec<String>, Error> {
     let mut codes = registry::codes(queries).await?;
     codes.retain(|code| !manifests.iter().any(|(_, manifest)| manifest.provenance == *code));
     Ok(codes)
 }
 
-/// People see a line, and below it what is different; of a new provenance that is everything, so it is left out.
-fn report(global: &Global, text: &str, file: &Path, outcome: &Outcome, mut value: Value) -> Result<(), Error> {
+/// Prints one line per provenance and, for a changed one, a line per difference.
+fn report(global: &Global, text: &str, file: &Path, outcome: &ApplyOutcome, mut value: Value) -> Result<(), Error> {
     let mut text = text.to_owned();
-    if outcome.result == Applied::Changed {
+    if outcome.result == ProvenanceApplied::Changed {
         for change in &outcome.changes {
             text.push_str(&format!("\n  {}", line(change)));
         }
@@ -86,8 +86,8 @@ fn report(global: &Global, text: &str, file: &Path, outcome: &Outcome, mut value
 }
 
 /// `+ path: value`, `- path`, `~ path: old -> new`.
-fn line(Change { path, before, after }: &Change) -> String {
-    // JSON has no line breaks and no control characters of its own; a key of a manifest may.
+fn line(ManifestChange { path, before, after }: &ManifestChange) -> String {
+    // JSON escapes control characters; the path of a manifest's key may have some.
     let path = if path.chars().any(char::is_control) { format!("{path:?}") } else { path.clone() };
     match (before, after) {
         (None, Some(after)) => format!("+ {path}: {}", short(after)),
@@ -115,7 +115,7 @@ pub(crate) fn validate(global: &Global, args: &Validate) -> Result<Exit, Error> 
     Ok(Exit::Ok)
 }
 
-/// Every problem of every file is told before this fails.
+/// Reads all manifests, and prints every problem of every file before it fails.
 fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Manifest)>, Error> {
     let (mut manifests, mut problems, mut broken) = (Vec::<(PathBuf, Manifest)>::new(), 0, 0);
     for file in files(paths)? {
@@ -127,7 +127,11 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Manifest)>, Error> {
                 let twin = manifests.iter().find(|(_, other)| other.provenance == manifest.provenance);
                 if let Some((other, _)) = twin {
                     let code = &manifest.provenance;
-                    say(&format!("{}: provenance: `{code}` is that of {} too", file.display(), other.display()));
+                    say(&format!(
+                        "{}: provenance: `{code}` is also the provenance of {}",
+                        file.display(),
+                        other.display()
+                    ));
                     (problems, broken) = (problems + 1, broken + 1);
                 }
                 manifests.push((file, manifest));
@@ -143,18 +147,18 @@ fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Manifest)>, Error> {
     }
     if broken > 0 {
         let message = format!("{problems} {} in {broken} {}", plural(problems, "problem"), plural(broken, "manifest"));
-        return Err(Error::configuration(message).hint("mend what is listed above; nothing was changed"));
+        return Err(Error::configuration(message).hint("fix the problems above; nothing was changed"));
     }
     Ok(manifests)
 }
 
-/// Reads and compiles one manifest. The outer error is the file system's.
+/// Reads and compiles one manifest. The outer error is one of the file system.
 pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), registry::Error>, Error> {
     let about = std::fs::metadata(file).map_err(|error| unreadable(file, &error))?;
-    // Looked at before it is opened: a pipe would wait for ever, and a device has no end.
+    // Checked before it is opened: a pipe would block, and a device has no end.
     if !about.is_file() || about.len() > MAX_MANIFEST_BYTES as u64 {
         let message = format!(
-            "{} is no manifest: a plain file of at most {} KiB is expected",
+            "{} is not a manifest: expected a plain file of at most {} KiB",
             file.display(),
             MAX_MANIFEST_BYTES >> 10
         );
@@ -165,7 +169,7 @@ pub(crate) fn read(file: &Path) -> Result<Result<(Manifest, Vec<String>), regist
     Ok(checked.map(|checked| (checked.manifest, checked.warnings)).map_err(registry::Error::Problems))
 }
 
-/// Files as they are named; of folders, what is YAML in them.
+/// The named files, and the YAML files of the named folders.
 pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in paths {
@@ -181,7 +185,7 @@ pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
             }
         }
         if found.is_empty() {
-            return Err(Error::configuration(format!("{} holds no manifest (*.yaml, *.yml)", path.display())));
+            return Err(Error::configuration(format!("{} has no manifest (*.yaml, *.yml)", path.display())));
         }
         found.sort();
         files.extend(found);
@@ -190,8 +194,7 @@ pub(crate) fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
 }
 
 pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    Error::configuration(format!("{} cannot be read: {error}", path.display()))
-        .hint("check the path and its permissions")
+    Error::configuration(format!("cannot read {}: {error}", path.display())).hint("check the path and its permissions")
 }
 
 fn plural(count: usize, word: &str) -> String {

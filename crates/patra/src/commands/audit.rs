@@ -1,5 +1,5 @@
-//! `audit security`: is anything secret in the clear, is any door open that should not be (CRAWL-154, 155). It reads, and
-//! changes nothing; what it finds it names by its place, never by its value.
+//! `audit security`: looks for plaintext secrets and for unprotected access (CRAWL-154, 155). It changes nothing, and a finding
+//! names the place, never the value.
 
 mod database;
 mod files;
@@ -17,7 +17,7 @@ use crate::{output, store, vault};
 use self::needles::Needles;
 use self::report::{Level, Report};
 
-/// Looked at when it is there and nothing else is named.
+/// Default folder of workflow files, checked if it exists.
 const WORKFLOWS: &str = "deploy/n8n";
 
 pub(crate) async fn run(global: &Global, command: &Audit) -> Result<Exit, Error> {
@@ -38,7 +38,7 @@ async fn security(global: &Global, args: &AuditSecurity) -> Result<Report, Error
         Some(scan) => {
             let salt = database::salt(&*scan).await?;
             let keys = vault::load(global, salt.as_deref()).unwrap_or_else(|error| {
-                let hint = "`openssl rand -base64 32` makes a key; give the one that the credentials were sealed with";
+                let hint = "give the key that the credentials were encrypted with; `openssl rand -base64 32` creates a new one";
                 report.add(Level::Critical, "master_key", "settings", error.message(), hint);
                 None
             });

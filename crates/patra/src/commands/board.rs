@@ -1,56 +1,58 @@
-//! `get overview`, `queue`, `throughput`, `errors`, `timeline`, `budget` and `alerts`: what the routes under `/api/v1/ops` say.
+//! `get overview`, `queue`, `throughput`, `errors`, `timeline`, `budget` and `alerts`: the same as the routes under `/api/v1/ops`.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use patra_core::port::Clock as _;
-use patra_core::port::board::CursorAsk;
+use patra_core::port::board::CursorFilter;
 use patra_core::{Ts, Window};
-use patra_engine::board::{self, Sight};
+use patra_engine::board::{self, OverviewPorts};
 
-use crate::cli::{Board, Global, Output, Span};
+use crate::cli::{Board, Global, Output, TimeRange};
 use crate::clock::SystemClock;
 use crate::error::Error;
-use crate::store::Looking;
+use crate::store::ReadOnly;
 use crate::{output, store};
 
 pub(crate) async fn show(global: &Global, board: &Board) -> Result<(), Error> {
-    let Looking { queries, boards, crawls, .. } = &store::open_to_look(global).await?;
+    let ReadOnly { queries, boards, crawls, .. } = &store::open_read_only(global).await?;
     match board {
         Board::Overview => {
-            let sight = Sight { boards: &**boards, queries: &**queries, crawls: &**crawls, clock: &SystemClock };
+            let sight =
+                OverviewPorts { boards: &**boards, queries: &**queries, crawls: &**crawls, clock: &SystemClock };
             let overview = board::overview(sight, global.project.clone()).await?;
             output::result(global.output, &at_a_glance(&overview), &json!(overview))
         }
-        Board::Queue(about) => {
-            rows(global, &board::queue(&**boards, &**queries, &SystemClock, about.about(global)).await?)
+        Board::Queue(filter) => {
+            rows(global, &board::queue(&**boards, &**queries, &SystemClock, filter.about(global)).await?)
         }
-        Board::Throughput { about, span, step } => {
-            let window = window(span)?;
+        Board::Throughput { filter, range, step } => {
+            let window = window(range)?;
             let minutes = step.unwrap_or_else(|| board::step_minutes(window, SystemClock.now()));
-            let done = board::throughput(&**boards, about.about(global), window, minutes).await?;
+            let done = board::throughput(&**boards, filter.about(global), window, minutes).await?;
             if global.output == Output::Table { rows(global, &done.steps) } else { one(global, &done) }
         }
-        Board::Errors { about, span, level, limit } => {
-            rows(global, &boards.errors(about.about(global), *level, window(span)?, *limit).await?)
+        Board::Errors { filter, range, level, limit } => {
+            rows(global, &boards.errors(filter.about(global), *level, window(range)?, *limit).await?)
         }
-        Board::Timeline { about, span, namespace, limit } => {
-            let ask = CursorAsk { about: about.about(global), namespace: namespace.clone(), limit: *limit };
-            rows(global, &board::timeline(&**boards, &SystemClock, ask, window(span)?).await?)
+        Board::Timeline { filter, range, namespace, limit } => {
+            let cursors = CursorFilter { work: filter.about(global), namespace: namespace.clone(), limit: *limit };
+            rows(global, &board::timeline(&**boards, &SystemClock, cursors, window(range)?).await?)
         }
-        Board::Budget { about, span } => {
-            let lines = board::budget(&**boards, &**queries, &SystemClock, about.about(global), window(span)?).await?;
+        Board::Budget { filter, range } => {
+            let lines =
+                board::budget(&**boards, &**queries, &SystemClock, filter.about(global), window(range)?).await?;
             rows(global, &lines)
         }
         Board::Alerts if global.project.is_some() => {
-            Err(Error::usage("alerts are of no project").hint("leave --project out"))
+            Err(Error::usage("alerts belong to no project").hint("leave --project out"))
         }
         Board::Alerts => rows(global, &crawls.alerts().await?),
     }
 }
 
-fn window(span: &Span) -> Result<Window, Error> {
-    board::window(span.from, span.to, SystemClock.now()).map_err(|error| Error::usage(error.to_string()))
+fn window(range: &TimeRange) -> Result<Window, Error> {
+    board::window(range.from, range.to, SystemClock.now()).map_err(|error| Error::usage(error.to_string()))
 }
 
 fn rows<T: Serialize>(global: &Global, rows: &[T]) -> Result<(), Error> {
@@ -68,7 +70,7 @@ fn one<T: Serialize>(global: &Global, value: &T) -> Result<(), Error> {
     output::result(global.output, "", &json!(value))
 }
 
-/// On a screen: nothing where nothing is, what is within comes out, and lists are as long as they are.
+/// Flattens a row for the table: inner objects become columns, lists become their length, numbers get two digits.
 fn for_people(row: Value) -> Value {
     let Value::Object(members) = row else { return row };
     let mut shown = serde_json::Map::new();
@@ -97,16 +99,16 @@ fn at_a_glance(overview: &board::Overview) -> String {
     let waiting: u64 = overview.queue.iter().map(|line| line.depth).sum();
     let active: u64 = overview.queue.iter().map(|line| line.active).sum();
     let mut lines = vec![
-        format!("{active} tasks under way, {waiting} queued"),
+        format!("{active} tasks in progress, {waiting} queued"),
         format!(
-            "last hour: {} batches, {} records stored, {} runs failed, {} answers 429",
+            "last hour: {} batches, {} records stored, {} runs failed, {} responses with 429",
             done.counts.batches,
             done.counts.inserted + done.counts.updated,
             done.counts.failed,
             done.counts.throttled
         ),
     ];
-    let name = |of: &patra_core::tx::Inventory| of.to_text();
+    let name = |of: &patra_core::tx::PartitionKey| of.to_text();
     lines.extend(overview.queue.iter().filter_map(|line| {
         let waits = line.waits.as_ref()?;
         let until = waits.until.map_or_else(String::new, |at: Ts| format!(", until {}", at.to_short_text()));
@@ -116,8 +118,8 @@ fn at_a_glance(overview: &board::Overview) -> String {
         let place = error.batch_no.map_or_else(String::new, |no| format!(" batch {no}"));
         format!(
             "failed: {}: {} {} × {}, last in run {}{place}: {}",
-            name(&error.of),
-            error.level.as_str(),
+            name(&error.partition),
+            error.level.label(),
             error.code,
             error.errors,
             error.run_id,
@@ -125,7 +127,7 @@ fn at_a_glance(overview: &board::Overview) -> String {
         )
     }));
     lines.extend(overview.lagging.iter().map(|lagging| {
-        let (of, namespace) = (name(&lagging.watermark.of), &lagging.watermark.namespace);
+        let (of, namespace) = (name(&lagging.watermark.partition), &lagging.watermark.namespace);
         format!("behind: {of} {namespace}: {} s", lagging.lag_seconds)
     }));
     lines.extend(overview.alerts.iter().map(|alert| format!("alert: {} {}", alert.alert, alert.subject)));

@@ -1,4 +1,4 @@
-//! `collect`: what is due, once; or one source; or on and on.
+//! `collect`: collects the sources that are due, once or continuously, or one source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use patra_core::port::query::{Cell, Filter, Row, View};
-use patra_core::port::source::{Source, SourceFilter};
+use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
+use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{Clock as _, Store};
 use patra_core::state::{TaskStatus, TriggerType};
-use patra_core::{InstanceId, SourceId};
-use patra_engine::{Asked, Engine, Role, poll_now};
+use patra_core::{JobId, SourceId};
+use patra_engine::{Engine, EngineRole, PollRequested, poll_now};
 
 use crate::cli::{Collect, Global};
 use crate::clock::SystemClock;
@@ -20,49 +20,49 @@ use crate::progress::say;
 use crate::signals::Signals;
 use crate::{host, output, store, tweets};
 
-/// What may begin within this time is waited for, whatever put it off.
+/// Polls that can start within this time are waited for, whatever delayed them.
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(global: &Global, args: &Collect) -> Result<Exit, Error> {
     match args.source {
         Some(id) => one(global, id).await,
-        None if args.r#loop => on_and_on(global).await,
+        None if args.r#loop => continuously(global).await,
         None => due(global).await,
     }
 }
 
-async fn on_and_on(global: &Global) -> Result<Exit, Error> {
+async fn continuously(global: &Global) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::settle(global, &opened.store, tweets::Part::Keeps).await?;
-    let engine = host::collector(global, vec![Role::Collector], opened.store, opened.alone).await?;
+    tweets::apply_settings(global, &opened.store, tweets::Takeover::Full).await?;
+    let engine = host::collector(global, vec![EngineRole::Collector], opened.store, opened.alone).await?;
     let signal = signals.stopped().await;
-    tracing::info!("{signal} received: waiting for what is being collected");
+    tracing::info!("{signal} received: waiting for running collections");
     stop(engine, &signals).await
 }
 
-/// Running collections may finish; the exit status tells whether they did (COLL-59, COLL-60).
+/// Lets running collections finish; the exit code says whether they did (COLL-59, COLL-60).
 pub(crate) async fn stop(engine: Engine, signals: &Signals) -> Result<Exit, Error> {
     if engine.stop(signals.hurry.clone()).await {
-        tracing::info!("everything that was being collected has ended");
+        tracing::info!("all running collections are done");
         return Ok(Exit::Ok);
     }
-    tracing::warn!("stopped before everything had ended; the rest is due again at the next start");
+    tracing::warn!("stopped before all collections were done; the rest is due again at the next start");
     Ok(Exit::Failures)
 }
 
-/// Everything that is due, once.
+/// Collects everything that is due, once.
 async fn due(global: &Global) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::settle(global, &opened.store, tweets::Part::Keeps).await?;
+    tweets::apply_settings(global, &opened.store, tweets::Takeover::Full).await?;
     let store = Arc::clone(&opened.store);
-    let engine = host::collector(global, vec![Role::Polls], opened.store, opened.alone).await?;
+    let engine = host::collector(global, vec![EngineRole::Polls], opened.store, opened.alone).await?;
     let mut due = engine.poll_due().await?;
     due.extend(under_way(&*store, &due).await?);
     engine.nudge();
     let left = wait(&*store, &due, &signals).await;
-    // Who never runs the loop has nobody else who would do it.
+    // Without a running collector nobody else would clean up.
     if !signals.stop.is_cancelled() {
         engine.clean().await;
     }
@@ -93,7 +93,7 @@ async fn due(global: &Global) -> Result<Exit, Error> {
     Ok(if failed > 0 { Exit::Failures } else { Exit::Ok })
 }
 
-/// What somebody who was stopped has left, or somebody else is doing: it is due no more and not yet done (COLL-62).
+/// Polls that a stopped process left, or that another process does: no longer due and not yet done (COLL-62).
 async fn under_way(store: &dyn Store, due: &[SourceId]) -> Result<Vec<SourceId>, Error> {
     let known: BTreeSet<_> = due.iter().collect();
     let filter = SourceFilter { polling_only: true, ..SourceFilter::default() };
@@ -101,11 +101,11 @@ async fn under_way(store: &dyn Store, due: &[SourceId]) -> Result<Vec<SourceId>,
     Ok(sources.into_iter().map(|source| source.id).filter(|id| !known.contains(id)).collect())
 }
 
-/// Until none of these sources has a poll that has not ended, but for those that the far side wants to come later: who runs
-/// this every hour does not want it to take a day.
+/// Waits until the polls of these sources have ended, except for those that the server wants later: a command that runs every
+/// hour must not take a day.
 async fn wait(store: &dyn Store, ids: &[SourceId], signals: &Signals) -> Result<(), Error> {
     let mut left: Vec<i64> = ids.iter().map(|id| id.0).collect();
-    // Polls of one host have their turns: such a time is looked into once.
+    // Polls of one host take turns: each delay is looked up once.
     let mut turns = BTreeMap::new();
     while !left.is_empty() && !signals.stop.is_cancelled() {
         let mut still = Vec::new();
@@ -127,12 +127,12 @@ async fn wait(store: &dyn Store, ids: &[SourceId], signals: &Signals) -> Result<
     Ok(())
 }
 
-/// Why the poll of a source waits, when the far side wants it to, and until when.
-async fn put_off(store: &dyn Store, source: &Source) -> Result<Option<String>, Error> {
+/// Why the server delays the poll of a source, and until when.
+async fn put_off(store: &dyn Store, source: &StoredSource) -> Result<Option<String>, Error> {
     let (Some(at), Some(progress)) = (source.polling, store.progress(&last_poll(source)).await?) else {
         return Ok(None);
     };
-    let task = task(store, progress.instance).await?;
+    let task = task(store, progress.job).await?;
     let queued = Cell::Text(TaskStatus::Queued.as_str().to_owned());
     Ok(task.filter(|task| View::Tasks.cell(task, "status_code") == Some(queued)).and_then(|task| {
         let Some(Cell::Json(error)) = View::Tasks.cell(&task, "error") else { return None };
@@ -141,7 +141,7 @@ async fn put_off(store: &dyn Store, source: &Source) -> Result<Option<String>, E
     }))
 }
 
-fn last_poll(source: &Source) -> String {
+fn last_poll(source: &StoredSource) -> String {
     format!("source-{}-{}", source.id, source.poll_count - 1)
 }
 
@@ -156,30 +156,32 @@ async fn results(store: &dyn Store, ids: &[SourceId]) -> Result<Vec<Value>, Erro
     Ok(results)
 }
 
-/// One source now. The exit status is 0 on success or skip, 1 on error, 2 for an unknown id (COLL-111).
+/// Collects one source now. The exit code is 0 on success or skip, 1 on error, 2 for an unknown id (COLL-111).
 async fn one(global: &Global, id: i64) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::settle(global, &opened.store, tweets::Part::Visits).await?;
+    tweets::apply_settings(global, &opened.store, tweets::Takeover::WithoutSchedule).await?;
     let store = Arc::clone(&opened.store);
     let source = SourceId(id);
-    let is_mine = |source: &Source| global.project.as_ref().is_none_or(|key| source.project_key == *key);
+    let is_mine = |source: &StoredSource| global.project.as_ref().is_none_or(|key| source.project_key == *key);
     let Some(known) = read(&*store, id).await?.filter(is_mine) else {
         return Err(Error::unknown(format!("there is no source {id}")).hint("`patra source list` shows them"));
     };
     let value = match poll_now(&store, source, TriggerType::Manual).await? {
-        Asked::Skipped(reason) => {
+        PollRequested::Skipped(reason) => {
             json!({ "source_id": id, "name": known.name, "type": known.r#type, "status": "skipped", "reason": reason })
         }
-        Asked::Refused(reason) => return Err(Error::configuration(format!("source {id} cannot be polled: {reason}"))),
-        Asked::Task(_) => {
-            let engine = host::collector(global, vec![Role::Polls], opened.store, opened.alone).await?;
+        PollRequested::Refused(reason) => {
+            return Err(Error::configuration(format!("source {id} cannot be polled: {reason}")));
+        }
+        PollRequested::Task(_) => {
+            let engine = host::collector(global, vec![EngineRole::Polls], opened.store, opened.alone).await?;
             engine.nudge();
             wait(&*store, &[source], &signals).await?;
             stop(engine, &signals).await?;
             match read(&*store, id).await? {
                 Some(source) => result(&*store, &source).await?,
-                None => return Err(Error::unexpected(format!("source {id} was deleted meanwhile"))),
+                None => return Err(Error::unexpected(format!("source {id} was deleted in the meantime"))),
             }
         }
     };
@@ -187,12 +189,12 @@ async fn one(global: &Global, id: i64) -> Result<Exit, Error> {
     Ok(if value["status"] == "error" { Exit::Failures } else { Exit::Ok })
 }
 
-async fn read(store: &dyn Store, id: i64) -> Result<Option<Source>, Error> {
+async fn read(store: &dyn Store, id: i64) -> Result<Option<StoredSource>, Error> {
     Ok(store.sources(SourceFilter { ids: Some(vec![id]), ..SourceFilter::default() }).await?.pop())
 }
 
-/// What became of the last poll of a source.
-async fn result(store: &dyn Store, source: &Source) -> Result<Value, Error> {
+/// The result of the last poll of a source.
+async fn result(store: &dyn Store, source: &StoredSource) -> Result<Value, Error> {
     let mut value = json!({ "source_id": source.id, "name": source.name, "type": source.r#type });
     let Some(progress) = store.progress(&last_poll(source)).await? else {
         if let Some(reason) = &source.state.last_error {
@@ -206,7 +208,7 @@ async fn result(store: &dyn Store, source: &Source) -> Result<Value, Error> {
         value["reason"] = "it was not polled".into();
         return Ok(value);
     };
-    let task = task(store, progress.instance).await?;
+    let task = task(store, progress.job).await?;
     if progress.tasks_failed == 0 && progress.is_finished() {
         value["status"] = "ok".into();
         value["fetched"] = (progress.inserted + progress.updated + progress.skipped + progress.rejected).into();
@@ -227,15 +229,15 @@ async fn result(store: &dyn Store, source: &Source) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// The task of a poll, by its trigger.
-async fn task(store: &dyn Store, instance: InstanceId) -> Result<Option<Row>, Error> {
-    let plan = Filter { instance: Some(instance.0), limit: 1, ..Filter::default() };
+/// The task of a poll, by its job.
+async fn task(store: &dyn Store, instance: JobId) -> Result<Option<ViewRow>, Error> {
+    let plan = ViewFilter { job: Some(instance.0), limit: 1, ..ViewFilter::default() };
     let plan = store.list(View::Plans, plan).await?.pop().and_then(|row| View::Plans.cell(&row, "id")?.as_int());
     let Some(plan) = plan else { return Ok(None) };
-    Ok(store.list(View::Tasks, Filter { plan: Some(plan), limit: 1, ..Filter::default() }).await?.pop())
+    Ok(store.list(View::Tasks, ViewFilter { plan: Some(plan), limit: 1, ..ViewFilter::default() }).await?.pop())
 }
 
-fn duration_ms(task: &Row) -> u64 {
+fn duration_ms(task: &ViewRow) -> u64 {
     let at = |name| match View::Tasks.cell(task, name) {
         Some(Cell::Time(at)) => Some(at),
         _ => None,
@@ -244,8 +246,8 @@ fn duration_ms(task: &Row) -> u64 {
     spent.map_or(0, |spent| spent.as_millis() as u64)
 }
 
-/// Why it failed; what was put off for a while has not.
-fn fault(task: &Row) -> Option<Value> {
+/// Why the task failed; a delayed task has not failed.
+fn fault(task: &ViewRow) -> Option<Value> {
     let failed = Cell::Text(TaskStatus::Failed.as_str().to_owned());
     match (View::Tasks.cell(task, "status_code")?, View::Tasks.cell(task, "error")?) {
         (status, Cell::Json(text)) if status == failed => serde_json::from_str(&text).ok(),

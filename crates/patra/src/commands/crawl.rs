@@ -1,4 +1,4 @@
-//! `crawl`: questions to platforms, the built-in flow, and what orchestrators share.
+//! `crawl`: searches platforms, runs the built-in workflow, and lists what it shares with other workflows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,17 @@ use serde_json::{Value, json};
 
 use patra_core::Code;
 use patra_core::crawl::execution_id;
-use patra_core::port::crawl::Wanted;
+use patra_core::port::crawl::CrawlFilter;
 use patra_core::port::{Clock as _, CommandsExt as _, Store};
 use patra_core::project::DEFAULT;
 use patra_core::tx::RequeueCandidates;
 use patra_core::vault::VaultCell;
-use patra_engine::crawler::flow::{self, BACKOFF, Flow, FlowError, Report};
-use patra_engine::crawler::{Behalf, Crawler, Search, Trouble};
-use patra_engine::{Engine, keeper};
+use patra_engine::crawler::flow::{self, BACKOFF, CrawlFlow, FlowError, FlowReport};
+use patra_engine::crawler::{CrawlContext, CrawlFailure, Crawler, SearchRequest};
+use patra_engine::{Engine, maintenance};
+use patra_spec::suggest;
 
-use crate::cli::{self, Crawl, CrawlRun, Global, Listed};
+use crate::cli::{self, Crawl, CrawlList, CrawlRun, Global};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::progress::say;
@@ -29,8 +30,12 @@ pub(crate) async fn run(global: &Global, command: &Crawl) -> Result<Exit, Error>
         Crawl::Run(args) => flows(global, args).await,
         Crawl::Search { platform, keyword, page, cookie } => {
             let open = Open::new(global).await?;
-            let search =
-                Search { platform: platform.clone(), keyword: keyword.clone(), page: *page, ..Search::default() };
+            let search = SearchRequest {
+                platform: platform.clone(),
+                keyword: keyword.clone(),
+                page: *page,
+                ..SearchRequest::default()
+            };
             let crawled = open.crawler.search(search, &behalf("search", cookie.as_deref())?).await;
             open.close().await;
             let found = crawled.result.map_err(refused)?;
@@ -51,7 +56,7 @@ pub(crate) async fn run(global: &Global, command: &Crawl) -> Result<Exit, Error>
                 output::grid(&["note_id", "author", "title"], items.iter().map(row))?;
                 say(&format!(
                     "{}; cookie {}",
-                    if found.has_more { "there is more" } else { "that is all" },
+                    if found.has_more { "there are more pages" } else { "this is the last page" },
                     used(crawled.cookie_used)
                 ));
                 return Ok(Exit::Ok);
@@ -68,7 +73,8 @@ pub(crate) async fn run(global: &Global, command: &Crawl) -> Result<Exit, Error>
         }
         Crawl::Recover => {
             let opened = store::open(global).await?;
-            let recovered = keeper::recover(&*opened.store, Environment::read().keeper()?.lock_timeout).await?;
+            let recovered =
+                maintenance::recover(&*opened.store, Environment::read().maintenance()?.lock_timeout).await?;
             let text = format!(
                 "{} execution(s) timed out, {} record(s) pending again, {} failed, {} cookie(s) active again",
                 recovered.executions_timed_out,
@@ -98,7 +104,7 @@ pub(crate) async fn run(global: &Global, command: &Crawl) -> Result<Exit, Error>
     }
 }
 
-/// A store, an engine without parts, and its crawler.
+/// A store, an engine without roles, and its crawler.
 struct Open {
     store: Arc<dyn Store>,
     engine: Engine,
@@ -124,16 +130,16 @@ fn used(cookie: Option<String>) -> String {
     cookie.unwrap_or_else(|| "none".to_owned())
 }
 
-fn behalf(step: &str, cookie: Option<&str>) -> Result<Behalf, Error> {
+fn behalf(step: &str, cookie: Option<&str>) -> Result<CrawlContext, Error> {
     let request_id = format!("{}-{step}", trace_id()?);
-    Ok(Behalf { request_id, cookie_name: cookie.map(str::to_owned), ..Behalf::default() })
+    Ok(CrawlContext { request_id, cookie_name: cookie.map(str::to_owned), ..CrawlContext::default() })
 }
 
 fn trace_id() -> Result<String, Error> {
     Ok(format!("wf-{}-{}", SystemClock.now().micros() / 1_000_000, host::random_hex::<3>()?))
 }
 
-fn refused(trouble: Trouble) -> Error {
+fn refused(trouble: CrawlFailure) -> Error {
     let error = match trouble.code {
         Code::InvalidInput => Error::usage(trouble.message),
         Code::NotConfigured => Error::configuration(trouble.message),
@@ -156,10 +162,10 @@ async fn details(
     cookie: Option<&str>,
 ) -> Result<Exit, Error> {
     let open = Open::new(global).await?;
-    let mut wishes = Vec::new();
+    let mut requests = Vec::new();
     for note_id in note_ids {
         let tokens = tokens.iter().cloned().collect();
-        let wish = flow::wish(
+        let request = flow::wish(
             &*open.store,
             &open.vault,
             global.project.as_deref().unwrap_or(DEFAULT),
@@ -168,9 +174,9 @@ async fn details(
             tokens,
         )
         .await;
-        wishes.push(wish.map_err(|error| Error::configuration(error.to_string()))?);
+        requests.push(request.map_err(|error| Error::configuration(error.to_string()))?);
     }
-    let batch = open.crawler.details(platform, wishes, &behalf("detail", cookie)?).await;
+    let batch = open.crawler.details(platform, requests, &behalf("detail", cookie)?).await;
     open.close().await;
     let batch = batch.map_err(refused)?;
     let failed = batch.result.iter().filter(|(_, result)| result.is_err()).count();
@@ -183,31 +189,31 @@ async fn details(
     Ok(if failed > 0 { Exit::Failures } else { Exit::Ok })
 }
 
-fn wanted(global: &Global, limit: u32) -> Wanted {
+fn filter(global: &Global, limit: u32) -> CrawlFilter {
     let project_key = global.project.clone().unwrap_or_else(|| DEFAULT.to_owned());
-    Wanted { project_key, limit, ..Wanted::default() }
+    CrawlFilter { project_key, limit, ..CrawlFilter::default() }
 }
 
 async fn list(
     global: &Global,
-    what: Listed,
+    what: CrawlList,
     status: Option<&str>,
     platform: Option<String>,
     limit: u32,
 ) -> Result<Exit, Error> {
     let store = store::open_crawls(global).await?;
-    let unknown = |words: &str| Error::usage(format!("--status is one of: {words}"));
+    let unknown = |words: &str| unknown_status(status.unwrap_or_default(), words);
     let rows: Vec<Value> = match what {
-        Listed::Executions => {
+        CrawlList::Executions => {
             let words = "running, completed, failed, timeout";
             let execution = status.map(str::parse).transpose().map_err(|_| unknown(words))?;
-            let rows = store.executions(Wanted { execution, ..wanted(global, limit) }).await?;
+            let rows = store.executions(CrawlFilter { execution, ..filter(global, limit) }).await?;
             rows.into_iter().map(|(_, execution)| json!(execution)).collect()
         }
-        Listed::Candidates => {
+        CrawlList::Candidates => {
             let words = "pending, processing, collected, failed";
             let candidate = status.map(str::parse).transpose().map_err(|_| unknown(words))?;
-            let rows = store.candidates(Wanted { candidate, platform, ..wanted(global, limit) }).await?;
+            let rows = store.candidates(CrawlFilter { candidate, platform, ..filter(global, limit) }).await?;
             let shown = rows.into_iter().map(|row| {
                 json!({
                     "note_id": row.note_id, "platform": row.platform, "status": row.status, "retry_count": row.retry_count,
@@ -217,8 +223,8 @@ async fn list(
             });
             shown.collect()
         }
-        Listed::Notes => {
-            let rows = store.notes(Wanted { platform, ..wanted(global, limit) }).await?;
+        CrawlList::Notes => {
+            let rows = store.notes(CrawlFilter { platform, ..filter(global, limit) }).await?;
             let shown = rows.into_iter().map(|row| {
                 json!({
                     "id": row.id, "platform": row.platform, "note_id": row.note_id, "title": row.title, "author": row.author,
@@ -227,20 +233,20 @@ async fn list(
             });
             shown.collect()
         }
-        Listed::Cookies => {
+        CrawlList::Cookies => {
             let (rows, now) = store.cookies(platform).await?;
             let shown = rows.into_iter().map(|row| {
-                let wear = row.wear.rested(now);
+                let usage = row.usage.after_cooling(now);
                 json!({
-                    "cookie_name": row.cookie_name, "platform": row.platform, "status": wear.status, "priority": row.priority,
-                    "daily_used": wear.daily_used, "daily_limit": wear.daily_limit,
-                    "consecutive_errors": wear.consecutive_errors, "total_errors": wear.total_errors,
-                    "cooling_until": wear.cooling_until, "encryption_key_id": row.encryption_key_id,
+                    "cookie_name": row.cookie_name, "platform": row.platform, "status": usage.status, "priority": row.priority,
+                    "daily_used": usage.daily_used, "daily_limit": usage.daily_limit,
+                    "consecutive_errors": usage.consecutive_errors, "total_errors": usage.total_errors,
+                    "cooling_until": usage.cooling_until, "encryption_key_id": row.encryption_key_id,
                 })
             });
             shown.filter(|row| status.is_none_or(|status| row["status"] == status)).collect()
         }
-        Listed::Alerts => {
+        CrawlList::Alerts => {
             let shown = store.alerts().await?.into_iter().map(|row| {
                 json!({
                     "alert": row.alert, "subject": row.subject, "level": row.level, "firing": row.state.firing,
@@ -252,6 +258,12 @@ async fn list(
     };
     output::values(global.output, &rows)?;
     Ok(Exit::Ok)
+}
+
+fn unknown_status(status: &str, words: &str) -> Error {
+    let known: Vec<_> = words.split(", ").collect();
+    let error = Error::usage(format!("there is no status `{status}` here"));
+    error.hint(suggest::suggest(status, &known).unwrap_or_default())
 }
 
 async fn flows(global: &Global, args: &CrawlRun) -> Result<Exit, Error> {
@@ -282,7 +294,7 @@ fn worst(one: Exit, other: Exit) -> Exit {
 
 async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str, signals: &Signals) -> Result<Exit, Error> {
     let environment = Environment::read();
-    let flow = Flow {
+    let flow = CrawlFlow {
         project_key: global.project.clone().unwrap_or_else(|| DEFAULT.to_owned()),
         workflow_name: args.workflow.clone(),
         execution_id: execution_id(SystemClock.now(), &host::random_hex::<6>()?),
@@ -291,17 +303,17 @@ async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str, signa
         keyword: keyword.to_owned(),
         max_pages: args.max_pages,
         batch_size: args.batch_size,
-        lock_timeout: environment.keeper()?.lock_timeout,
+        lock_timeout: environment.maintenance()?.lock_timeout,
         backoff: environment.backoff()?.unwrap_or(BACKOFF),
         max_retry: environment.max_retry()?,
     };
     match flow::run(&open.store, &open.crawler, &open.vault, &flow, &signals.stop).await {
         Ok(report) if !report.locked => {
-            say("another execution is running: nothing was done");
+            say("another execution holds the lock: nothing was done");
             Ok(Exit::Ok)
         }
         Ok(report) => {
-            told(global, keyword, &report)?;
+            print_report(global, keyword, &report)?;
             Ok(if report.failed > 0 { Exit::Failures } else { Exit::Ok })
         }
         Err(FlowError::Crawl(trouble)) => Err(refused(trouble)),
@@ -310,7 +322,7 @@ async fn one(global: &Global, args: &CrawlRun, open: &Open, keyword: &str, signa
     }
 }
 
-fn told(global: &Global, keyword: &str, report: &Report) -> Result<(), Error> {
+fn print_report(global: &Global, keyword: &str, report: &FlowReport) -> Result<(), Error> {
     let text = format!(
         "{keyword}: {} found ({} new), {} collected, {} known, {} failure(s), {} request(s)",
         report.found, report.created, report.collected, report.skipped, report.failed, report.requests

@@ -1,4 +1,4 @@
-//! `credential`: add, list, rotate, revoke and check what far sides know us by.
+//! `credential`: adds, lists, rotates, revokes and checks credentials for upstream APIs.
 
 mod values;
 
@@ -8,19 +8,19 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use patra_core::Ts;
-use patra_core::credential::{Credential as Row, State};
+use patra_core::credential::{Credential as Row, CredentialRuntime};
 use patra_core::port::Store;
-use patra_core::port::query::{Cell, Filter, View};
+use patra_core::port::query::{Cell, View, ViewFilter};
 use patra_core::registry::WHOLE;
 use patra_core::seal::fernet;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus, Operation};
-use patra_engine::admin::{self, Named, Saved};
+use patra_engine::admin::{self, CredentialName, SavedCredential};
 use patra_engine::cookies;
 use patra_engine::{Credentials, Ports};
 use patra_spec::Snapshot;
 
-use crate::cli::{Credential, Global, Output, Which};
+use crate::cli::{Credential, CredentialArg, Global, Output};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::progress::say;
@@ -29,44 +29,44 @@ use crate::{host, output, store, vault};
 pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, Error> {
     match command {
         Credential::List => list(global).await?,
-        Credential::Add { which, auth_type, priority, daily_limit, fernet_key, values } => {
+        Credential::Add { name, auth_type, priority, daily_limit, fernet_key, values } => {
             if daily_limit.is_some() && *auth_type != AuthType::Cookie {
                 return Err(Error::usage("only cookies have a daily limit").hint("leave out --daily-limit"));
             }
             let mut secrets = values::read(values, *auth_type)?;
             if let Some(variable) = fernet_key {
-                brought_over(&mut secrets, variable)?;
+                decrypt_fernet(&mut secrets, variable)?;
             }
             let opened = store::open(global).await?;
             let vault = vault::load_or_create(global, vault::salt(&*opened.store).await?.as_deref())?;
-            let saved = admin::add(&*opened.store, &vault, &named(which), *auth_type, *priority, secrets).await;
-            let saved = saved.map_err(|error| refused(error, which))?;
+            let saved = admin::add(&*opened.store, &vault, &named(name), *auth_type, *priority, secrets).await;
+            let saved = saved.map_err(|error| refused(error, name))?;
             if let Some(limit) = daily_limit {
-                let limited = cookies::limit(&*opened.store, &which.alias, *limit).await;
-                limited.map_err(|error| refused(error, which))?;
+                let limited = cookies::limit(&*opened.store, &name.alias, *limit).await;
+                limited.map_err(|error| refused(error, name))?;
             }
-            told(global, which, "added", saved)?;
+            report_saved(global, name, "added", saved)?;
         }
-        Credential::Rotate { which, revoke_old, values } => {
+        Credential::Rotate { name, revoke_old, values } => {
             let opened = store::open(global).await?;
             let vault = vault::load_or_create(global, vault::salt(&*opened.store).await?.as_deref())?;
-            let known = admin::find(&*opened.store, &named(which)).await.map_err(|error| refused(error, which))?;
+            let known = admin::find(&*opened.store, &named(name)).await.map_err(|error| refused(error, name))?;
             let kind = known.last().map_or(AuthType::Custom, |one| one.auth_type);
             let secrets = values::read(values, kind)?;
-            let saved = admin::rotate(&*opened.store, &vault, &named(which), secrets, *revoke_old).await;
-            told(global, which, "rotated", saved.map_err(|error| refused(error, which))?)?;
+            let saved = admin::rotate(&*opened.store, &vault, &named(name), secrets, *revoke_old).await;
+            report_saved(global, name, "rotated", saved.map_err(|error| refused(error, name))?)?;
         }
-        Credential::Revoke { which, only_version } => {
+        Credential::Revoke { name, only_version } => {
             let opened = store::open(global).await?;
-            let revoked = admin::revoke(&*opened.store, &named(which), *only_version).await;
-            let revoked = revoked.map_err(|error| refused(error, which))?;
-            let text = format!("{} revoked: {revoked} version{}", which.alias, if revoked == 1 { "" } else { "s" });
-            output::result(global.output, &text, &json!({ "alias": which.alias, "revoked": revoked }))?;
+            let revoked = admin::revoke(&*opened.store, &named(name), *only_version).await;
+            let revoked = revoked.map_err(|error| refused(error, name))?;
+            let text = format!("{} revoked: {revoked} version{}", name.alias, if revoked == 1 { "" } else { "s" });
+            output::result(global.output, &text, &json!({ "alias": name.alias, "revoked": revoked }))?;
         }
         Credential::Reactivate { alias } => {
             let opened = store::open(global).await?;
-            let which = Which { alias: alias.clone(), provenance: None, endpoint: None };
-            cookies::reactivate(&*opened.store, alias).await.map_err(|error| refused(error, &which))?;
+            let name = CredentialArg { alias: alias.clone(), provenance: None, endpoint: None };
+            cookies::reactivate(&*opened.store, alias).await.map_err(|error| refused(error, &name))?;
             tracing::info!(cookie = alias, "audit: a cookie was reactivated");
             output::result(
                 global.output,
@@ -75,24 +75,24 @@ pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, E
             )?;
         }
         Credential::Reseal => return reseal(global).await,
-        Credential::Check { which } => return check(global, which).await,
+        Credential::Check { name } => return check(global, name).await,
     }
     Ok(Exit::Ok)
 }
 
-/// Every value that is a Fernet token becomes what it holds.
-fn brought_over(secrets: &mut Secrets, variable: &str) -> Result<(), Error> {
+/// Decrypts every value, which is a Fernet token.
+fn decrypt_fernet(secrets: &mut Secrets, variable: &str) -> Result<(), Error> {
     let key = std::env::var(variable)
         .map_err(|_| Error::configuration(format!("{variable} is not set: it holds the key of the Fernet token")))?;
     let key = Secret::new(key);
     for value in secrets.values_mut() {
         *value = fernet::open(&key, value.expose())
-            .map_err(|error| Error::usage(format!("the Fernet token cannot be opened: {error}")))?;
+            .map_err(|error| Error::usage(format!("cannot decrypt the Fernet token: {error}")))?;
     }
     Ok(())
 }
 
-/// May be killed at any moment and run again.
+/// Can be killed at any moment and run again.
 async fn reseal(global: &Global) -> Result<Exit, Error> {
     let opened = store::open(global).await?;
     let salt = vault::salt(&*opened.store).await?;
@@ -101,53 +101,51 @@ async fn reseal(global: &Global) -> Result<Exit, Error> {
             "put the new one before the old in PATRA_MASTER_KEY, or set COOKIE_MASTER_KEY and COOKIE_KEY_<OLD_ID>",
         )
     })?;
-    let mut told = std::time::Duration::ZERO;
+    let mut printed = std::time::Duration::ZERO;
     let began = tokio::time::Instant::now();
     let resealed = cookies::reseal(&*opened.store, &vault, |done| {
-        if began.elapsed() > told + std::time::Duration::from_secs(1) {
-            told = began.elapsed();
-            say(&format!("{done} sealed anew"));
+        if began.elapsed() > printed + std::time::Duration::from_secs(1) {
+            printed = began.elapsed();
+            say(&format!("{done} encrypted again"));
         }
     });
     let (done, stuck) = resealed.await.map_err(|error| Error::failed(error.to_string()))?;
-    let text = format!("{done} sealed anew with the key {}", vault.key_id());
+    let text = format!("{done} encrypted again with the key {}", vault.key_id());
     output::result(global.output, &text, &json!({ "resealed": done, "key_id": vault.key_id(), "stuck": stuck }))?;
     if stuck.is_empty() {
         return Ok(Exit::Ok);
     }
-    say(&format!("cannot be opened with the keys that are given, and stay as they are: {}", stuck.join(", ")));
+    say(&format!("cannot be decrypted with the given keys, and stay as they are: {}", stuck.join(", ")));
     Ok(Exit::Failures)
 }
 
-fn named(which: &Which) -> Named {
-    let Which { alias, provenance, endpoint } = which.clone();
-    Named { alias, provenance, endpoint }
+fn named(name: &CredentialArg) -> CredentialName {
+    let CredentialArg { alias, provenance, endpoint } = name.clone();
+    CredentialName { alias, provenance, endpoint }
 }
 
-fn told(global: &Global, which: &Which, done: &str, saved: Saved) -> Result<(), Error> {
+fn report_saved(global: &Global, name: &CredentialArg, done: &str, saved: SavedCredential) -> Result<(), Error> {
     tracing::info!(
         credential.id = saved.id.0,
-        credential.alias = which.alias,
+        credential.alias = name.alias,
         version = saved.version,
         "credential {done}"
     );
-    let text = format!("{} {done}: version {}", which.alias, saved.version);
+    let text = format!("{} {done}: version {}", name.alias, saved.version);
     let value = json!({
-        "id": saved.id, "alias": which.alias, "version": saved.version, "type": saved.auth_type.as_str(),
+        "id": saved.id, "alias": name.alias, "version": saved.version, "type": saved.auth_type.as_str(),
     });
     output::result(global.output, &text, &value)
 }
 
-fn refused(error: admin::Error, which: &Which) -> Error {
-    let alias = &which.alias;
+fn refused(error: admin::Error, name: &CredentialArg) -> Error {
+    let alias = &name.alias;
     match error {
         admin::Error::Invalid(message) => Error::usage(message),
         admin::Error::Exists(_) => {
-            Error::usage(error.to_string()).hint(format!("`patra credential rotate {alias}` puts in a new version"))
+            Error::usage(error.to_string()).hint(format!("`patra credential rotate {alias}` adds a new version"))
         }
-        admin::Error::NotFound(_) => {
-            Error::not_found(error.to_string()).hint("`patra credential list` shows what is there")
-        }
+        admin::Error::NotFound(_) => Error::not_found(error.to_string()).hint("`patra credential list` lists them"),
         admin::Error::Ambiguous { .. } => {
             Error::usage(error.to_string()).hint("name one with --provenance and --endpoint")
         }
@@ -156,12 +154,12 @@ fn refused(error: admin::Error, which: &Which) -> Error {
     }
 }
 
-/// Both halves of a credential in one row.
+/// Lists credentials, each with the state of its token in one row.
 async fn list(global: &Global) -> Result<(), Error> {
     let queries = store::open_to_read(global).await?;
-    let all = |limit| Filter { limit, ..Filter::default() };
-    let rows = queries.list(View::Credentials, all(Filter::MAX_LIMIT)).await?;
-    let states = queries.list(View::CredentialStates, all(Filter::MAX_LIMIT)).await?;
+    let all = |limit| ViewFilter { limit, ..ViewFilter::default() };
+    let rows = queries.list(View::Credentials, all(ViewFilter::MAX_LIMIT)).await?;
+    let states = queries.list(View::CredentialStates, all(ViewFilter::MAX_LIMIT)).await?;
     let (rows_view, states_view) = (View::Credentials, View::CredentialStates);
     let states: HashMap<_, _> =
         states.iter().filter_map(|row| Some((states_view.cell(row, "credential_id")?.as_int()?, row))).collect();
@@ -213,21 +211,21 @@ fn show(format: Output, lines: &[Vec<(&str, Cell)>]) -> Result<(), Error> {
     }
 }
 
-/// Opens the newest version that is good, and gets a token where one is needed.
-async fn check(global: &Global, which: &Which) -> Result<Exit, Error> {
+/// Decrypts the newest active version, and gets a token if one is needed.
+async fn check(global: &Global, name: &CredentialArg) -> Result<Exit, Error> {
     let opened = store::open(global).await?;
-    // The endpoint says where a token comes from, and the credential may be bound to less.
-    let mut meant = named(which);
-    if admin::find(&*opened.store, &meant).await.is_err() {
-        (meant.provenance, meant.endpoint) = (None, None);
+    // The options may name the endpoint only to say where a token comes from: the credential may be bound to less.
+    let mut selected = named(name);
+    if admin::find(&*opened.store, &selected).await.is_err() {
+        (selected.provenance, selected.endpoint) = (None, None);
     }
-    let known = admin::find(&*opened.store, &meant).await.map_err(|error| refused(error, which))?;
+    let known = admin::find(&*opened.store, &selected).await.map_err(|error| refused(error, name))?;
     let active = known.into_iter().filter(|one| one.status == CredentialStatus::Active);
     let credential = active.max_by_key(|one| one.version).ok_or_else(|| {
-        Error::not_found(format!("every version of `{}` is revoked", which.alias))
-            .hint(format!("`patra credential rotate {}` puts in a new one", which.alias))
+        Error::not_found(format!("every version of `{}` is revoked", name.alias))
+            .hint(format!("`patra credential rotate {}` adds a new one", name.alias))
     })?;
-    let spec = spec(&*opened.store, which, &credential).await?;
+    let spec = spec(&*opened.store, name, &credential).await?;
     let transport = host::transport(global)?;
     let ports = Ports { store: Arc::clone(&opened.store), transport, clock: Arc::new(SystemClock) };
     let options = host::credentials(global, &*opened.store).await?;
@@ -235,49 +233,50 @@ async fn check(global: &Global, which: &Which) -> Result<Exit, Error> {
     let checked = credentials.check(&spec, &credential).await;
     credentials.settled().await;
     let state = checked.map_err(|refused| Error::configuration(refused.fault.message))?;
-    report(global, which, &credential, &state)?;
+    report(global, name, &credential, &state)?;
     Ok(Exit::Ok)
 }
 
-fn report(global: &Global, which: &Which, credential: &Row, state: &State) -> Result<(), Error> {
+fn report(global: &Global, name: &CredentialArg, credential: &Row, state: &CredentialRuntime) -> Result<(), Error> {
     let token = matches!(credential.auth_type, AuthType::OAuth2 | AuthType::Session);
     let until = state.expires_at.map(Ts::to_short_text);
     let text = match (token, &until) {
-        (false, _) => format!("{} opens: version {}", which.alias, credential.version),
-        (true, Some(until)) => format!("{} works: a token until {until}", which.alias),
-        (true, None) => format!("{} works: a token whose end nobody knows", which.alias),
+        (false, _) => format!("{} can be decrypted: version {}", name.alias, credential.version),
+        (true, Some(until)) => format!("{} works: got a token that expires at {until}", name.alias),
+        (true, None) => format!("{} works: got a token without an expiry time", name.alias),
     };
     let value = json!({
-        "alias": which.alias, "version": credential.version, "type": credential.auth_type.as_str(),
+        "alias": name.alias, "version": credential.version, "type": credential.auth_type.as_str(),
         "token": token, "token_until": state.expires_at,
     });
     output::result(global.output, &text, &value)
 }
 
-/// The endpoint that says how the credential is used: the one that is named, the one it is bound to, or the first of its
-/// source that names the alias.
-async fn spec(store: &dyn Store, which: &Which, credential: &Row) -> Result<Snapshot, Error> {
+/// The spec of an endpoint that uses the credential: the named one, the one it is bound to, or the first of its provenance that
+/// names the alias.
+async fn spec(store: &dyn Store, name: &CredentialArg, credential: &Row) -> Result<Snapshot, Error> {
     let bound = |text: &String| (text != WHOLE).then(|| text.clone());
-    let provenance = which.provenance.clone().or_else(|| bound(&credential.binding.provenance_code));
+    let provenance = name.provenance.clone().or_else(|| bound(&credential.binding.provenance_code));
     let provenance = provenance.ok_or_else(|| {
-        Error::usage(format!("`{}` is bound to no source", which.alias)).hint("name one with --provenance")
+        Error::usage(format!("`{}` is bound to no provenance", name.alias)).hint("name one with --provenance")
     })?;
     let stored = store.registry(&provenance).await?;
     let stored = stored.ok_or_else(|| {
-        Error::not_found(format!("no manifest is applied for `{provenance}`")).hint("`patra apply -f FILE` does that")
+        Error::not_found(format!("no manifest is applied for `{provenance}`"))
+            .hint("apply it with `patra apply -f FILE`")
     })?;
     let manifest = patra_spec::registry::manifest(&provenance, &stored.rows)
         .map_err(|problems| Error::configuration(problems.to_string()))?;
-    let wish = which.endpoint.clone().or_else(|| bound(&credential.binding.endpoint_name));
-    let names = manifest.endpoints.keys().filter(|name| wish.as_ref().is_none_or(|wish| wish == *name));
-    for name in names {
-        let Ok(compiled) = patra_spec::compile(&manifest, name, Operation::Harvest) else { continue };
+    let endpoint = name.endpoint.clone().or_else(|| bound(&credential.binding.endpoint_name));
+    let names = manifest.endpoints.keys().filter(|known| endpoint.as_ref().is_none_or(|endpoint| endpoint == *known));
+    for endpoint in names {
+        let Ok(compiled) = patra_spec::compile(&manifest, endpoint, Operation::Harvest) else { continue };
         let auth = &compiled.snapshot.auth;
-        if auth.r#type.as_str() == credential.auth_type.as_str() && auth.credential_ref == which.alias {
+        if auth.r#type.as_str() == credential.auth_type.as_str() && auth.credential_ref == name.alias {
             return Ok(compiled.snapshot);
         }
     }
     let kind = credential.auth_type.as_str().to_lowercase();
-    Err(Error::not_found(format!("no endpoint of `{provenance}` asks for `{}` as {kind}", which.alias))
-        .hint("`auth.credential` of the manifest names the alias; the source's own code is the default"))
+    Err(Error::not_found(format!("no endpoint of `{provenance}` uses `{}` as {kind}", name.alias))
+        .hint("`auth.credential` of the manifest names the alias; the code of the provenance is the default"))
 }

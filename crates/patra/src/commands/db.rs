@@ -1,4 +1,4 @@
-//! `db`: copies of the database, and the way back to one.
+//! `db`: backs up the database and restores it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::{output, store};
 
-/// How the names of copies end: of the embedded database, and of a PostgreSQL.
+/// Extensions of backups: of the embedded database, and of PostgreSQL.
 const ENDS: [&str; 2] = ["db", "dump"];
 
 pub(crate) async fn run(global: &Global, command: &Db) -> Result<Exit, Error> {
@@ -41,11 +41,11 @@ async fn backup(global: &Global, to: Option<&Path>) -> Result<(), Error> {
         (taken.path, taken.schema_version, taken.bytes)
     };
     let value = json!({ "path": path.display().to_string(), "schema_version": version, "bytes": bytes });
-    let text = format!("copied to {}: schema version {version}, {bytes} bytes", path.display());
+    let text = format!("backed up to {}: schema version {version}, {bytes} bytes", path.display());
     output::result(global.output, &text, &value)
 }
 
-/// The file to write: the one that is named, one in the folder that is named, or one in the folder of copies.
+/// The file to write: the named one, one in the named folder, or one in the default folder.
 fn target(global: &Global, to: Option<&Path>, version: u32, end: &str) -> PathBuf {
     let name = format!("{}.{end}", sqlite::name(SystemClock.now(), version, false));
     match to {
@@ -67,12 +67,12 @@ async fn restore(global: &Global, file: &Path) -> Result<(), Error> {
         (done.schema_version, done.replaced.map(|path| path.display().to_string()))
     };
     let value = json!({ "restored": file.display().to_string(), "schema_version": version, "replaced": kept });
-    let kept = kept.map(|kept| format!("; what was there is kept as {kept}")).unwrap_or_default();
+    let kept = kept.map(|kept| format!("; the replaced database is kept as {kept}")).unwrap_or_default();
     let text = format!("restored from {}: schema version {version}{kept}", file.display());
     output::result(global.output, &text, &value)
 }
 
-/// The copies beside the database, the oldest first. Their names say all that is shown; none is opened.
+/// Lists the backups in the data folder, oldest first. Everything shown is in their names; none is opened.
 fn list(global: &Global) -> Result<(), Error> {
     let folder = global.data.join(sqlite::FOLDER);
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -85,7 +85,7 @@ fn list(global: &Global) -> Result<(), Error> {
     output::values(global.output, &rows)
 }
 
-/// What the name of a copy says: `patra-20240102T030405Z-v1-before-migration.db`.
+/// Reads the name of a backup: `patra-20240102T030405Z-v1-before-migration.db`.
 fn described(path: &Path) -> Option<Value> {
     let extension = path.extension()?.to_str()?;
     let name = path.file_stem()?.to_str()?.strip_prefix("patra-")?;
@@ -104,7 +104,7 @@ fn described(path: &Path) -> Option<Value> {
     })
 }
 
-/// `20240102T030405Z` with its dashes and colons again.
+/// `20240102T030405Z` as `2024-01-02T03:04:05Z`.
 fn readable(stamp: &str) -> String {
     let marks = [(4, '-'), (6, '-'), (11, ':'), (13, ':')];
     let mut text = String::new();
@@ -123,13 +123,13 @@ fn of_sqlite(error: &sqlite::BackupError) -> Error {
     use sqlite::BackupError as Of;
     let shown = Error::configuration(error.to_string());
     match error {
-        Of::Database(patra_store_sqlite::OpenError::Locked { .. }) => shown.hint("stop the server, then repeat this"),
+        Of::Database(patra_store_sqlite::OpenError::Locked { .. }) => shown.hint("stop the server, then try again"),
         Of::Database(error) => store::sqlite(error),
-        Of::Exists { .. } => shown.hint("name another file with --to; none is overwritten"),
-        Of::Damaged { .. } => shown.hint("take another copy: `patra db backups` lists them"),
-        Of::NotWritable { .. } => shown.hint("is there room on the disk, and may you write there?"),
-        Of::NotReadable { .. } => shown.hint("`patra db backups` lists the copies"),
-        Of::Failed { .. } => shown.hint("is the disk full, or the database damaged?"),
+        Of::Exists { .. } => shown.hint("name another file with --to; existing files are never overwritten"),
+        Of::Damaged { .. } => shown.hint("use another backup: `patra db backups` lists them"),
+        Of::NotWritable { .. } => shown.hint("check the disk space and the permissions"),
+        Of::NotReadable { .. } => shown.hint("`patra db backups` lists the backups"),
+        Of::Failed { .. } => shown.hint("check whether the disk is full or the database is damaged"),
     }
 }
 
@@ -141,14 +141,14 @@ fn of_postgres(error: &postgres::BackupError) -> Error {
             "install the PostgreSQL client programs of the server's version: `apt install postgresql-client`, \
              `dnf install postgresql`, `brew install libpq`",
         ),
-        Of::Program { .. } => shown.hint("the programs must be of the server's version or a newer one"),
+        Of::Program { .. } => shown.hint("the client programs must have the server's version or a newer one"),
         Of::NotACopy { .. } => {
-            shown.hint("`patra db backups` lists the copies; `patra migrate` makes a schema where none is")
+            shown.hint("`patra db backups` lists the backups; `patra migrate` creates a missing schema")
         }
-        Of::Exists { .. } => shown.hint("name another file with --to; none is overwritten"),
-        Of::File { .. } => shown.hint("`patra db backups` lists the copies"),
-        Of::InUse(_) => shown.hint("stop every Patra process on this database, then repeat this"),
-        Of::Exchange(_) => shown.hint("the user must own the schema and may create schemas in the database"),
+        Of::Exists { .. } => shown.hint("name another file with --to; existing files are never overwritten"),
+        Of::File { .. } => shown.hint("`patra db backups` lists the backups"),
+        Of::InUse(_) => shown.hint("stop every Patra process on this database, then try again"),
+        Of::Exchange(_) => shown.hint("the user must own the schema and must be allowed to create schemas"),
         Of::Database(error) => store::postgres(error),
     }
 }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_in_a_name_is_readable() {
+    fn time_in_a_backup_name_is_readable() {
         let name = sqlite::name(patra_core::Ts::from_secs(1_704_164_645), 3, true);
         assert_eq!(name, "patra-20240102T030405Z-v3-before-migration");
         assert_eq!(readable("20240102T030405Z"), "2024-01-02T03:04:05Z");

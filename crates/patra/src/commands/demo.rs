@@ -1,6 +1,5 @@
-//! `demo`: the whole promise in half a minute, with no network. A scripted far side that answers 429 now and then, a
-//! harvest in a process of its own, a kill -9 in the middle of it, a second start, and a comparison with the far side's
-//! own list.
+//! `demo`: everything in half a minute, without a network. A mock API that returns 429 now and then, a harvest in its own
+//! process, a kill -9 in the middle, a second start, and a comparison with the data of the mock API.
 
 mod check;
 
@@ -12,7 +11,7 @@ use tokio::process::{Child, Command};
 
 use patra_core::Ts;
 use patra_core::port::Clock as _;
-use patra_upstream::{Dataset, RetryAfter, Script, Server, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script};
 
 use crate::cli::{Demo, Global};
 use crate::clock::SystemClock;
@@ -36,9 +35,9 @@ pub(crate) async fn run(global: &Global, args: &Demo) -> Result<Exit, Error> {
     prepare(&folder)?;
     let records = usize::try_from(args.records).unwrap_or(usize::MAX);
     let start = (SystemClock.now() - DAY * 8).floor_to(DAY);
-    let server = far_side(records, start)?;
+    let server = mock_api(records, start)?;
     say(&format!(
-        "1. A far side with {records} records of the last days answers at {}, and says 429 now and then.",
+        "1. A mock API with {records} records of the last days listens on {} and returns 429 now and then.",
         server.base_url()
     ));
 
@@ -51,7 +50,7 @@ pub(crate) async fn run(global: &Global, args: &Demo) -> Result<Exit, Error> {
     demo.patra(&["apply", "-f", &manifest.display().to_string()]).await?;
     say("2. Its manifest is applied.");
 
-    say("3. Harvesting, in a process of its own.");
+    say("3. Collecting in a separate process.");
     let mut child = demo.start()?;
     let half = records as u64 / 2;
     while server.stats().records < half && child.try_wait()?.is_none() {
@@ -62,7 +61,7 @@ pub(crate) async fn run(global: &Global, args: &Demo) -> Result<Exit, Error> {
     let before = check::stored(&folder).await?;
     say(&format!("4. Killed with -9 in the middle: {before} of {records} records are in the database."));
 
-    say("5. The same command again: it goes on where it stopped.");
+    say("5. Running the same command again: it continues where it stopped.");
     let status = demo.start()?.wait().await?;
     if !status.success() {
         return Err(Error::failed("the second harvest did not succeed")
@@ -77,22 +76,22 @@ pub(crate) async fn run(global: &Global, args: &Demo) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-/// Empties the demo's folder, if it is the demo's.
+/// Empties the folder, if it belongs to the demo.
 fn prepare(folder: &Path) -> Result<(), Error> {
     let marker = folder.join(MARKER);
     if folder.exists() && !marker.exists() {
-        return Err(Error::configuration(format!("{} exists and is not the demo's", folder.display()))
+        return Err(Error::configuration(format!("{} exists and does not belong to the demo", folder.display()))
             .hint("choose another folder with --data"));
     }
     let made = if folder.exists() { std::fs::remove_dir_all(folder) } else { Ok(()) };
     made.and_then(|()| std::fs::create_dir_all(folder)).and_then(|()| std::fs::write(&marker, "")).map_err(|error| {
-        Error::configuration(format!("{} cannot be prepared: {error}", folder.display()))
+        Error::configuration(format!("cannot prepare {}: {error}", folder.display()))
             .hint("choose another folder with --data")
     })
 }
 
-fn far_side(records: usize, start: Ts) -> Result<Server, Error> {
-    // Spread over a week, so that there are several slices, all of them in the past.
+fn mock_api(records: usize, start: Ts) -> Result<MockApi, Error> {
+    // One week, so that there are several slices, all in the past.
     let step = (DAY * 7).as_micros() as usize / records;
     let dataset = Dataset::builder()
         .count(records)
@@ -101,17 +100,17 @@ fn far_side(records: usize, start: Ts) -> Result<Server, Error> {
         .build();
     let script = Script {
         latency_ms: 15,
-        e429: When::at([12, 40]),
+        e429: FaultSchedule::at([12, 40]),
         retry_after: RetryAfter::Seconds(1),
-        e500: When::every(31),
+        e500: FaultSchedule::every(31),
         ..Script::default()
     };
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-    Server::start(listen, dataset, script)
-        .map_err(|error| Error::unexpected(format!("the far side cannot be started: {error}")))
+    MockApi::start(listen, dataset, script)
+        .map_err(|error| Error::unexpected(format!("cannot start the mock API: {error}")))
 }
 
-/// This program, as other processes.
+/// Runs this program in other processes.
 struct Harvest {
     folder: PathBuf,
     program: PathBuf,
@@ -146,30 +145,30 @@ fn day(at: Ts) -> String {
 }
 
 fn next_steps(demo: &Harvest) {
-    // As it can be typed here, whether the program is installed or was just built.
+    // A path that works from the current folder, whether the program is installed or was just built.
     let here = std::env::current_dir().unwrap_or_default();
     let program = demo.program.strip_prefix(&here).unwrap_or(&demo.program).display();
     let data = demo.folder.display();
     say(&format!(
         "\nWhere to look next:\n  \
-         {program} --data {data} get items --limit 5        what was collected\n  \
-         {program} --data {data} get batches --limit 5      every request of it, in the ledger\n  \
-         {program} --data {data} get runs                   the attempts, the killed one among them\n  \
-         {program} --data {data} get cursors                how far it has come\n  \
-         {data}/demo.yaml    the manifest; docs/manifest.md says how to write your own"
+         {program} --data {data} get items --limit 5        the collected records\n  \
+         {program} --data {data} get batches --limit 5      the ledger: every request\n  \
+         {program} --data {data} get runs                   the attempts, including the killed one\n  \
+         {program} --data {data} get cursors                how far it is collected\n  \
+         {data}/demo.yaml    the manifest; docs/manifest.md shows how to write your own"
     ));
 }
 
-/// Serves on, with the far side, until Ctrl-C.
+/// Keeps the server and the mock API running until Ctrl-C.
 async fn keep(demo: &Harvest) -> Result<Exit, Error> {
     say("\nServing; press Ctrl-C to stop.");
-    // The child gets the terminal's Ctrl-C too, and ends on its own.
+    // The child gets the terminal's Ctrl-C too and stops by itself.
     let mut child = demo.command().args(["serve"]).spawn()?;
     let signals = crate::signals::Signals::listen()?;
     tokio::select! {
         status = child.wait() => {
             let status = status?;
-            return if status.success() { Ok(Exit::Ok) } else { Err(Error::failed("the server ended by itself")) };
+            return if status.success() { Ok(Exit::Ok) } else { Err(Error::failed("the server stopped by itself")) };
         }
         () = signals.stop.cancelled() => {}
     }

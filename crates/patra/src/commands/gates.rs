@@ -1,11 +1,11 @@
-//! `get gates`: how fast requests leave, what is left of the quotas, and who waits.
+//! `get gates`: the rate of requests, the rest of the quotas, and the endpoints that wait.
 
 use serde_json::json;
 
 use patra_core::Ts;
-use patra_core::gate::Standing;
+use patra_core::gate::QuotaStatus;
 use patra_core::port::Queries;
-use patra_engine::operations::{self, GateShown};
+use patra_engine::operations::{self, GateView};
 
 use crate::cli::{Global, Output};
 use crate::clock::SystemClock;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::output;
 
 const HEADINGS: &[&str] =
-    &["rate_key", "rate", "declared", "hour_left", "day_left", "far_side_left", "cooldown_until", "waits"];
+    &["rate_key", "rate", "declared", "hour_left", "day_left", "upstream_left", "cooldown_until", "waits"];
 
 pub(crate) async fn show(global: &Global, queries: &dyn Queries) -> Result<(), Error> {
     let gates = operations::gates(queries, &SystemClock).await?;
@@ -24,19 +24,15 @@ pub(crate) async fn show(global: &Global, queries: &dyn Queries) -> Result<(), E
     }
 }
 
-fn row(gate: &GateShown) -> Vec<String> {
+fn row(gate: &GateView) -> Vec<String> {
     let view = &gate.view;
-    let left = |standing: Option<Standing>| {
+    let left = |standing: Option<QuotaStatus>| {
         standing.map_or_else(dash, |standing| format!("{}/{}", standing.remaining, standing.limit))
     };
     let time = |at: Option<Ts>| at.map_or_else(dash, Ts::to_short_text);
-    let provider = view.provider.map_or_else(dash, |far| {
-        format!(
-            "{}{} until {}",
-            far.remaining,
-            far.limit.map_or_else(String::new, |of| format!("/{of}")),
-            far.resets_at
-        )
+    let provider = view.provider.map_or_else(dash, |quota| {
+        let limit = quota.limit.map_or_else(String::new, |limit| format!("/{limit}"));
+        format!("{}{limit} until {}", quota.remaining, quota.resets_at)
     });
     let waits: Vec<String> = view
         .members

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use patra_core::port::Transport as _;
-use patra_core::port::transport::{Method, Request};
+use patra_core::port::transport::{HttpMethod, HttpRequest};
 
 use crate::cli::{Global, Health};
 use crate::error::{Error, Exit};
@@ -13,30 +13,30 @@ use crate::{output, store};
 
 pub(crate) async fn run(global: &Global, args: &Health) -> Result<Exit, Error> {
     match &args.url {
-        Some(url) => ask_server(global, url).await,
-        None => ask_database(global).await,
+        Some(url) => check_server(global, url).await,
+        None => check_database(global).await,
     }
 }
 
-async fn ask_database(global: &Global) -> Result<Exit, Error> {
+async fn check_database(global: &Global) -> Result<Exit, Error> {
     let queries: Arc<_> = store::open_to_read(global).await?;
     let version = queries.ping().await?;
     let value = json!({ "status": "ok", "schema_version": version });
-    output::result(global.output, &format!("ok: the database answers, schema version {version}"), &value)?;
+    output::result(global.output, &format!("ok: the database responds, schema version {version}"), &value)?;
     Ok(Exit::Ok)
 }
 
-async fn ask_server(global: &Global, url: &str) -> Result<Exit, Error> {
-    // The operator names the address: a server on this host is the usual case.
+async fn check_server(global: &Global, url: &str) -> Result<Exit, Error> {
+    // The operator chooses the address, and it is mostly on this host: no address is refused.
     let everywhere = ["0.0.0.0/0", "::/0"].into_iter().filter_map(|net| net.parse().ok()).collect();
-    let client = patra_http::Client::new(patra_http::Guard::new(everywhere))
+    let client = patra_http::Client::new(patra_http::AddressGuard::new(everywhere))
         .map_err(|error| Error::unexpected(error.to_string()))?;
-    let request = Request::new(Method::Get, format!("{}/health", url.trim_end_matches('/')));
-    let answer = client.send(request).await.map_err(|error| {
-        Error::failed(format!("{url} does not answer: {error}")).hint("is `patra serve` running there?")
+    let request = HttpRequest::new(HttpMethod::Get, format!("{}/health", url.trim_end_matches('/')));
+    let response = client.send(request).await.map_err(|error| {
+        Error::failed(format!("{url} does not respond: {error}")).hint("is `patra serve` running there?")
     })?;
-    let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let body: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let status = body["status"].as_str().unwrap_or("unknown").to_owned();
     output::result(global.output, &format!("{status}: {url}"), &body)?;
-    Ok(if answer.status == 200 { Exit::Ok } else { Exit::Failures })
+    Ok(if response.status == 200 { Exit::Ok } else { Exit::Failures })
 }

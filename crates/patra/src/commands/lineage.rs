@@ -1,20 +1,20 @@
-//! `get lineage`: a plan with everything that came of it, as a tree.
+//! `get lineage`: a plan with its slices, tasks, runs and batches, as a tree.
 
 use serde_json::{Value, json};
 
 use patra_core::PlanId;
 use patra_core::port::Queries;
-use patra_core::port::query::{BatchPage, Lineage, View};
+use patra_core::port::query::{BatchPage, PlanLineage, View};
 
 use crate::cli::{Global, Output};
 use crate::error::Error;
 use crate::{output, store};
 
 pub(crate) async fn show(global: &Global, queries: &dyn Queries, plan: i64, batches: bool) -> Result<(), Error> {
-    store::mine(global, queries, View::Plans, plan, &format!("plan {plan}")).await?;
+    store::check_project(global, queries, View::Plans, plan, &format!("plan {plan}")).await?;
     let page = |after| queries.lineage(PlanId(plan), BatchPage { after, ..BatchPage::default() });
     let mut lineage = page(0).await?.ok_or_else(|| Error::not_found(format!("there is no plan {plan}")))?;
-    // Batches come page by page.
+    // Batches are read page by page.
     while let Some(after) = lineage.next_after()
         && let Some(next) = page(after).await?
     {
@@ -30,11 +30,11 @@ pub(crate) async fn show(global: &Global, queries: &dyn Queries, plan: i64, batc
     Ok(())
 }
 
-/// One line per row, each level further in.
-fn tree(lineage: &Lineage, batches: bool) -> Vec<String> {
+/// One line per row, each level indented further.
+fn tree(lineage: &PlanLineage, batches: bool) -> Vec<String> {
     let mut lines = Vec::new();
-    let trigger = &lineage.trigger;
-    lines.push(format!("job {} {}", text(trigger, "public_id"), text(trigger, "trigger_type_code")));
+    let job = &lineage.job;
+    lines.push(format!("job {} {}", text(job, "public_id"), text(job, "trigger_type_code")));
     lines.push(format!(
         "└─ plan {} {} {} {}{}",
         text(&lineage.plan, "id"),
@@ -60,13 +60,13 @@ fn tree(lineage: &Lineage, batches: bool) -> Vec<String> {
     lines
 }
 
-/// What took the place of a task.
+/// Names the task that replaced this one.
 fn replaced(task: &Value, all: &[Value]) -> String {
-    let again = all.iter().find(|other| !task["id"].is_null() && other["redrive_of"] == task["id"]);
-    match (task["replaced"] == 1, again) {
+    let successor = all.iter().find(|other| !task["id"].is_null() && other["redrive_of"] == task["id"]);
+    match (task["replaced"] == 1, successor) {
         (false, _) => String::new(),
-        (true, Some(again)) => format!(" (driven again as task {})", text(again, "id")),
-        (true, None) => " (replaced by narrower ones)".to_owned(),
+        (true, Some(successor)) => format!(" (run again as task {})", text(successor, "id")),
+        (true, None) => " (split into narrower windows)".to_owned(),
     }
 }
 

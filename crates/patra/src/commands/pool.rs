@@ -1,4 +1,4 @@
-//! `project` and `pool`: who shares the house, and the URLs that documents and tasks know of.
+//! `project` and `pool`: projects, and the URLs found in documents and jobs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use patra_core::port::CommandsExt as _;
 use patra_core::port::pool::UrlFilter;
 use patra_core::project::{self, Library};
 use patra_core::tx::{ConfigureCapture, CreateProject, PutDocument};
-use patra_engine::links::{Finder, Options};
-use patra_engine::pool::{self, Extract, LookBack, Refused, Tally};
+use patra_engine::links::{LinkFinder, LinkOptions};
+use patra_engine::pool::{self, ExtractReport, ExtractRequest, LookBackRequest, PoolRefusal};
 
 use crate::cli::{AddDocument, ExtractUrls, Global, ListUrls, LookBackUrls, Pool, Project};
 use crate::error::{Error, Exit};
@@ -28,8 +28,8 @@ pub(crate) async fn project(global: &Global, command: &Project) -> Result<Exit, 
             let name = name.clone().unwrap_or_else(|| key.clone());
             let made = store::open(global).await?.store.run(CreateProject { project_key: key.clone(), name }).await?;
             let text = match made.existed {
-                true => format!("there is a project {key} already"),
-                false => format!("project {key} made"),
+                true => format!("project {key} exists already"),
+                false => format!("project {key} created"),
             };
             output::result(global.output, &text, &json!({ "project_key": key, "existed": made.existed }))?;
         }
@@ -37,7 +37,7 @@ pub(crate) async fn project(global: &Global, command: &Project) -> Result<Exit, 
             let projects = store::open_pool(global).await?.projects().await?;
             let rows: Vec<_> = projects
                 .iter()
-                .filter(|one| global.project.as_ref().is_none_or(|wanted| *wanted == one.project_key))
+                .filter(|one| global.project.as_ref().is_none_or(|key| *key == one.project_key))
                 .map(|one| json!({ "project_key": one.project_key, "name": one.name, "created_at": one.created_at }))
                 .collect();
             output::values(global.output, &rows)?;
@@ -60,7 +60,7 @@ pub(crate) async fn run(global: &Global, command: &Pool) -> Result<Exit, Error> 
 
 async fn extract(global: &Global, args: &ExtractUrls) -> Result<Exit, Error> {
     let opened = store::open(global).await?;
-    let wish = Extract {
+    let request = ExtractRequest {
         project_key: store::project(global, &*opened.store).await?,
         library: args.scope,
         doc_types: args.doc_types.clone(),
@@ -69,12 +69,12 @@ async fn extract(global: &Global, args: &ExtractUrls) -> Result<Exit, Error> {
         limit: args.limit,
         include_uri: args.include_uri,
     };
-    tell(global, pool::extract(&*opened.store, &wish).await, "documents_scanned", wish.library)
+    report(global, pool::extract(&*opened.store, &request).await, "documents_scanned", request.library)
 }
 
 async fn look_back(global: &Global, args: &LookBackUrls) -> Result<Exit, Error> {
     let opened = store::open(global).await?;
-    let wish = LookBack {
+    let request = LookBackRequest {
         project_key: store::project(global, &*opened.store).await?,
         library: args.scope,
         task_ids: (!args.jobs.is_empty()).then(|| args.jobs.clone()),
@@ -82,17 +82,22 @@ async fn look_back(global: &Global, args: &LookBackUrls) -> Result<Exit, Error> 
         since: args.since,
         limit: args.limit,
     };
-    tell(global, pool::look_back(&*opened.store, &wish).await, "tasks_scanned", wish.library)
+    report(global, pool::look_back(&*opened.store, &request).await, "tasks_scanned", request.library)
 }
 
-fn tell(global: &Global, tally: Result<Tally, Refused>, scanned: &str, library: Library) -> Result<Exit, Error> {
+fn report(
+    global: &Global,
+    tally: Result<ExtractReport, PoolRefusal>,
+    scanned: &str,
+    library: Library,
+) -> Result<Exit, Error> {
     let tally = tally.map_err(|refused| match refused {
-        Refused::Missing(ids) => {
+        PoolRefusal::Missing(ids) => {
             let ids: Vec<_> = ids.iter().map(ToString::to_string).collect();
-            Error::not_found(format!("not there, or not of this project: {}", ids.join(", ")))
-                .hint("nothing was stored; `patra get items` and `patra get jobs` show what there is")
+            Error::not_found(format!("missing, or in another project: {}", ids.join(", ")))
+                .hint("nothing was stored; `patra get items` and `patra get jobs` list the ids")
         }
-        Refused::Store(error) => error.into(),
+        PoolRefusal::Store(error) => error.into(),
     })?;
     let of = scanned.trim_end_matches("_scanned");
     let text = format!(
@@ -104,10 +109,10 @@ fn tell(global: &Global, tally: Result<Tally, Refused>, scanned: &str, library: 
     );
     output::result(global.output, &text, &tally.to_json(scanned, library))?;
     if tally.too_long > 0 {
-        say(&format!("{} URLs were left out: they are too long", tally.too_long));
+        say(&format!("{} URLs were skipped: they are too long", tally.too_long));
     }
     if tally.partial {
-        say("there were more URLs than one call takes: search fewer documents at a time");
+        say("there were too many URLs for one command: search fewer documents at a time");
     }
     Ok(Exit::Ok)
 }
@@ -117,7 +122,7 @@ async fn list(global: &Global, args: &ListUrls) -> Result<Exit, Error> {
     let page = pool
         .pool_urls(UrlFilter {
             project_key: store::project(global, &*pool).await?,
-            sight: args.scope,
+            scope: args.scope,
             source: args.source,
             domain: args.domain.as_ref().map(|domain| domain.to_lowercase()),
             offset: u64::from(args.page - 1) * u64::from(args.page_size),
@@ -139,7 +144,7 @@ async fn capture(global: &Global, job_types: &[String], enabled: bool, library: 
     let project_key = store::project(global, store).await?;
     let known = pool::job_types(store, &project_key).await?;
     for unknown in job_types.iter().filter(|job_type| !known.contains(*job_type)) {
-        say(&format!("no job of type {unknown} has been seen yet; it is captured when one comes"));
+        say(&format!("there is no job of type {unknown} yet; its URLs are stored as soon as there is one"));
     }
     store.run(ConfigureCapture { project_key, library, job_types, enabled }).await?;
     show_rules(global, store).await
@@ -149,7 +154,7 @@ async fn captured(global: &Global) -> Result<Exit, Error> {
     show_rules(global, &*store::open_pool(global).await?).await
 }
 
-async fn show_rules(global: &Global, pool: &(impl patra_core::port::Pool + ?Sized)) -> Result<Exit, Error> {
+async fn show_rules(global: &Global, pool: &(impl patra_core::port::PoolQueries + ?Sized)) -> Result<Exit, Error> {
     let rules = pool.capture_rules(Some(&store::project(global, pool).await?)).await?;
     let rows: Vec<_> = rules
         .iter()
@@ -171,7 +176,7 @@ async fn add(global: &Global, args: &AddDocument) -> Result<Exit, Error> {
     })
     .to_string();
     if fields.contains("\\u0000") || args.uri.trim().is_empty() {
-        return Err(Error::usage("a document has a URI, and no character NUL"));
+        return Err(Error::usage("a document needs a URI, and must not contain the character NUL"));
     }
     let opened = store::open(global).await?;
     let put = PutDocument {
@@ -185,17 +190,17 @@ async fn add(global: &Global, args: &AddDocument) -> Result<Exit, Error> {
     let text = match (put.created, put.changed) {
         (true, _) => format!("document {} stored", put.id),
         (false, true) => format!("document {} changed", put.id),
-        (false, false) => format!("document {} is as it was", put.id),
+        (false, false) => format!("document {} is unchanged", put.id),
     };
     let value = json!({ "document_id": put.id, "created": put.created, "changed": put.changed });
     output::result(global.output, &text, &value)?;
     Ok(Exit::Ok)
 }
 
-/// Reads in pieces: a file may be larger than the memory.
+/// Reads the file in pieces: it may be larger than the memory.
 fn find(global: &Global, file: &Path, remove_tracking: bool) -> Result<Exit, Error> {
-    let wrong = |error: std::io::Error| Error::configuration(format!("{} cannot be read: {error}", file.display()));
-    let mut finder = Finder::new(Options { remove_tracking });
+    let wrong = |error: std::io::Error| Error::configuration(format!("cannot read {}: {error}", file.display()));
+    let mut finder = LinkFinder::new(LinkOptions { remove_tracking });
     match file.to_str() {
         Some("-") => finder.read(std::io::stdin().lock()),
         _ => finder.read(std::fs::File::open(file).map_err(wrong)?),
@@ -207,10 +212,10 @@ fn find(global: &Global, file: &Path, remove_tracking: bool) -> Result<Exit, Err
         output::line(&if global.output == crate::cli::Output::Table { link.url.clone() } else { row.to_string() })?;
     }
     if found.too_long > 0 {
-        say(&format!("{} URLs were left out: they are too long", found.too_long));
+        say(&format!("{} URLs were skipped: they are too long", found.too_long));
     }
     if found.partial {
-        say("there are more URLs than these");
+        say("the list is cut: there are more URLs");
     }
     Ok(Exit::Ok)
 }

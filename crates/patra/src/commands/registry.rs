@@ -1,20 +1,20 @@
-//! `get spec`, `get manifest`, `get dictionary` and `schema`: what the registry holds and what is made of it.
+//! `get spec`, `get manifest`, `get dictionary` and `schema`: the registry's content and the specs compiled from it.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use patra_core::port::Queries;
-use patra_engine::registry::{self, Asked, Manifest, Overrides};
+use patra_engine::registry::{self, Manifest, Overrides, SpecRequest};
 
 use crate::cli::{GetRegistry, GetSpec, Global, Output};
 use crate::error::{Error, Exit};
 use crate::progress::say;
 use crate::{output, store};
 
-pub(crate) async fn run(global: &Global, what: &GetRegistry) -> Result<Exit, Error> {
+pub(crate) async fn run(global: &Global, command: &GetRegistry) -> Result<Exit, Error> {
     let queries = store::open_to_read(global).await?;
-    match what {
+    match command {
         GetRegistry::Spec(args) => spec(global, &*queries, args).await?,
         GetRegistry::Manifest { all: Some(folder), .. } => export(global, &*queries, folder).await?,
         GetRegistry::Manifest { provenance, .. } => {
@@ -33,7 +33,7 @@ async fn spec(global: &Global, queries: &dyn Queries, args: &GetSpec) -> Result<
         let paths: Vec<_> = Overrides::paths().collect();
         Error::usage(problems.to_string()).hint(format!("--set takes: {}", paths.join(", ")))
     })?;
-    let asked = Asked {
+    let request = SpecRequest {
         project: global.project.as_deref(),
         provenance: &args.provenance,
         endpoint: &args.endpoint,
@@ -41,7 +41,7 @@ async fn spec(global: &Global, queries: &dyn Queries, args: &GetSpec) -> Result<
         overrides: &overrides,
     };
     if args.explain {
-        let values = registry::explain(queries, &asked).await?;
+        let values = registry::explain(queries, &request).await?;
         if global.output == Output::Table {
             let rows = values.into_iter().map(|value| vec![value.path, plain(&value.value), value.layer.to_string()]);
             return output::grid(&["path", "value", "layer"], rows);
@@ -51,12 +51,12 @@ async fn spec(global: &Global, queries: &dyn Queries, args: &GetSpec) -> Result<
             .map(|value| json!({ "path": value.path, "value": value.value, "layer": value.layer.to_string() }));
         return list(global, values);
     }
-    let compiled = registry::spec(queries, &asked).await?;
+    let compiled = registry::spec(queries, &request).await?;
     for warning in &compiled.warnings {
         say(&format!("warning: {warning}"));
     }
     let snapshot = serde_json::to_value(&compiled.snapshot).unwrap_or_default();
-    // There is no other form of it, so a table is JSON too.
+    // A spec has no table form, so it is printed as JSON there too.
     output::result(global.output, &serde_json::to_string_pretty(&snapshot).unwrap_or_default(), &snapshot)
 }
 
@@ -66,7 +66,7 @@ fn show(global: &Global, manifest: &Manifest) -> Result<(), Error> {
 
 async fn export(global: &Global, queries: &dyn Queries, folder: &Path) -> Result<(), Error> {
     let unwritable = |path: &Path, error: &std::io::Error| {
-        Error::configuration(format!("{} cannot be written: {error}", path.display()))
+        Error::configuration(format!("cannot write {}: {error}", path.display()))
             .hint("check the path and its permissions")
     };
     std::fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
@@ -75,9 +75,9 @@ async fn export(global: &Global, queries: &dyn Queries, folder: &Path) -> Result
         if !registry::is_for(manifest.project.as_deref(), global.project.as_deref()) {
             continue;
         }
-        // A code is a plain word. A damaged database must not choose where we write.
+        // Codes are plain words. A damaged database must not choose where files are written.
         if !code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')) || code.starts_with('.') {
-            return Err(Error::unexpected(format!("`{code}` is no name for a file")));
+            return Err(Error::unexpected(format!("`{code}` cannot be used as a file name")));
         }
         let path = folder.join(format!("{code}.yaml"));
         std::fs::write(&path, registry::to_yaml(&manifest)).map_err(|error| unwritable(&path, &error))?;
@@ -103,7 +103,7 @@ pub(crate) fn schema() -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-/// JSON values: a list of them, or one a line.
+/// Prints JSON values: as one list, or one per line.
 fn list(global: &Global, values: impl Iterator<Item = Value>) -> Result<(), Error> {
     if global.output == Output::Ndjson {
         return values.into_iter().try_for_each(|value| output::line(&value.to_string()));
@@ -112,7 +112,7 @@ fn list(global: &Global, values: impl Iterator<Item = Value>) -> Result<(), Erro
     output::line(&serde_json::to_string_pretty(&all).unwrap_or_default())
 }
 
-/// A text as it is, anything else as JSON.
+/// Text as it is, anything else as JSON.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) if !text.chars().any(char::is_control) => text.clone(),

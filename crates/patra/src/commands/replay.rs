@@ -1,5 +1,5 @@
-//! `replay`: a batch once more. From its kept answer or from the far side, and then nothing is written; or, with `--redrive`,
-//! in production.
+//! `replay`: reads a batch again, from its kept response or from the API, and compares, without writing; or, with `--redrive`,
+//! runs it again in production.
 
 mod redrive;
 mod show;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use patra_core::RunId;
 use patra_core::port::Clock;
 use patra_core::port::query::View;
-use patra_engine::replay::{self, Live, ReadOnly, Recording, Report, Verdict};
+use patra_engine::replay::{self, LiveReplay, ReadOnlyStore, Recording, ReplayReport, ReplayVerdict};
 
-use super::blackbox;
+use super::bundle;
 use crate::cli::{Global, Output, Replay};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
@@ -23,31 +23,31 @@ pub(crate) async fn run(global: &Global, args: &Replay) -> Result<Exit, Error> {
     }
     let report = match (&args.file, args.run, args.batch) {
         (Some(file), _, _) => {
-            let package = blackbox::open(global, file)?;
-            replay::from_archive(&package.recording, None).await.map_err(refused)?
+            let bundle = bundle::open(global, file)?;
+            replay::from_archive(&bundle.recording, None).await.map_err(refused)?
         }
         (None, Some(run), Some(batch)) => one(global, RunId(run), batch, args.live).await?,
         (None, _, _) => {
-            return Err(Error::usage("name the run and the batch, or a package with --file")
+            return Err(Error::usage("name the run and the batch, or a bundle with --file")
                 .hint("`patra get batches` shows both numbers"));
         }
     };
     show(global, &report)
 }
 
-async fn one(global: &Global, run: RunId, batch: u32, live: bool) -> Result<Report, Error> {
-    let looking = store::open_to_look(global).await?;
-    let queries = Arc::clone(&looking.queries);
-    store::mine(global, &*queries, View::Runs, run.0, &format!("run {run}")).await?;
+async fn one(global: &Global, run: RunId, batch: u32, live: bool) -> Result<ReplayReport, Error> {
+    let opened = store::open_read_only(global).await?;
+    let queries = Arc::clone(&opened.queries);
+    store::check_project(global, &*queries, View::Runs, run.0, &format!("run {run}")).await?;
     let recording = Recording::load(&*queries, run, batch).await.map_err(refused)?;
     if !live {
         return replay::from_archive(&recording, Some(&*queries)).await.map_err(refused);
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = ReadOnly::new(looking.queries, looking.credentials);
+    let store = ReadOnlyStore::new(opened.queries, opened.credentials);
     let gate = store::shared_gate(global, &clock).await?;
-    let options = host::credentials(global, &*looking.sources).await?;
-    let live = Live::new(store, host::transport(global)?, clock, options, host::owner()?);
+    let options = host::credentials(global, &*opened.sources).await?;
+    let live = LiveReplay::new(store, host::transport(global)?, clock, options, host::owner()?);
     let live = match gate {
         Some(gate) => live.through(gate),
         None => live,
@@ -55,25 +55,25 @@ async fn one(global: &Global, run: RunId, batch: u32, live: bool) -> Result<Repo
     replay::live(&recording, &*queries, &live).await.map_err(refused)
 }
 
-fn show(global: &Global, report: &Report) -> Result<Exit, Error> {
+fn show(global: &Global, report: &ReplayReport) -> Result<Exit, Error> {
     let value = serde_json::to_value(report).unwrap_or_default();
     match global.output {
         Output::Table => show::table(report)?,
         Output::Json | Output::Ndjson => output::result(global.output, "", &value)?,
     }
-    Ok(if report.verdict == Verdict::Same { Exit::Ok } else { Exit::Failures })
+    Ok(if report.verdict == ReplayVerdict::Same { Exit::Ok } else { Exit::Failures })
 }
 
-/// As people see it.
+/// Adds exit codes and hints.
 pub(crate) fn refused(error: replay::Error) -> Error {
     let message = error.to_string();
     match error {
         replay::Error::Store(error) => error.into(),
         replay::Error::NotFound { .. } => Error::not_found(message).hint("`patra get batches` shows what there is"),
         replay::Error::NotKept(_) => Error::not_found(message)
-            .hint("--live asks the far side once more; `raw: { keep: P7D }` in the manifest keeps answers from now on"),
+            .hint("--live sends the request again; `raw: { keep: P7D }` in the manifest keeps responses from now on"),
         replay::Error::NotPacked(_) => Error::not_found(message)
-            .hint("`patra blackbox export RUN BATCH --with-raw` makes one with the answer, as long as that is kept"),
+            .hint("`patra bundle export RUN BATCH --with-raw` includes the response, as long as it is kept"),
         replay::Error::Damaged(_) => Error::unexpected(message),
         replay::Error::NotAsked(_) => Error::failed(message).hint("try again later"),
     }

@@ -1,4 +1,4 @@
-//! `run`: ask for work, do it here, show it, and end when it has ended.
+//! `run`: creates a job, does the work here, shows progress, and exits when it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use serde_json::json;
 
 use patra_core::params::Params;
-use patra_core::port::query::{Cell, Filter, Progress, View};
+use patra_core::port::query::{Cell, JobProgress, View, ViewFilter};
 use patra_core::port::{Clock as _, CommandsExt, Store};
-use patra_core::state::{Operation, TaskStatus, TriggerStatus, TriggerType};
-use patra_core::tx::Fire;
-use patra_engine::ask::{self, Ask};
-use patra_engine::operations::{self, Held, Wait};
+use patra_core::state::{JobStatus, Operation, PauseKind, TaskStatus, TriggerType};
+use patra_core::tx::RequestJob;
+use patra_engine::job_request::{self, JobRequest};
+use patra_engine::operations::{self, PausedView, WaitReason};
 use patra_engine::registry::Overrides;
-use patra_engine::{Role, registry};
+use patra_engine::{EngineRole, registry};
 
 use crate::cli::{Global, Run};
 use crate::clock::SystemClock;
@@ -27,7 +27,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
     if let (Some(from), Some(to)) = (args.from, args.to)
         && from >= to
     {
-        return Err(Error::usage("--from must lie before --to"));
+        return Err(Error::usage("--from must be before --to"));
     }
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
@@ -41,7 +41,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
         output::result(global.output, &job.public_id, &json!({ "public_id": job.public_id }))?;
         return Ok(Exit::Ok);
     }
-    let roles = vec![Role::Planner, Role::Executor];
+    let roles = vec![EngineRole::Planner, EngineRole::Executor];
     let engine = host::engine(global, args.engine, roles, store, opened.alone, counts.clone()).await?;
     job.fire().await?;
     engine.nudge();
@@ -50,21 +50,21 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
     match finished? {
         Some(progress) => job.report(global, &counts, &progress).await,
         None => Err(Error::failed("stopped before the work was done")
-            .hint("run the same command again: it goes on where it stopped")),
+            .hint("run the same command again: it continues where it stopped")),
     }
 }
 
-/// Checks what is asked for, so that a typo is told at once and not by a failed job.
-async fn trigger(global: &Global, store: &dyn Store, args: &Run) -> Result<(Fire, String), Error> {
+/// Checks the request, so that a typing mistake fails at once and not as a failed job.
+async fn trigger(global: &Global, store: &dyn Store, args: &Run) -> Result<(RequestJob, String), Error> {
     let mut params = Params::new();
     for (name, value) in &args.params {
         if params.insert(name.clone(), value.clone()).is_some() {
-            return Err(Error::usage(format!("--param {name} is there twice")));
+            return Err(Error::usage(format!("--param {name} is given twice")));
         }
     }
     let overrides = Overrides::parse(&args.overrides).map_err(|problems| Error::usage(problems.to_string()))?;
     let project_key = store::project(global, store).await?;
-    let ask = Ask {
+    let request = JobRequest {
         project: &project_key,
         provenance: &args.provenance,
         endpoint: &args.endpoint,
@@ -77,26 +77,26 @@ async fn trigger(global: &Global, store: &dyn Store, args: &Run) -> Result<(Fire
         overrides: &overrides,
         priority: args.priority,
     };
-    let wanted = ask::check(store, &ask).await.map_err(refused)?;
-    let fire = Fire {
+    let checked = job_request::check(store, &request).await.map_err(refused)?;
+    let fire = RequestJob {
         public_id: String::new(),
         trigger_type: TriggerType::Manual,
         project_key,
-        provenance_code: wanted.provenance_code,
-        endpoint_name: wanted.endpoint_name,
+        provenance_code: checked.provenance_code,
+        endpoint_name: checked.endpoint_name,
         operation: args.operation,
         reason: args.reason,
         activity: args.activity.clone(),
         window_from: args.from,
         window_to: args.to,
         priority: args.priority,
-        params: wanted.params,
-        overrides: wanted.overrides,
+        params: checked.params,
+        overrides: checked.overrides,
     };
-    Ok((fire, wanted.rate_key))
+    Ok((fire, checked.rate_key))
 }
 
-/// What stands against the command itself is a wrong command, not a wrong manifest.
+/// A problem with the request is a wrong command line, not a wrong manifest.
 fn refused(error: registry::Error) -> Error {
     match &error {
         registry::Error::Problems(problems) if problems.iter().all(|one| one.path.starts_with("trigger")) => {
@@ -106,40 +106,40 @@ fn refused(error: registry::Error) -> Error {
     }
 }
 
-/// How often progress is looked at: soon at first, then four times a second. With many tasks or partitions a look is not cheap: it
-/// takes a tenth of the time at most, unless it takes very long.
+/// Intervals between two checks of the progress: short at first, then four times a second. With many tasks or partitions a check
+/// is expensive, so the checks take at most a tenth of the time.
 const AT_FIRST: Duration = Duration::from_millis(20);
 const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(3);
 const REST: u32 = 9;
 /// Open tasks are counted up to this, in each state.
 const OPEN_AT_MOST: u32 = 50;
-/// So few tasks end soon.
+/// With at most this many tasks left, the end is near.
 const FEW: u64 = 8;
 
-/// When nothing is at work for so long, it is told why.
+/// After this long without a running task, the reason is printed.
 const QUIET: Duration = Duration::from_secs(2);
 
 struct Job {
     store: Arc<dyn Store>,
     public_id: String,
-    fire: Fire,
-    /// The key of the rate gate by which its requests leave.
+    fire: RequestJob,
+    /// Key of the rate gate that its requests pass.
     rate_key: String,
 }
 
 impl Job {
     async fn fire(&self) -> Result<(), Error> {
-        self.store.run(Fire { public_id: self.public_id.clone(), ..self.fire.clone() }).await?;
+        self.store.run(RequestJob { public_id: self.public_id.clone(), ..self.fire.clone() }).await?;
         Ok(())
     }
 
-    /// Until nothing of this endpoint is left to do, or a signal comes. Work that an earlier, interrupted run left in the
-    /// queue belongs to it too.
-    async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<Progress>, Error> {
+    /// Waits until the endpoint has no work left, or a signal arrives. Work that an earlier, interrupted run left in the queue
+    /// counts too.
+    async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<JobProgress>, Error> {
         let bar = Bar::new(Arc::clone(counts));
         let mut pause = AT_FIRST;
-        let (mut quiet_since, mut told) = (None, None);
+        let (mut quiet_since, mut printed) = (None, None);
         let end = loop {
             if signals.stop.is_cancelled() {
                 break None;
@@ -153,7 +153,7 @@ impl Job {
                 if progress.is_finished() && left == 0 {
                     break Some(progress);
                 }
-                if progress.tasks_active == 0 && self.held().await?.is_some() {
+                if progress.tasks_active == 0 && self.active_pause().await?.is_some() {
                     break Some(progress);
                 }
                 let now = SystemClock.steady();
@@ -161,16 +161,16 @@ impl Job {
                     quiet_since = None;
                 } else if now.since(*quiet_since.get_or_insert(began)) >= QUIET {
                     quiet_since = None;
-                    self.tell_wait(&mut told).await;
+                    self.print_wait(&mut printed).await;
                 }
                 rest = pause.max((now.since(began) * REST).min(SELDOM));
-                let all_known = progress.trigger_status.is_final() && progress.partitions_waiting == 0;
+                let all_known = progress.job_status.is_final() && progress.partitions_waiting == 0;
                 last = if all_known && left < u64::from(OPEN_AT_MOST) { left.max(1) } else { u64::MAX };
             }
             tokio::select! {
                 () = signals.stop.cancelled() => {}
                 () = tokio::time::sleep(rest) => pause = (pause * 2).min(OFTEN),
-                // As many have ended as there were: one of them may have been the last. Not without a rest.
+                // As many tasks ended as were left: the last one may be among them. Wait a little all the same.
                 () = async {
                     tokio::time::sleep(AT_FIRST).await;
                     counts.until_ended(ended.saturating_add(last)).await;
@@ -181,29 +181,29 @@ impl Job {
         Ok(end)
     }
 
-    /// Says why nothing goes on and until when, whenever that changes: a command that waits must not be silent.
-    async fn tell_wait(&self, told: &mut Option<Wait>) {
-        let Fire { provenance_code, endpoint_name, .. } = &self.fire;
+    /// Prints why no task runs and until when, whenever that changes: a command that waits must not be silent.
+    async fn print_wait(&self, printed: &mut Option<WaitReason>) {
+        let RequestJob { provenance_code, endpoint_name, .. } = &self.fire;
         let wait = operations::waits(&*self.store, &SystemClock, provenance_code, endpoint_name, &self.rate_key).await;
         if let Ok(Some(wait)) = wait
-            && told.as_ref() != Some(&wait)
+            && printed.as_ref() != Some(&wait)
         {
             match wait.until {
                 Some(until) => say(&format!("  waiting until {}: {}", until.to_short_text(), wait.why)),
                 None => say(&format!("  waiting: {}", wait.why)),
             }
-            *told = Some(wait);
+            *printed = Some(wait);
         }
     }
 
-    /// Work that somebody holds does not end by itself: that is told, not waited for.
-    async fn held(&self) -> Result<Option<Held>, Error> {
-        let Fire { provenance_code, endpoint_name, operation, .. } = &self.fire;
+    /// The pause that stops this work, if there is one. Paused work does not end by itself, so nobody waits for it.
+    async fn active_pause(&self) -> Result<Option<PausedView>, Error> {
+        let RequestJob { provenance_code, endpoint_name, operation, .. } = &self.fire;
         let holds = operations::holds(&*self.store, &SystemClock, provenance_code, endpoint_name, *operation).await?;
         Ok(holds.into_iter().next())
     }
 
-    /// Tasks of this endpoint that have not ended; counted up to a limit, since only zero matters.
+    /// Tasks of this endpoint that have not ended. Counted up to a limit: only zero matters.
     async fn open_tasks(&self) -> Result<u64, Error> {
         let mut open = 0;
         for status in [TaskStatus::Queued, TaskStatus::Dispatched, TaskStatus::Executing] {
@@ -212,23 +212,23 @@ impl Job {
         Ok(open)
     }
 
-    async fn tasks(&self, status: TaskStatus, limit: u32) -> Result<Vec<patra_core::port::query::Row>, Error> {
-        let filter = Filter {
+    async fn tasks(&self, status: TaskStatus, limit: u32) -> Result<Vec<patra_core::port::query::ViewRow>, Error> {
+        let filter = ViewFilter {
             provenance_code: Some(self.fire.provenance_code.clone()),
             endpoint_name: Some(self.fire.endpoint_name.clone()),
             status: Some(status.as_str().to_owned()),
             limit,
-            ..Filter::default()
+            ..ViewFilter::default()
         };
         Ok(self.store.list(View::Tasks, filter).await?)
     }
 
-    async fn report(&self, global: &Global, counts: &Counts, progress: &Progress) -> Result<Exit, Error> {
+    async fn report(&self, global: &Global, counts: &Counts, progress: &JobProgress) -> Result<Exit, Error> {
         let remark = progress.remarks.as_deref().and_then(remark_text);
-        if progress.trigger_status == TriggerStatus::Failed {
+        if progress.job_status == JobStatus::Failed {
             let reason = remark.unwrap_or_else(|| "the reason is not recorded".into());
             return Err(Error::configuration(format!("the work could not be planned: {reason}"))
-                .hint("mend the manifest and apply it again"));
+                .hint("fix the manifest and apply it again"));
         }
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         let cursor = self.cursor(progress).await?;
@@ -272,7 +272,7 @@ impl Job {
             say(remark);
         }
         if get(&counts.rejected) > 0 {
-            say(&format!("{} records could not be used: `patra get quarantine` shows why", get(&counts.rejected)));
+            say(&format!("{} records are unusable: `patra get quarantine` shows why", get(&counts.rejected)));
         }
         if progress.partitions_failed > 0 {
             let first = self.first_refusal().await?;
@@ -282,22 +282,24 @@ impl Job {
             );
             return Err(Error::failed(message).hint("`patra get jobs --status FAILED -o json` shows why"));
         }
-        // What an earlier, interrupted run left behind counts too when it failed here.
+        // Tasks of an earlier, interrupted run count too if they failed here.
         let bad = (progress.tasks_failed + progress.tasks_partial).max(get(&counts.tasks_failed));
         if bad > 0 {
             let first = self.first_error().await?;
             let message = format!("{bad} of {} slices failed{first}", progress.tasks().max(bad));
-            return Err(Error::failed(message).hint(match self.held().await? {
-                Some(held) => format!("the rest is held; when the cause is mended, `patra resume hold {}`", held.hold),
+            return Err(Error::failed(message).hint(match self.active_pause().await? {
+                Some(pause) => format!("the rest is halted; fix the cause, then `patra resume hold {}`", pause.hold),
                 None => {
                     "`patra get tasks --status FAILED -o json`, or PARTIAL, shows why; the next run reads them again"
                         .to_owned()
                 }
             }));
         }
-        if let (false, Some(held)) = (progress.is_finished(), self.held().await?) {
-            let message = format!("the work is held ({}, {}): {}", held.kind, held.subject, held.reason);
-            let hint = format!("`patra resume hold {}` lets it go on; what was asked for stays asked for", held.hold);
+        if let (false, Some(pause)) = (progress.is_finished(), self.active_pause().await?) {
+            let PausedView { hold, kind, subject, reason, .. } = pause;
+            let word = if kind == PauseKind::Break.as_str() { "halted" } else { "paused" };
+            let message = format!("the work is {word} ({kind}, {subject}): {reason}");
+            let hint = format!("`patra resume hold {hold}` resumes it; the job stays queued until then");
             return Err(Error::failed(message).hint(hint));
         }
         if progress.tasks_cancelled > 0 {
@@ -307,7 +309,7 @@ impl Job {
         Ok(Exit::Ok)
     }
 
-    /// Why the newest of the failed slices failed.
+    /// The reason of the newest failed slice.
     async fn first_error(&self) -> Result<String, Error> {
         for status in [TaskStatus::Failed, TaskStatus::Partial] {
             let rows = self.tasks(status, 1).await?;
@@ -322,14 +324,14 @@ impl Job {
         Ok(String::new())
     }
 
-    /// Why the newest of the refused partitions was refused.
+    /// The reason of the newest partition that could not be planned.
     async fn first_refusal(&self) -> Result<String, Error> {
-        let filter = Filter {
+        let filter = ViewFilter {
             provenance_code: Some(self.fire.provenance_code.clone()),
             endpoint_name: Some(self.fire.endpoint_name.clone()),
-            status: Some(TriggerStatus::Failed.as_str().to_owned()),
+            status: Some(JobStatus::Failed.as_str().to_owned()),
             limit: 1,
-            ..Filter::default()
+            ..ViewFilter::default()
         };
         let rows = self.store.list(View::Jobs, filter).await?;
         let remarks = rows.first().and_then(|row| View::Jobs.cell(row, "record_remarks"));
@@ -337,17 +339,17 @@ impl Job {
         Ok(remark_text(&remarks).map(|reason| format!("; the last one because {reason}")).unwrap_or_default())
     }
 
-    /// Where the endpoint stands, when it has one cursor: params and partitions have their own.
-    async fn cursor(&self, progress: &Progress) -> Result<Option<String>, Error> {
-        // A backfill goes the other way, and an update has no window.
+    /// The endpoint's cursor, if it has only one: params and partitions have their own.
+    async fn cursor(&self, progress: &JobProgress) -> Result<Option<String>, Error> {
+        // The cursor of a backfill moves the other way, and an update has no window.
         if progress.partitions > 0 || self.fire.params != "{}" || self.fire.operation != Operation::Harvest {
             return Ok(None);
         }
-        let filter = Filter {
+        let filter = ViewFilter {
             provenance_code: Some(self.fire.provenance_code.clone()),
             endpoint_name: Some(self.fire.endpoint_name.clone()),
-            limit: Filter::MAX_LIMIT,
-            ..Filter::default()
+            limit: ViewFilter::MAX_LIMIT,
+            ..ViewFilter::default()
         };
         let rows = self.store.list(View::Cursors, filter).await?;
         let harvest = Some(Cell::Text(Operation::Harvest.as_str().to_owned()));
@@ -357,12 +359,12 @@ impl Job {
     }
 }
 
-/// Whether some values of a parent named no partition.
+/// Whether some records of the parent named no partition.
 fn left_out(remarks: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(remarks).is_ok_and(|remarks| remarks["skipped"].as_u64() > Some(0))
 }
 
-/// Remarks are JSON; people want the sentence in them.
+/// The sentence in the JSON of remarks.
 fn remark_text(remarks: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(remarks).ok()?;
     ["error", "remark"].iter().find_map(|key| value[*key].as_str()).map(str::to_owned)

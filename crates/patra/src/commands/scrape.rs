@@ -1,4 +1,4 @@
-//! `scrape`: tweets of users, now, with a bar, and a report at the end.
+//! `scrape`: fetches tweets of users now, with a progress bar and a report.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use patra_core::port::Store;
 use patra_core::state::TriggerType;
 use patra_core::tweet;
-use patra_engine::Role;
-use patra_engine::scrape::{self, Status, Wish};
+use patra_engine::EngineRole;
+use patra_engine::scrape::{self, ScrapeRequest, ScrapeStatus};
 
 use crate::cli::{Global, Scrape};
 use crate::error::{Error, Exit};
@@ -17,8 +17,8 @@ use crate::progress::{Bar, Counts, say};
 use crate::signals::Signals;
 use crate::{host, output, store, tweets};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between two checks of the progress.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) async fn run(global: &Global, args: &Scrape) -> Result<Exit, Error> {
     let names = tweet::usernames(&args.users.join(",")).map_err(|errors| {
@@ -27,10 +27,10 @@ pub(crate) async fn run(global: &Global, args: &Scrape) -> Result<Exit, Error> {
     })?;
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::settle(global, &opened.store, tweets::Part::Visits).await?;
-    let wish = Wish {
+    tweets::apply_settings(global, &opened.store, tweets::Takeover::WithoutSchedule).await?;
+    let request = ScrapeRequest {
         public_id: patra_api::key::random_uuid()
-            .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?,
+            .map_err(|error| Error::unexpected(format!("the system gives no random bytes: {error}")))?,
         project_key: store::project(global, &*opened.store).await?,
         usernames: names,
         limit: args.limit,
@@ -40,10 +40,11 @@ pub(crate) async fn run(global: &Global, args: &Scrape) -> Result<Exit, Error> {
     let counts = Arc::new(Counts::default());
     let store = Arc::clone(&opened.store);
     let settings = crate::cli::Engine { concurrency: 1, lease_secs: 60, retention_days: 0 };
-    let engine = host::engine(global, settings, vec![Role::Polls], opened.store, opened.alone, counts.clone()).await?;
-    scrape::begin(&store, &wish).await.map_err(refused)?;
+    let engine =
+        host::engine(global, settings, vec![EngineRole::Polls], opened.store, opened.alone, counts.clone()).await?;
+    scrape::begin(&store, &request).await.map_err(refused)?;
     engine.nudge();
-    let status = wait(&*store, &wish.public_id, &counts, &signals).await;
+    let status = wait(&*store, &request.public_id, &counts, &signals).await;
     engine.stop(signals.hurry.clone()).await;
     report(global, &status?)
 }
@@ -56,28 +57,28 @@ fn refused(error: scrape::Error) -> Error {
     }
 }
 
-async fn wait(store: &dyn Store, id: &str, counts: &Arc<Counts>, signals: &Signals) -> Result<Status, Error> {
+async fn wait(store: &dyn Store, id: &str, counts: &Arc<Counts>, signals: &Signals) -> Result<ScrapeStatus, Error> {
     let bar = Bar::new(Arc::clone(counts));
     let status = loop {
         let status = scrape::status(store, None, id).await?;
-        let status = status.ok_or_else(|| Error::unexpected("the scrape has gone from the ledger"))?;
+        let status = status.ok_or_else(|| Error::unexpected("the scrape is not in the ledger any more"))?;
         bar.show(status.current as u64, status.total as u64);
         if status.is_finished() || signals.stop.is_cancelled() {
             break status;
         }
         tokio::select! {
             () = signals.stop.cancelled() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(CHECK_EVERY) => {}
         }
     };
     bar.end();
     Ok(status)
 }
 
-fn report(global: &Global, status: &Status) -> Result<Exit, Error> {
+fn report(global: &Global, status: &ScrapeStatus) -> Result<Exit, Error> {
     let Some(result) = &status.result else {
-        return Err(Error::failed("stopped before the scrape had ended")
-            .hint("`patra collect` or `patra serve` ends it; `patra get jobs` shows it"));
+        return Err(Error::failed("stopped before the scrape was done")
+            .hint("`patra collect` or `patra serve` finishes it; `patra get jobs` shows it"));
     };
     let number = |name: &str| result[name].as_u64().unwrap_or_default();
     let text = format!(

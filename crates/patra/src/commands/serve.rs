@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use patra_api::{Api, Limits};
 use patra_core::port::{CommandsExt, Store};
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 use patra_engine::{Engine, introduce_types, pool};
 
 use crate::cli::{Global, Role, Serve};
@@ -26,21 +26,21 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     let mut roles = if args.roles.is_empty() { all.to_vec() } else { args.roles.clone() };
     roles.retain(|role| *role != Role::Collector || !args.no_collector);
     if args.roles.len() == 1 && global.database_url.is_none() {
-        tracing::warn!("one role alone on an embedded database: no other process can open it to do the rest");
+        tracing::warn!("only one role on an embedded database: no other process can open it for the other roles");
     }
     let opened = store::open(global).await?;
     let engine_roles: Vec<_> = roles
         .iter()
         .filter_map(|role| match role {
             Role::Api => None,
-            Role::Planner => Some(patra_engine::Role::Planner),
-            Role::Executor => Some(patra_engine::Role::Executor),
-            Role::Collector => Some(patra_engine::Role::Collector),
+            Role::Planner => Some(patra_engine::EngineRole::Planner),
+            Role::Executor => Some(patra_engine::EngineRole::Executor),
+            Role::Collector => Some(patra_engine::EngineRole::Collector),
         })
-        .chain([patra_engine::Role::Keeper])
+        .chain([patra_engine::EngineRole::Keeper])
         .collect();
     let store = opened.store;
-    tweets::settle(global, &store, tweets::Part::Keeps).await?;
+    tweets::apply_settings(global, &store, tweets::Takeover::Full).await?;
     let environment = Environment::read();
     let tracking = environment.flag("POOL_REMOVE_TRACKING")?.map(|removed| removed.to_string());
     settings::write(&*store, &store.settings().await?, [(pool::REMOVE_TRACKING, tracking)]).await?;
@@ -64,7 +64,7 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
         never = supervisor.beat() => match never {},
     };
     supervisor.stopping();
-    tracing::info!("{signal} received: finishing what is in flight");
+    tracing::info!("{signal} received: finishing running work");
     for listening in [api, scraped].into_iter().flatten() {
         let _ = listening.await;
     }
@@ -101,7 +101,7 @@ async fn start_api(
     let live = Some(engine.live());
     let environment = Environment::read();
     let public_read = environment.is_on("PATRA_PUBLIC_READ")?;
-    let (crawler, lock_timeout) = (Some(engine.crawler()), environment.keeper()?.lock_timeout);
+    let (crawler, lock_timeout) = (Some(engine.crawler()), environment.maintenance()?.lock_timeout);
     let batch_size = environment.batch_size()?;
     let (clock, limits, metrics) = (Arc::new(SystemClock), Limits::default(), engine.metrics());
     let api = Api {
@@ -121,7 +121,7 @@ async fn start_api(
     Ok(tokio::spawn(patra_api::serve(listener, patra_api::router(api), signals.stop.clone())))
 }
 
-/// A listener for scrapers alone.
+/// Starts the listener that serves only metrics.
 async fn start_metrics(
     address: SocketAddr,
     store: Arc<dyn Store>,
@@ -136,17 +136,17 @@ async fn start_metrics(
 
 async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|error| {
-        Error::configuration(format!("{address} cannot be listened on: {error}"))
+        Error::configuration(format!("cannot listen on {address}: {error}"))
             .hint(format!("choose another address with {option}"))
     })
 }
 
-/// The first start makes a key and shows it, this once.
+/// Creates a key at the first start and prints it once.
 async fn first_key(store: &dyn Store) -> Result<(), Error> {
-    let (text, create) = patra_api::key::generate("first", Scope::Admin, Vec::new(), false, true)
-        .map_err(|error| Error::unexpected(format!("no randomness: {error}")))?;
+    let (text, create) = patra_api::key::generate("first", KeyScope::Admin, Vec::new(), false, true)
+        .map_err(|error| Error::unexpected(format!("the system gives no random bytes: {error}")))?;
     if store.run(create).await?.created {
-        say(&format!("This is your administrator key. It is shown only now:\n\n    {text}\n"));
+        say(&format!("This is your administrator key. It is shown only once:\n\n    {text}\n"));
     }
     Ok(())
 }

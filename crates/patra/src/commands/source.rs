@@ -1,4 +1,4 @@
-//! `source`: add, list, change, import and export what is polled.
+//! `source`: adds, lists, changes, imports and exports sources.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -6,23 +6,24 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use patra_core::port::source::{Source as Row, SourceFilter, Sources};
+use patra_core::port::source::{SourceFilter, SourceQueries, StoredSource as Row};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::project;
 use patra_core::state::PausedReason;
-use patra_core::tx::{ChangeSource, Configure, SaveSources, SourceChanged, TxError};
-use patra_engine::sources::{self, Imported, Said, opml};
+use patra_core::tx::{ChangeSource, SaveSetting, SaveSources, SourceChanged, TxError};
+use patra_engine::sources::{self, ImportReport, SourceDraft, opml};
 use patra_engine::{check_source, introduce_types};
+use patra_spec::suggest;
 
 use super::collect;
-use crate::cli::{AddSource, Collect, ExportFormat, Global, Source};
+use crate::cli::{AddSource, Collect, ExportFormat, Global, SOURCE_TYPES, Source};
 use crate::error::{Error, Exit};
 use crate::progress::say;
 use crate::settings::Environment;
 use crate::{output, store};
 
-/// Entries of an import that cannot be used and are told one by one; the rest is counted.
-const MOST_TOLD: usize = 20;
+/// Unusable entries of an import that are listed; the rest is counted.
+const MOST_LISTED: usize = 20;
 /// Largest file that is imported.
 const MAX_IMPORT: u64 = 512 << 20;
 
@@ -34,7 +35,7 @@ pub(crate) async fn run(global: &Global, command: &Source) -> Result<Exit, Error
             change(global, ChangeSource { is_active: Some(false), ..of(global, *id) }, "paused").await
         }
         Source::Resume { id } => {
-            change(global, ChangeSource { is_active: Some(true), ..of(global, *id) }, "goes on").await
+            change(global, ChangeSource { is_active: Some(true), ..of(global, *id) }, "resumed").await
         }
         Source::Remove { id } => change(global, ChangeSource { delete: true, ..of(global, *id) }, "removed").await,
         Source::Fetch { id } => collect::run(global, &Collect { r#loop: false, source: Some(*id) }).await,
@@ -52,7 +53,7 @@ fn of(global: &Global, id: i64) -> ChangeSource {
 async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
     let mut config: Value = match &args.config {
         Some(text) => serde_json::from_str(text).map_err(|error| {
-            Error::usage(format!("--config is no JSON: {error}")).hint("'{\"subreddit\": \"rust\"}'")
+            Error::usage(format!("--config is not JSON: {error}")).hint("'{\"subreddit\": \"rust\"}'")
         })?,
         None => json!({}),
     };
@@ -60,12 +61,12 @@ async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
         map.extend(args.url.clone().map(|url| ("url".to_owned(), url.into())));
         map.extend(args.interval.map(|minutes| ("fetch_interval_minutes".to_owned(), minutes.into())));
     }
-    let said = Said {
+    let said = SourceDraft {
         r#type: args.r#type.clone(),
         name: args.name.clone(),
         config,
         is_public: args.public,
-        ..Said::default()
+        ..SourceDraft::default()
     };
     let source = sources::checked(said).map_err(Error::usage)?;
     let (r#type, name) = (source.r#type.clone(), source.name.clone());
@@ -78,17 +79,22 @@ async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
     let saved = saved.sources.first().ok_or_else(|| Error::unexpected("nothing was stored"))?;
     let value = json!({ "id": saved.id, "name": name, "type": r#type, "existed": saved.existed });
     let text = match saved.existed {
-        true => format!("there is such a source already: {}", saved.id),
+        true => format!("this source exists already: {}", saved.id),
         false => format!("source {} added: {name}", saved.id),
     };
     output::result(global.output, &text, &value)?;
     if let (Some(why), false) = (sources::unsupported(&r#type), saved.existed) {
-        say(&format!("it will be skipped for now: {why}"));
+        say(&format!("it is stored and skipped: {why}{}", type_hint(&r#type)));
     }
     Ok(if saved.existed { Exit::Failures } else { Exit::Ok })
 }
 
-/// Where no collector has run yet, nobody knows the types: what is added would not be due.
+/// The type that was meant, after a typing mistake.
+fn type_hint(r#type: &str) -> String {
+    suggest::closest(r#type, SOURCE_TYPES).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"))
+}
+
+/// Writes the intervals of the types. Before the first run of a collector there are none, and a new source would not be due.
 async fn introduce(store: &dyn Store) -> Result<(), Error> {
     Ok(introduce_types(store, &Environment::read().intervals().0).await?)
 }
@@ -104,12 +110,12 @@ async fn change(global: &Global, change: ChangeSource, done: &str) -> Result<Exi
         Ok(SourceChanged::Unknown) => {
             Err(Error::not_found(format!("there is no source {id}")).hint("`patra source list` shows them"))
         }
-        Err(TxError::Conflict) => Err(Error::failed("another source has this address already")),
+        Err(TxError::Conflict) => Err(Error::failed("another source has this address")),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn all(global: &Global, store: &dyn Sources) -> Result<Vec<Row>, Error> {
+async fn all(global: &Global, store: &dyn SourceQueries) -> Result<Vec<Row>, Error> {
     let filter = SourceFilter { project_key: global.project.clone(), ..SourceFilter::default() };
     Ok(store.sources(filter).await?)
 }
@@ -117,7 +123,7 @@ async fn all(global: &Global, store: &dyn Sources) -> Result<Vec<Row>, Error> {
 async fn list(global: &Global, r#type: Option<&str>) -> Result<Exit, Error> {
     let opened = store::open_sources(global).await?;
     let mut sources = all(global, &*opened).await?;
-    sources.retain(|source| r#type.is_none_or(|wanted| source.r#type == wanted));
+    sources.retain(|source| r#type.is_none_or(|only| source.r#type == only));
     if global.output != crate::cli::Output::Table {
         let rows: Vec<_> = sources.iter().map(shown).collect();
         return match global.output {
@@ -172,60 +178,60 @@ fn shown(source: &Row) -> Value {
     })
 }
 
-/// Adds what a file names. What is wrong with an entry is told, and the others are taken.
+/// Adds the sources of a file. Unusable entries are listed, and the others are added.
 async fn import(global: &Global, file: &Path, r#type: &str) -> Result<Exit, Error> {
     let entries = entries(&text(file, MAX_IMPORT)?, r#type).map_err(Error::usage)?;
     let opened = store::open(global).await?;
     introduce(&*opened.store).await?;
-    let Imported { added, existed, unusable } =
+    let ImportReport { added, existed, unusable } =
         sources::import(&*opened.store, &store::project(global, &*opened.store).await?, entries).await?;
-    for (at, reason) in unusable.iter().take(MOST_TOLD) {
+    for (at, reason) in unusable.iter().take(MOST_LISTED) {
         say(&format!("  entry {at}: {reason}"));
     }
     let wrong = unusable.len();
-    let text = format!("{added} source(s) added, {existed} there already, {wrong} not usable");
+    let text = format!("{added} source(s) added, {existed} existed already, {wrong} unusable");
     output::result(global.output, &text, &json!({ "added": added, "existed": existed, "unusable": wrong }))?;
     Ok(if wrong > 0 { Exit::Failures } else { Exit::Ok })
 }
 
-/// A file, or what comes in.
+/// Reads a file, or stdin for `-`.
 pub(super) fn text(file: &Path, most: u64) -> Result<String, Error> {
     let mut text = Vec::new();
     let read = match file.to_str() {
         Some("-") => std::io::stdin().lock().take(most + 1).read_to_end(&mut text),
         _ => std::fs::File::open(file).and_then(|open| open.take(most + 1).read_to_end(&mut text)),
     };
-    read.map_err(|error| Error::configuration(format!("{} cannot be read: {error}", file.display())))?;
+    read.map_err(|error| Error::configuration(format!("cannot read {}: {error}", file.display())))?;
     if text.len() as u64 > most {
         return Err(Error::usage(format!("{} has more than {most} bytes", file.display())));
     }
     String::from_utf8(text).map_err(|_| Error::usage(format!("{} is not UTF-8", file.display())))
 }
 
-type Entry = Result<Said, String>;
+type Entry = Result<SourceDraft, String>;
 
 fn entries(text: &str, r#type: &str) -> Result<Vec<Entry>, String> {
     let start = text.trim_start_matches('\u{feff}').trim_start();
     if start.starts_with('<') {
-        return Ok(opml::read(start)?.into_iter().map(|outline| Ok(Said::outlined(r#type, outline))).collect());
+        return Ok(opml::read(start)?.into_iter().map(|outline| Ok(SourceDraft::outlined(r#type, outline))).collect());
     }
     if start.starts_with('[') {
-        let list: Vec<Value> = serde_json::from_str(start).map_err(|error| format!("the list is no JSON: {error}"))?;
+        let list: Vec<Value> = serde_json::from_str(start).map_err(|error| format!("the list is not JSON: {error}"))?;
         return Ok(list.iter().map(|value| entry(value, r#type)).collect());
     }
     let lines = start.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines
         .map(|line| match line.starts_with('{') {
-            true => entry(&serde_json::from_str(line).map_err(|error| format!("no JSON: {error}"))?, r#type),
+            true => entry(&serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?, r#type),
             false => entry(&line.into(), r#type),
         })
         .collect())
 }
 
-/// An object as the API takes it, or a bare URL.
+/// One entry: an object as in the API, or a bare URL.
 fn entry(value: &Value, r#type: &str) -> Entry {
     if let Value::String(url) = value {
-        return Ok(Said { r#type: r#type.to_owned(), config: json!({ "url": url }), ..Said::default() });
+        return Ok(SourceDraft { r#type: r#type.to_owned(), config: json!({ "url": url }), ..SourceDraft::default() });
     }
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let flag = |name: &str| value.get(name).and_then(Value::as_bool);
@@ -235,8 +241,8 @@ fn entry(value: &Value, r#type: &str) -> Entry {
         (None, None) => json!({}),
     };
     let fetched =
-        text("last_fetched_at").map(|at| at.parse().map_err(|_| format!("last_fetched_at: {at:?} is no time")));
-    Ok(Said {
+        text("last_fetched_at").map(|at| at.parse().map_err(|_| format!("last_fetched_at: {at:?} is not a time")));
+    Ok(SourceDraft {
         r#type: text("type").unwrap_or_else(|| r#type.to_owned()),
         name: text("name"),
         config,
@@ -268,10 +274,10 @@ async fn interval(global: &Global, r#type: &str, minutes: Option<u32>) -> Result
     let r#type = sources::checked_type(r#type).map_err(Error::usage)?;
     let opened = store::open(global).await?;
     let key = format!("fetch_interval.{type}");
-    opened.store.run(Configure { key: key.clone(), value: minutes.map(|minutes| minutes.to_string()) }).await?;
+    opened.store.run(SaveSetting { key: key.clone(), value: minutes.map(|minutes| minutes.to_string()) }).await?;
     let text = match minutes {
         Some(minutes) => format!("sources of type {type} are collected every {minutes} minutes"),
-        None => format!("sources of type {type} are collected as often as before"),
+        None => format!("sources of type {type} are collected at the default interval"),
     };
     output::result(global.output, &text, &json!({ "key": key, "value": minutes }))?;
     Ok(Exit::Ok)

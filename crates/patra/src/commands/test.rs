@@ -1,5 +1,5 @@
-//! `test`: the offline tests inside manifests. A recorded answer is read as if it had just come; what is made of it, and
-//! the request that would have asked for it, must be what the test expects. No network, no database.
+//! `test`: the offline tests inside manifests. A recorded response is read as if it had just arrived; the records, and the
+//! request that leads to it, must be as the test expects. No network, no database.
 
 mod case;
 mod check;
@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use patra_engine::trial::{compiled, endpoint};
+use patra_engine::try_run::{compiled, endpoint};
 use patra_spec::{Manifest, Overrides};
 
 use super::apply;
@@ -22,7 +22,7 @@ use crate::progress::say;
 use case::Case;
 use diff::Difference;
 
-/// What became of all tests.
+/// Results of all tests.
 #[derive(Default)]
 struct Report {
     tests: Vec<Value>,
@@ -50,7 +50,7 @@ impl Report {
             match Case::deserialize(test) {
                 Ok(case) => {
                     let outcome = one(file, manifest, &case);
-                    self.tell(format, file, &format!("{}: {}", manifest.provenance, case.name), &outcome)?;
+                    self.add(format, file, &format!("{}: {}", manifest.provenance, case.name), &outcome)?;
                 }
                 Err(error) => self.problem(format!("{}: tests[{number}]: {error}", file.display())),
             }
@@ -58,7 +58,7 @@ impl Report {
         Ok(())
     }
 
-    fn tell(
+    fn add(
         &mut self,
         format: Output,
         file: &Path,
@@ -84,7 +84,7 @@ impl Report {
         match format {
             Output::Table => output::line(&text)?,
             Output::Ndjson => output::line(&value.to_string())?,
-            // One document, at the end.
+            // Printed as one document at the end.
             Output::Json => {}
         }
         self.tests.push(value);
@@ -108,7 +108,7 @@ impl Report {
             0 => Ok(Exit::Failures),
             count => {
                 let message = format!("{count} manifests or tests cannot be read");
-                Err(Error::configuration(message).hint("mend what is listed above; docs/manifest.md describes tests"))
+                Err(Error::configuration(message).hint("fix the problems above; docs/manifest.md describes tests"))
             }
         }
     }

@@ -1,5 +1,5 @@
-//! `try`: the author's loop. One endpoint of a manifest file is read for real, and everything is shown: the request, the
-//! answer, the records, and what the next request would be or why there is none. Nothing is stored.
+//! `try`: fetches pages of one endpoint of a manifest file and shows everything: the request, the response, the records, and
+//! the next request or why there is none. Nothing is stored.
 
 mod record;
 mod show;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use patra_core::params::Params;
 use patra_core::port::{Clock, Transport};
-use patra_engine::trial::{self, Trial, Wish};
-use patra_engine::{Credentials, Look, Ports, Probe};
+use patra_engine::try_run::{self, TryRequest, TryTarget};
+use patra_engine::{Credentials, Ports, TriedPage, TryOptions};
 use patra_spec::Overrides;
 
 use super::apply;
@@ -24,13 +24,13 @@ use record::Recorder;
 pub(crate) async fn run(global: &Global, args: &Try) -> Result<Exit, Error> {
     let (manifest, _) = apply::read(&args.file)?.map_err(|problems| {
         say(&problems.to_string());
-        Error::configuration(format!("{} has problems", args.file.display())).hint("mend what is listed above")
+        Error::configuration(format!("{} has problems", args.file.display())).hint("fix the problems above")
     })?;
     let overrides = Overrides::parse(&args.set).map_err(|problems| Error::usage(problems.to_string()))?;
     let given: Params = args.params.iter().cloned().collect();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let now = clock.now();
-    let wish = Wish {
+    let request = TryRequest {
         manifest: &manifest,
         endpoint: args.endpoint.as_deref(),
         overrides: &overrides,
@@ -38,9 +38,9 @@ pub(crate) async fn run(global: &Global, args: &Try) -> Result<Exit, Error> {
         from: args.from,
         to: args.to,
     };
-    let trial = Trial::new(wish, now)?;
-    let Trial { spec, params, window, .. } = &trial;
-    for warning in &trial.warnings {
+    let target = TryTarget::new(request, now)?;
+    let TryTarget { spec, params, window, .. } = &target;
+    for warning in &target.warnings {
         say(&format!("warning: {warning}"));
     }
     let mut show = Show {
@@ -60,11 +60,11 @@ pub(crate) async fn run(global: &Global, args: &Try) -> Result<Exit, Error> {
         }),
         error: None,
     };
-    show.begin(&trial)?;
+    show.begin(&target)?;
     let transport = host::transport(global)?;
-    let credentials = credentials(global, &trial, &transport, &clock).await?;
+    let credentials = credentials(global, &target, &transport, &clock).await?;
     let gate = store::shared_gate(global, &clock).await?;
-    let probe = Probe {
+    let options = TryOptions {
         spec,
         window: *window,
         params,
@@ -72,15 +72,15 @@ pub(crate) async fn run(global: &Global, args: &Try) -> Result<Exit, Error> {
         credentials: credentials.as_ref(),
         gate: gate.as_ref(),
     };
-    let probed = patra_engine::probe(&transport, &clock, probe, |look| show.see(look)).await;
+    let read = patra_engine::read_pages(&transport, &clock, options, |page| show.add(page)).await;
     if let Some(credentials) = &credentials {
         credentials.settled().await;
     }
-    probed.map_err(|fault| Error::configuration(fault.message))?;
-    show.end(trial.to_json())
+    read.map_err(|fault| Error::configuration(fault.message))?;
+    show.end(target.to_json())
 }
 
-/// What is seen, as it is shown and kept.
+/// Prints and records the fetched pages.
 struct Show<'a> {
     format: Output,
     records: usize,
@@ -91,31 +91,31 @@ struct Show<'a> {
 }
 
 impl Show<'_> {
-    fn begin(&self, trial: &Trial) -> Result<(), Error> {
+    fn begin(&self, target: &TryTarget) -> Result<(), Error> {
         if self.format != Output::Table {
             return Ok(());
         }
-        let Trial { spec, window, partitions, .. } = trial;
+        let TryTarget { spec, window, partitions, .. } = target;
         let (from, to) = (window.from.to_short_text(), window.to.to_short_text());
         let partitions = partitions.iter().map(|partition| format!(", {partition}")).collect::<String>();
         output::line(&format!("{} {}, {from} to {to}{partitions}", spec.provenance_code, spec.endpoint_code))
     }
 
-    fn see(&mut self, look: &Look) {
-        self.failed |= trial::has_failed(look);
+    fn add(&mut self, page: &TriedPage) {
+        self.failed |= try_run::has_failed(page);
         if self.error.is_none() {
-            self.error = self.show(look).err();
+            self.error = self.show(page).err();
         }
     }
 
-    fn show(&mut self, look: &Look) -> Result<(), Error> {
+    fn show(&mut self, page: &TriedPage) -> Result<(), Error> {
         match self.format {
-            Output::Table => output::line(&show::text(look, self.records))?,
-            Output::Ndjson => output::line(&trial::value(look, self.records).to_string())?,
-            // One document, at the end.
-            Output::Json => self.pages.push(trial::value(look, self.records)),
+            Output::Table => output::line(&show::text(page, self.records))?,
+            Output::Ndjson => output::line(&try_run::value(page, self.records).to_string())?,
+            // Printed as one document at the end.
+            Output::Json => self.pages.push(try_run::value(page, self.records)),
         }
-        self.recorder.as_mut().map_or(Ok(()), |recorder| recorder.keep(look))
+        self.recorder.as_mut().map_or(Ok(()), |recorder| recorder.keep(page))
     }
 
     fn end(self, mut head: serde_json::Value) -> Result<Exit, Error> {
@@ -139,15 +139,14 @@ impl Show<'_> {
     }
 }
 
-/// The vault, where the endpoint asks for a credential and there is one. It is opened like a run opens it; looking makes
-/// no database.
+/// The credentials, if the endpoint needs one and there is a database. Never creates a database.
 async fn credentials(
     global: &Global,
-    trial: &Trial,
+    target: &TryTarget,
     transport: &Arc<dyn Transport>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<Credentials>, Error> {
-    if !trial.has_auth() || !store::is_there(global) {
+    if !target.has_auth() || !store::is_there(global) {
         return Ok(None);
     }
     let opened = store::open(global).await?;

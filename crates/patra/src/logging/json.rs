@@ -1,4 +1,4 @@
-//! One flat object a line: time, level, what the spans say from the outermost on, then the event's own fields.
+//! One flat JSON object per line: time, level, the fields of the spans from the outermost to the innermost, then the event's own.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ where
         line.insert("level".to_owned(), event.metadata().level().as_str().into());
         line.insert("target".to_owned(), event.metadata().target().into());
         for span in context.event_scope().into_iter().flat_map(Scope::from_root) {
-            // The innermost, in the end.
+            // The last one written is the innermost.
             line.insert("span".to_owned(), span.name().into());
             let extensions = span.extensions();
             let Some(fields) = extensions.get::<FormattedFields<JsonFields>>() else { continue };

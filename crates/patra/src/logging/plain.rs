@@ -1,5 +1,5 @@
-//! A line for people: time, level, what happened, and which request asked for it. The engine's spans would be longer than all of
-//! that, and its events name what matters of them.
+//! A text line for people: time, level, message, fields, and the id of the HTTP request. The engine's spans are left out: they
+//! are long, and events repeat the fields that matter.
 
 use std::fmt;
 

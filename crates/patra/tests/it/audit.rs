@@ -7,19 +7,12 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use patra_upstream::{Auth, Dataset, Script, Server};
+use patra_upstream::{Dataset, MockApi, MockAuth, Script};
 
-use crate::support::{Place, manifest};
+use crate::support::{On, Place, manifest};
 
 /// In every secret of these tests, and in no output.
 const CANARY: &str = "canary-0300379a";
-
-fn both(case: impl Fn(&Place)) {
-    case(&Place::sqlite());
-    if let Some(place) = Place::postgres() {
-        case(&place);
-    }
-}
 
 /// The program with a key, the same each time: on PostgreSQL none is made.
 fn patra(place: &Place) -> std::process::Command {
@@ -82,9 +75,9 @@ fn finds(place: &Place, args: &[&str], level: &str, at: &str) {
 }
 
 // covers: CRAWL-154, CRAWL-155, CRAWL-RULE-7, CRAWL-DAY1-5
-#[test]
-fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted() {
-    both(|place| {
+on_both!(fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted);
+fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted(on: On) {
+    on.run(|place| {
         place.apply(&manifest("http://127.0.0.1:1"));
         cookie(place);
         let report = passes(place, &[]);
@@ -123,7 +116,7 @@ fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted() {
         // A place for a secret is none.
         place.sql(&config("Authorization: Bearer ${ credential.token }"));
         passes(place, &[]);
-        // The cookie itself in the clear, and one that was moved to another name.
+        // The cookie itself in plaintext, and one that was moved to another name.
         place.sql("CREATE TABLE kept AS SELECT sealed, alias FROM reg_prov_credential");
         let back =
             "UPDATE reg_prov_credential SET sealed = (SELECT sealed FROM kept), alias = (SELECT alias FROM kept)";
@@ -284,9 +277,9 @@ fn what_patra_makes_is_nobody_elses_to_read_also_while_a_server_runs() {
 async fn at_the_most_talkative_level_no_cookie_is_logged_in_either_format() {
     for format in ["text", "json"] {
         let place = Place::sqlite();
-        let auth = Auth::Cookie { name: "web_session".into(), value: CANARY.into() };
+        let auth = MockAuth::Cookie { name: "web_session".into(), value: CANARY.into() };
         let server =
-            Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 300), Script { auth, ..Script::default() })
+            MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 300), Script { auth, ..Script::default() })
                 .unwrap();
         let with_cookie = manifest(server.base_url())
             .replace("    query:", "    auth: { type: cookie, credential: acct-1 }\n    query:");

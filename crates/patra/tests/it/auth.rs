@@ -7,25 +7,28 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use patra_upstream::{Auth, Dataset, Login, LoginAnswer, OAuth, Script, Server, SignaturePlace, Signing};
+use patra_upstream::{
+    Dataset, LoginEndpoint, MockApi, MockAuth, RequestSigning, Script, SessionLocation, SignatureLocation,
+    TokenEndpoint,
+};
 
 use crate::support::Place;
 
 /// Stands in every secret of these tests. It must be nowhere in the database, in no output and in no log.
 const CANARY: &str = "canary";
-/// The whole of what the far side has.
+/// The whole of what the upstream has.
 const ALL: [&str; 4] = ["far", "records", "--to", "2024-01-02"];
 
-fn far_side(script: Script) -> Server {
-    Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 300), script).unwrap()
+fn upstream(script: Script) -> MockApi {
+    MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 300), script).unwrap()
 }
 
-fn with(auth: Auth) -> Script {
+fn with(auth: MockAuth) -> Script {
     Script { auth, ..Script::default() }
 }
 
 /// The cursor endpoint with this `auth`, in two slices.
-fn manifest(server: &Server, auth: &str) -> String {
+fn manifest(server: &MockApi, auth: &str) -> String {
     format!(
         r#"
 provenance: far
@@ -76,7 +79,7 @@ fn collect(place: &Place, options: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn collects_all(place: &Place, server: &Server, options: &[&str]) {
+fn collects_all(place: &Place, server: &MockApi, options: &[&str]) {
     let output = collect(place, options);
     succeeds(&output);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -112,8 +115,8 @@ fn pair(name: &str, value: &str) -> (String, String) {
 }
 
 #[track_caller]
-fn check(script: Script, auth: &str, kind: &str, secret: &str, options: &[&str]) -> Server {
-    let (server, place) = (far_side(script), Place::sqlite());
+fn check(script: Script, auth: &str, kind: &str, secret: &str, options: &[&str]) -> MockApi {
+    let (server, place) = (upstream(script), Place::sqlite());
     let options: Vec<_> = options.iter().map(|option| option.replace("FAR", server.base_url())).collect();
     let options: Vec<_> = options.iter().map(String::as_str).collect();
     place.apply(&manifest(&server, auth));
@@ -127,19 +130,19 @@ fn check(script: Script, auth: &str, kind: &str, secret: &str, options: &[&str])
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_tokens_passwords_and_cookies_collect_and_leave_no_trace() {
     let (name, value) = pair("X-Key", "canary-key");
-    check(with(Auth::Header { name, value }), "{ type: api_key, name: X-Key }", "api_key", "canary-key\n", &[]);
+    check(with(MockAuth::Header { name, value }), "{ type: api_key, name: X-Key }", "api_key", "canary-key\n", &[]);
     let (name, value) = pair("api_key", "canary key&1");
-    let script = with(Auth::Query { name, value });
+    let script = with(MockAuth::Query { name, value });
     check(script.clone(), "{ type: api_key, location: query, name: api_key }", "api_key", "canary key&1", &[]);
     let token = "canary-token".to_owned();
-    check(with(Auth::Bearer { token }), "{ type: bearer }", "bearer", "canary-token", &[]);
+    check(with(MockAuth::Bearer { token }), "{ type: bearer }", "bearer", "canary-token", &[]);
     let (user, password) = pair("user", "canary:password");
-    check(with(Auth::Basic { user, password }), "{ type: basic }", "basic", "user:canary:password", &[]);
+    check(with(MockAuth::Basic { user, password }), "{ type: basic }", "basic", "user:canary:password", &[]);
     let (name, value) = pair("sid", "canary-cookie");
-    check(with(Auth::Cookie { name, value }), "{ type: cookie }", "cookie", "sid=canary-cookie; a=b", &[]);
+    check(with(MockAuth::Cookie { name, value }), "{ type: cookie }", "cookie", "sid=canary-cookie; a=b", &[]);
 
     // The manifest's own template carries the key.
-    let (server, place) = (far_side(script), Place::sqlite());
+    let (server, place) = (upstream(script), Place::sqlite());
     let by_template = manifest(&server, "{ type: api_key, name: X-Unused }")
         .replace("query: {", "query: { api_key: \"${ credential.apiKey }\",");
     place.apply(&by_template);
@@ -153,7 +156,7 @@ async fn keys_tokens_passwords_and_cookies_collect_and_leave_no_trace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_in_the_body_collects() {
     let (name, value) = pair("key", "canary\"key");
-    let (server, place) = (far_side(with(Auth::Body { name, value })), Place::sqlite());
+    let (server, place) = (upstream(with(MockAuth::Body { name, value })), Place::sqlite());
     let graphql = format!(
         r#"
 provenance: far
@@ -183,20 +186,22 @@ endpoints:
 async fn a_session_is_opened_once_and_again_when_it_ends() {
     let session = "session: { url: /login, body: { json: { user: \"${ credential.username }\", password: \"${ credential.password }\" } }";
     for (answer, place_of_token, more) in [
-        (LoginAnswer::Body, "token_path: $.token", ""),
-        (LoginAnswer::Header, "token_header: X-Session-Token", ", name: X-Session-Token, prefix: \"\""),
-        (LoginAnswer::Cookie, "cookie: session", ""),
+        (SessionLocation::Body, "token_path: $.token", ""),
+        (SessionLocation::Header, "token_header: X-Session-Token", ", name: X-Session-Token, prefix: \"\""),
+        (SessionLocation::Cookie, "cookie: session", ""),
     ] {
-        let login = Login { password: "canary-password".into(), answer, ..Login::default() };
+        let login = LoginEndpoint { password: "canary-password".into(), location: answer, ..LoginEndpoint::default() };
         let auth = format!("{{ type: session, {session}, {place_of_token} }}{more} }}");
         let secret = r#"{"username": "user", "password": "canary-password"}"#;
-        let script = Script { login: login.clone(), ..with(Auth::Session) };
+        let script = Script { login: login.clone(), ..with(MockAuth::Session) };
         let server = check(script, &auth, "session", secret, &[]);
         assert_eq!(server.stats().access.logins, 1, "{answer:?}");
 
-        // A session that the far side ends is opened anew, and the page is asked for again.
-        let (server, place) =
-            (far_side(Script { login: Login { max_uses: 4, ..login }, ..with(Auth::Session) }), Place::sqlite());
+        // A session that the upstream ends is opened again, and the page is asked for again.
+        let (server, place) = (
+            upstream(Script { login: LoginEndpoint { max_uses: 4, ..login }, ..with(MockAuth::Session) }),
+            Place::sqlite(),
+        );
         place.apply(&manifest(&server, &auth));
         add(&place, "session", secret);
         collects_all(&place, &server, &[]);
@@ -208,9 +213,9 @@ async fn a_session_is_opened_once_and_again_when_it_ends() {
 // covers: ING-4.2-04, ING-3.8-02, CRAWL-198
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_signs_every_request() {
-    for place in [SignaturePlace::Headers, SignaturePlace::Query] {
-        let signing = Signing { place, secret: "canary-signing".into(), ..Signing::default() };
-        let script = Script { signing, ..with(Auth::Signed) };
+    for place in [SignatureLocation::Headers, SignatureLocation::Query] {
+        let signing = RequestSigning { location: place, secret: "canary-signing".into(), ..RequestSigning::default() };
+        let script = Script { signing, ..with(MockAuth::Signed) };
         let auth = "{ type: custom, signing_hook: far-hmac }";
         let server =
             check(script, auth, "custom", r#"{"account": "canary-account"}"#, &["--signer", "far-hmac=FAR/sign"]);
@@ -224,6 +229,6 @@ fn is_private(path: &Path) -> bool {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777 == 0o600
 }
 
-fn refresh_script(oauth: OAuth) -> Script {
-    Script { oauth, ..with(Auth::OAuth) }
+fn refresh_script(oauth: TokenEndpoint) -> Script {
+    Script { oauth, ..with(MockAuth::OAuth) }
 }

@@ -6,14 +6,14 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use patra_upstream::{Dataset, Script, Server, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, Script};
 
 use crate::support::{Place, manifest};
 
 const WINDOW: [&str; 4] = ["--from", "2024-01-01", "--to", "2024-01-02"];
 
-fn far_side(records: usize, script: Script) -> Server {
-    Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, records), script).unwrap()
+fn upstream(records: usize, script: Script) -> MockApi {
+    MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, records), script).unwrap()
 }
 
 fn stdout(output: &Output) -> String {
@@ -39,7 +39,7 @@ fn attempt(place: &Place, file: &str, args: &[&str]) -> Output {
     place.patra().args(["try", file]).args(WINDOW).args(args).output().unwrap()
 }
 
-/// Ids first, then their content, with the key of the far side in a header and once more in the query.
+/// Ids first, then their content, with the key of the upstream in a header and once more in the query.
 fn two_phase(base_url: &str) -> String {
     format!(
         r#"
@@ -70,7 +70,7 @@ endpoints:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn try_shows_request_answer_records_and_what_follows_and_stores_nothing() {
-    let server = far_side(100, Script::default());
+    let server = upstream(100, Script::default());
     let place = Place::sqlite();
     let file = place.file(
         "far.yaml",
@@ -87,7 +87,7 @@ async fn try_shows_request_answer_records_and_what_follows_and_stores_nothing() 
             "far records, 2024-01-01T00:00:00Z to 2024-01-02T00:00:00Z\npage 1\n",
             &format!("request   GET {}/cursor?", server.base_url()),
             "            X-Kind: all",
-            "answer    200, application/json, ",
+            "response  200, application/json, ",
             r#"            {"status":"ok""#,
             "items     50",
             &format!("record    {first}  2024-01-01T00:00:00Z  {{\"title\":"),
@@ -100,17 +100,17 @@ async fn try_shows_request_answer_records_and_what_follows_and_stores_nothing() 
     );
     assert!(!place.folder.path().join("data").exists(), "nothing is stored");
 
-    server.script().update(|script| script.e500 = When::every(1));
+    server.script().update(|script| script.e500 = FaultSchedule::every(1));
     let output = attempt(&place, &file, &[]);
     assert_eq!(output.status.code(), Some(1));
     holds(
         &stdout(&output),
         &[
-            "refused   PLATFORM_ERROR: the far side answered 500 (L1)",
-            "hint      the far side has a problem of its own",
+            "refused   PLATFORM_ERROR: the upstream answered 500 (L1 transient)",
+            "hint      the upstream has a problem of its own",
         ],
     );
-    server.script().update(|script| script.e500 = When::never());
+    server.script().update(|script| script.e500 = FaultSchedule::never());
     let wrong = place.file("wrong.yaml", &manifest(server.base_url()).replace("$.updated_at", "$.changed"));
     holds(
         &stdout(&attempt(&place, &wrong, &["--records", "1"])),
@@ -124,7 +124,7 @@ async fn try_shows_request_answer_records_and_what_follows_and_stores_nothing() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn try_says_which_rule_ends_or_cuts_a_slice() {
-    let server = far_side(1_000, Script::default());
+    let server = upstream(1_000, Script::default());
     let place = Place::sqlite();
     let numbered = |paging: &str| {
         manifest(server.base_url())
@@ -154,7 +154,7 @@ async fn try_says_which_rule_ends_or_cuts_a_slice() {
     server.script().update(|script| script.repeat_token_after = Some(1));
     let output = attempt(&place, &place.file("far.yaml", &manifest(server.base_url())), &["--pages", "5"]);
     assert_eq!(output.status.code(), Some(1));
-    holds(&stdout(&output), &["next      none: a run fails here\n            the far side serves the same page again"]);
+    holds(&stdout(&output), &["next      none: a run fails here\n            the upstream serves the same page again"]);
 }
 
 // covers: ING-4.2-10
@@ -162,7 +162,7 @@ async fn try_says_which_rule_ends_or_cuts_a_slice() {
 async fn try_reads_details_and_never_shows_a_secret() {
     const CANARY: &str = "canary-7f3a91c2";
     let script = Script { require_header: Some(("X-Key".into(), format!("Key {CANARY}"))), ..Script::default() };
-    let server = far_side(100, script);
+    let server = upstream(100, script);
     let place = Place::sqlite();
     let file = place.file("far.yaml", &two_phase(server.base_url()));
 
@@ -213,8 +213,8 @@ async fn try_reads_details_and_never_shows_a_secret() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn try_says_which_ids_have_no_detail() {
-    let gone = patra_upstream::Detail { gone: vec![1], ..patra_upstream::Detail::default() };
-    let server = far_side(10, Script { detail: gone, ..Script::default() });
+    let gone = patra_upstream::DetailEndpoints { gone: vec![1], ..patra_upstream::DetailEndpoints::default() };
+    let server = upstream(10, Script { detail: gone, ..Script::default() });
     let place = Place::sqlite();
     let text = two_phase(server.base_url())
         .replace("  auth: { type: api_key, name: X-Key, prefix: \"Key \" }\n", "")
@@ -230,7 +230,7 @@ async fn try_says_which_ids_have_no_detail() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_try_records_passes_as_a_test_and_is_never_written_over() {
-    let server = far_side(500, Script::default());
+    let server = upstream(500, Script::default());
     let place = Place::sqlite();
     let text = manifest(server.base_url());
     let file = place.file("far.yaml", &text);
@@ -264,7 +264,7 @@ async fn what_try_records_passes_as_a_test_and_is_never_written_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_try_is_given_must_fit_the_endpoint() {
-    let server = far_side(100, Script { users: 4, ..Script::default() });
+    let server = upstream(100, Script { users: 4, ..Script::default() });
     let place = Place::sqlite();
     let text = manifest(server.base_url())
         .replace("path: /cursor }", "path: \"/users/${ params.user }/posts\" }")
@@ -365,12 +365,7 @@ fn all_that_differs_is_told_at_once() {
     assert_eq!(several.status.code(), Some(1));
     holds(
         &stdout(&several),
-        &[
-            "FAILED far: one\n         ",
-            "gone.json cannot be read",
-            "FAILED far: two\n         refused\n",
-            "ok     far: three",
-        ],
+        &["FAILED far: one\n         ", "/gone.json: ", "FAILED far: two\n         refused\n", "ok     far: three"],
     );
     assert_eq!(stderr(&several).trim(), "1 passed, 2 failed");
 
@@ -386,7 +381,7 @@ fn all_that_differs_is_told_at_once() {
     }
 }
 
-/// A folder with the three examples, as they are but for the address of the far side.
+/// A folder with the three examples, as they are but for the address of the upstream.
 fn examples(place: &Place, base_url: &str) {
     for name in ["issues.yaml", "works.yaml", "export.yaml"] {
         let text = fs::read_to_string(sources().join("examples").join(name)).unwrap();
@@ -395,13 +390,18 @@ fn examples(place: &Place, base_url: &str) {
 }
 
 /// The imitations of common APIs, read with the manifests that were written for them by the documentation: every record
-/// of the far side is there, once, and the cursor stands where the run ended.
+/// of the upstream is there, once, and the cursor stands where the run ended.
+// covers: ING-1.2-01, ING-0.2-06, ING-2.4-02
 #[tokio::test(flavor = "multi_thread")]
-async fn the_examples_harvest_what_the_far_side_has() {
-    let script =
-        Script { e429: When::at([5]), e500: When::at([9]), graphql_error: When::at([12, 20]), ..Script::default() };
+async fn the_examples_harvest_what_the_upstream_has() {
+    let script = Script {
+        e429: FaultSchedule::at([5]),
+        e500: FaultSchedule::at([9]),
+        graphql_error: FaultSchedule::at([12, 20]),
+        ..Script::default()
+    };
     let dataset = Dataset::builder().seed(7).count(700).step_micros(600_000_000).build();
-    let server = Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
     let place = Place::sqlite();
     examples(&place, server.base_url());
     let add = [
@@ -454,7 +454,7 @@ async fn the_walk_through_of_the_documentation_works() {
     let text = fs::read_to_string(sources().join("../docs/authoring.md")).unwrap();
     let yaml = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let dataset = Dataset::builder().seed(1).count(2_000).step_micros(600_000_000).build();
-    let server = Server::start(([127, 0, 0, 1], 0).into(), dataset, Script::default()).unwrap();
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, Script::default()).unwrap();
     let place = Place::sqlite();
     let file = place.file("library.yaml", &yaml.replace("http://127.0.0.1:8900", server.base_url()));
     assert!(place.run(&["validate", &file]).status.success());

@@ -1,11 +1,11 @@
-//! The command line: what it prints, how it ends, and what it says when something is wrong.
+//! The command line: output, exit codes and error messages. Snapshots of texts are in `mistakes.rs` and `outputs.rs`.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, Output, Stdio};
 
-use patra_upstream::{Dataset, Script, Server, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, Script};
 
-use crate::support::{Place, http, manifest};
+use crate::support::{On, Place, http, manifest};
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -25,23 +25,15 @@ fn check_error(output: &Output, exit: i32, parts: &[&str]) {
     assert!(!text.contains("panicked"), "{text}");
 }
 
-pub(crate) fn far_side(records: usize, script: Script) -> Server {
-    Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, records), script).unwrap()
-}
-
-/// The same test on both stores.
-pub(crate) fn both(test: impl Fn(&Place)) {
-    test(&Place::sqlite());
-    if let Some(place) = Place::postgres() {
-        test(&place);
-    }
+pub(crate) fn upstream(records: usize, script: Script) -> MockApi {
+    MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, records), script).unwrap()
 }
 
 // covers: ING-2.5-01, ING-2.5-02, ING-2.5-03, ING-2.5-04, ING-2.5-05, ING-2.5-06, ING-DOD-06
-#[tokio::test(flavor = "multi_thread")]
-async fn a_harvest_goes_from_manifest_to_items_and_the_next_one_takes_only_what_is_new() {
-    let server = far_side(1_000, Script { visible: Some(600), ..Script::default() });
-    both(|place| {
+on_both!(harvest_collects_items_and_the_next_one_only_new_ones);
+async fn harvest_collects_items_and_the_next_one_only_new_ones(on: On) {
+    let server = upstream(1_000, Script { visible: Some(600), ..Script::default() });
+    on.run(|place| {
         server.script().update(|script| script.visible = Some(600));
         place.apply(&manifest(server.base_url()));
         let first = place.run(&["run", "far", "records", "--to", "2024-01-01T10:00:00Z", "-o", "json"]);
@@ -75,37 +67,33 @@ fn micros(text: &str) -> i64 {
 
 // covers: ING-DOD-17
 #[tokio::test(flavor = "multi_thread")]
-async fn a_far_side_that_keeps_failing_is_told_and_nothing_is_passed_over() {
+async fn failing_api_is_reported_and_halts_the_source_until_resumed() {
     // 404 on the first page of one slice is final for that slice; the others are collected and the cursor waits.
-    let server = far_side(1_000, Script { require_header: Some(("X-Key".into(), "k".into())), ..Script::default() });
+    let server = upstream(1_000, Script { require_header: Some(("X-Key".into(), "k".into())), ..Script::default() });
     let place = Place::sqlite();
     place.apply(&manifest(server.base_url()));
     let output = place.run(&["run", "far", "records", "--to", "2024-01-01T10:00:00Z"]);
-    check_error(
-        &output,
-        1,
-        &["slices failed", "hint: the rest is held; when the cause is mended, `patra resume hold 1`"],
-    );
+    check_error(&output, 1, &["slices failed", "hint: the rest is halted; fix the cause, then `patra resume hold 1`"]);
     let tasks = place.list(&["tasks", "--status", "FAILED"]);
     assert_eq!(tasks[0]["error"]["code"], "UPSTREAM_AUTH_FAILED");
     assert_eq!(place.list(&["cursors"])[0]["normalized_instant"], serde_json::Value::Null);
     let batches = place.list(&["batches"]);
     assert!(batches.iter().all(|batch| batch["status_code"] == "FAILED" && batch["request_digest"]["method"] == "GET"));
 
-    // The fuse holds until somebody has looked, whatever the far side says by now.
+    // The halt stays until somebody resumes the source, even if the API works again.
     server.script().update(|script| script.require_header = None);
-    let (run, asked) = (["run", "far", "records", "--to", "2024-01-01T10:00:00Z"], server.stats().data_requests);
-    check_error(&place.run(&run), 1, &["the work is held (BREAK, source=far)", "patra resume hold 1"]);
-    assert_eq!(server.stats().data_requests, asked);
-    assert!(place.run(&["resume", "source", "far", "--reason", "mended"]).status.success());
-    check_error(&place.run(&["resume", "source", "far"]), 78, &["nothing holds source=far"]);
+    let (run, requests) = (["run", "far", "records", "--to", "2024-01-01T10:00:00Z"], server.stats().data_requests);
+    check_error(&place.run(&run), 1, &["the work is halted (BREAK, source=far)", "patra resume hold 1"]);
+    assert_eq!(server.stats().data_requests, requests);
+    assert!(place.run(&["resume", "source", "far", "--reason", "fixed"]).status.success());
+    check_error(&place.run(&["resume", "source", "far"]), 78, &["source=far is not paused"]);
     assert!(place.run(&run).status.success());
     assert_eq!(place.list(&["cursors"])[0]["normalized_instant"], "2024-01-01T10:00:00.000000000Z");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_interrupted_run_left_behind_counts_when_it_fails() {
-    let server = far_side(1_000, Script { latency_ms: 400, ..Script::default() });
+async fn failed_tasks_of_an_interrupted_run_count() {
+    let server = upstream(1_000, Script { latency_ms: 400, ..Script::default() });
     let place = Place::sqlite();
     place.apply(&manifest(server.base_url()));
     let run = ["run", "far", "records", "--to", "2024-01-01T10:00:00Z"];
@@ -116,13 +104,13 @@ async fn what_an_interrupted_run_left_behind_counts_when_it_fails() {
     child.kill().unwrap();
     child.wait().unwrap();
     server.script().set(Script { require_header: Some(("X-Key".into(), "k".into())), ..Script::default() });
-    check_error(&place.run(&run), 1, &["slices failed; the last one because the far side answered 401"]);
+    check_error(&place.run(&run), 1, &["slices failed; the last one because the upstream", "401"]);
 }
 
 // covers: ING-15-01
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_leads_in_a_circle_fails_the_slice_instead_of_ending_it() {
-    let server = far_side(1_000, Script { repeat_token_after: Some(2), ..Script::default() });
+async fn repeated_page_token_fails_the_slice() {
+    let server = upstream(1_000, Script { repeat_token_after: Some(2), ..Script::default() });
     let place = Place::sqlite();
     place.apply(&manifest(server.base_url()));
     let output = place.run(&["run", "far", "records", "--to", "2024-01-01T05:00:00Z"]);
@@ -133,8 +121,8 @@ async fn a_token_that_leads_in_a_circle_fails_the_slice_instead_of_ending_it() {
 
 // covers: ING-4.3-12
 #[tokio::test(flavor = "multi_thread")]
-async fn a_far_side_with_smaller_pages_than_asked_for_is_read_to_its_end() {
-    let server = far_side(1_000, Script { page_size_max: 100, ..Script::default() });
+async fn smaller_pages_than_requested_are_read_to_the_end() {
+    let server = upstream(1_000, Script { page_size_max: 100, ..Script::default() });
     for (path, paging, query) in [
         ("/offset", "type: offset", r#"offset: "${ page.offset }", limit: "${ page.size }""#),
         ("/page", "type: page, base: 1", r#"page: "${ page.no }", size: "${ page.size }""#),
@@ -156,10 +144,13 @@ async fn a_far_side_with_smaller_pages_than_asked_for_is_read_to_its_end() {
 
 // covers: ING-4.10-37, ING-4.10-17
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pause_that_the_far_side_asks_for_is_kept() {
-    let script =
-        Script { e429: When::at([2]), retry_after: patra_upstream::RetryAfter::Seconds(1), ..Script::default() };
-    let server = far_side(600, script);
+async fn retry_after_is_respected() {
+    let script = Script {
+        e429: FaultSchedule::at([2]),
+        retry_after: patra_upstream::RetryAfter::Seconds(1),
+        ..Script::default()
+    };
+    let server = upstream(600, script);
     let place = Place::sqlite();
     place.apply(&manifest(server.base_url()));
     let output = place.run(&["run", "far", "records", "--to", "2024-01-02", "--concurrency", "1"]);
@@ -169,7 +160,7 @@ async fn a_pause_that_the_far_side_asks_for_is_kept() {
 }
 
 #[test]
-fn a_wrong_manifest_is_told_with_place_expectation_and_hint() {
+fn wrong_manifest_is_reported_with_line_expectation_and_hint() {
     let place = Place::sqlite();
     let wrong = manifest("http://127.0.0.1:1")
         .replace("page_size: 50", "pagesize: 50")
@@ -196,28 +187,28 @@ fn a_wrong_manifest_is_told_with_place_expectation_and_hint() {
         );
     }
     check_error(&place.run(&["get", "provenances"]), 78, &["there is no database at", "hint: `patra apply"]);
-    check_error(&place.run(&["validate", "/dev/zero"]), 78, &["/dev/zero is no manifest", "1024 KiB"]);
-    check_error(&place.run(&["validate", "nowhere.yaml"]), 78, &["nowhere.yaml cannot be read", "hint: "]);
+    check_error(&place.run(&["validate", "/dev/zero"]), 78, &["/dev/zero is not a manifest", "1024 KiB"]);
+    check_error(&place.run(&["validate", "nowhere.yaml"]), 78, &["cannot read nowhere.yaml", "hint: "]);
     check_error(&place.run(&["validate", &place.file("x.yaml", "a: [1\nb: 2")]), 78, &["x.yaml:"]);
 }
 
 #[test]
-fn wrong_usage_ends_with_64_and_says_what_is_possible() {
+fn wrong_usage_exits_with_64_and_lists_what_is_possible() {
     let place = Place::sqlite();
     check_error(&place.run(&["harvest"]), 64, &["unrecognized subcommand"]);
-    check_error(&place.run(&["get", "wishes"]), 64, &["one of: provenances, endpoints"]);
+    check_error(&place.run(&["get", "nonsense"]), 64, &["one of: provenances, endpoints"]);
     check_error(&place.run(&["run", "a", "b", "--from", "tomorrow"]), 64, &["RFC 3339"]);
     check_error(
         &place.run(&["run", "a", "b", "--from", "2024-01-02", "--to", "2024-01-01"]),
         64,
-        &["--from must lie before --to"],
+        &["--from must be before --to"],
     );
     check_error(&place.run(&["get", "items", "--limit", "0"]), 64, &["ndjson"]);
     check_error(&place.run(&["get", "schedules", "--plan", "1"]), 64, &["schedules have no plan_id"]);
 }
 
 #[test]
-fn unknown_sources_are_told_before_any_work() {
+fn unknown_sources_are_refused_before_any_work() {
     let place = Place::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     check_error(
@@ -230,7 +221,7 @@ fn unknown_sources_are_told_before_any_work() {
 }
 
 #[test]
-fn an_unusable_database_is_one_clear_error() {
+fn unusable_database_is_one_clear_error() {
     let place = Place::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     let file = place.folder.path().join("data/patra.db");
@@ -239,7 +230,7 @@ fn an_unusable_database_is_one_clear_error() {
     drop(connection);
     check_error(&place.run(&["migrate"]), 78, &["newer version", "9999", "hint: "]);
     check_error(&place.run(&["get", "items"]), 78, &["newer version"]);
-    std::fs::write(&file, "this is no database, whatever its name says; long enough to be looked at").unwrap();
+    std::fs::write(&file, "this is not a database, whatever its name is; long enough to be examined").unwrap();
     check_error(&place.run(&["migrate"]), 78, &["is not a database", "hint: "]);
 
     let blocked = place.file("blocked", "a file where a folder should be");
@@ -252,7 +243,7 @@ fn an_unusable_database_is_one_clear_error() {
 }
 
 #[test]
-fn a_private_address_is_refused_unless_it_is_allowed() {
+fn private_address_is_refused_unless_allowed() {
     let place = Place::sqlite();
     place.apply(&manifest("http://127.0.0.1:9"));
     let output = place
@@ -300,10 +291,10 @@ pub(crate) fn serve_with(place: &Place, options: &[&str]) -> Serving {
     Serving { child, address: address.unwrap(), key: key.unwrap_or_default() }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_server_shows_its_first_key_once_does_jobs_and_stops_on_sigterm() {
-    let server = far_side(300, Script::default());
-    both(|place| {
+on_both!(server_prints_its_first_key_once_does_jobs_and_stops_on_sigterm);
+async fn server_prints_its_first_key_once_does_jobs_and_stops_on_sigterm(on: On) {
+    let server = upstream(300, Script::default());
+    on.run(|place| {
         place.apply(&manifest(server.base_url()));
         let mut serving = serve(place);
         let base = format!("http://{}", serving.address);
@@ -323,17 +314,17 @@ async fn the_server_shows_its_first_key_once_does_jobs_and_stops_on_sigterm() {
         assert_eq!(http(&format!("{base}/api/v1/jobs"), key, Some(job)).0, 200, "the same id is the same job");
         let done = (0..200).any(|_| {
             std::thread::yield_now();
-            let (_, answer) = http(&format!("{base}/api/v1/jobs/mine-1"), key, None);
-            answer["meta"]["finished"] == true
+            let (_, response) = http(&format!("{base}/api/v1/jobs/mine-1"), key, None);
+            response["meta"]["finished"] == true
         });
         assert!(done, "the job did not finish");
-        let (_, answer) = http(&format!("{base}/api/v1/jobs/mine-1"), key, None);
-        assert_eq!(answer["data"]["inserted"], server.dataset().ids_in(0, micros("2024-01-01T05:00:00Z")).count());
+        let (_, response) = http(&format!("{base}/api/v1/jobs/mine-1"), key, None);
+        assert_eq!(response["data"]["inserted"], server.dataset().ids_in(0, micros("2024-01-01T05:00:00Z")).count());
 
         if place.database_url().is_none() {
             check_error(&place.run(&["run", "far", "records"]), 78, &["in use by another process (pid ", "hint: "]);
         }
-        assert!(!place.list(&["items"]).is_empty(), "reading works beside the server");
+        assert!(!place.list(&["items"]).is_empty(), "reading works next to the server");
 
         let pid = serving.child.id();
         assert!(
@@ -359,7 +350,7 @@ fn keys_are_shown_once_scoped_and_revocable() {
         let job = r#"{"provenance":"far","endpoint":"records"}"#;
         assert_eq!(http(&format!("{base}/api/v1/jobs"), Some(&reader), Some(job)).0, 403);
         for (path, status) in
-            [("tasks?limit=501", 400), ("tasks?colour=red", 400), ("wishes", 404), ("schedules?plan=1", 400)]
+            [("tasks?limit=501", 400), ("tasks?colour=red", 400), ("nonsense", 404), ("schedules?plan=1", 400)]
         {
             assert_eq!(http(&format!("{base}/api/v1/{path}"), Some(&reader), None).0, status, "{path}");
         }
@@ -376,7 +367,7 @@ fn keys_are_shown_once_scoped_and_revocable() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_error_and_completions_are_printed() {
+fn closed_pipe_is_no_error_and_completions_are_printed() {
     let place = Place::sqlite();
     let script = place.run(&["completions", "bash"]);
     assert!(script.status.success() && stdout(&script).contains("patra"));
@@ -386,12 +377,12 @@ fn a_closed_pipe_is_no_error_and_completions_are_printed() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let status = place.patra().args(["get", "wishes"]).stderr(full).status().unwrap();
-    assert_eq!(status.code(), Some(64), "an error that cannot be told is no panic");
+    let status = place.patra().args(["get", "nonsense"]).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(64), "an error that cannot be printed is no panic");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_collects_everything_through_a_kill() {
+async fn demo_collects_everything_through_a_kill() {
     let place = Place::sqlite();
     let output = place.patra().args(["demo", "--records", "2000"]).output().unwrap();
     let text = stderr(&output);

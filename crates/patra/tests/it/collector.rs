@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "threads of their own, beside the real program")]
 
+mod commands;
 mod far;
 mod killed;
 mod rules;
@@ -12,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Place, http, psql};
+use crate::support::{On, Place, http, psql};
 use far::Far;
 
-/// Both stores, each with a far side of its own.
-fn everywhere(test: impl Fn(&Place, &Far)) {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+/// Both stores, each with an upstream of its own.
+fn everywhere(on: On, test: impl Fn(&Place, &Far)) {
+    for place in on.places() {
         test(&place, &Far::start());
     }
 }
@@ -54,7 +55,7 @@ fn one(place: &Place, id: i64) -> (Option<i32>, Value) {
     (output.status.code(), serde_json::from_str(text.trim()).unwrap_or_default())
 }
 
-/// The built-in manifest with its fixed addresses at the far side.
+/// The built-in manifest with its fixed addresses at the upstream.
 fn point_to(place: &Place, far: &Far) {
     let manifest = include_str!("../../../../sources/collector.yaml");
     let there = manifest
@@ -111,13 +112,13 @@ impl Drop for Running {
 }
 
 // covers: COLL-AC-01, COLL-AC-12, COLL-24, COLL-36, COLL-41, COLL-42, COLL-57, COLL-59, COLL-FR-5, COLL-US-4
-#[test]
-fn the_loop_collects_what_was_never_collected_at_once_and_ends_when_asked() {
-    everywhere(|place, far| {
+on_both!(fn the_loop_collects_what_was_never_collected_at_once_and_ends_when_asked);
+fn the_loop_collects_what_was_never_collected_at_once_and_ends_when_asked(on: On) {
+    everywhere(on, |place, far| {
         add(place, "rss", &far.url(1, "/slow/1/700"));
         let running = Running::start(place, &["collector", "--loop"], &[]);
         far.wait_for(1);
-        // It is under way: the signal lets it finish.
+        // It is in progress: the signal lets it finish.
         running.terminate();
         let (code, log) = running.end();
         assert_eq!(code, Some(0), "{log}");
@@ -131,9 +132,9 @@ fn the_loop_collects_what_was_never_collected_at_once_and_ends_when_asked() {
 }
 
 // covers: COLL-AC-02, COLL-AC-03, COLL-AC-04, COLL-AC-05, COLL-25, COLL-46, COLL-88, COLL-FR-2, COLL-FR-3, COLL-62, COLL-GOAL-1, COLL-US-1
-#[test]
-fn each_type_is_due_after_its_own_interval() {
-    everywhere(|place, far| {
+on_both!(fn each_type_is_due_after_its_own_interval);
+fn each_type_is_due_after_its_own_interval(on: On) {
+    everywhere(on, |place, far| {
         point_to(place, far);
         import(place, &[("rss", &far.url(1, "/feed/3h"), 3.0), ("rss", &far.url(2, "/feed/5h"), 5.0)]);
         let now = crate::support::now_micros() as i64;
@@ -157,9 +158,9 @@ fn each_type_is_due_after_its_own_interval() {
 }
 
 // covers: COLL-AC-06, COLL-19, COLL-20, COLL-21, COLL-FR-1
-#[test]
-fn the_environment_the_table_and_the_source_change_the_interval() {
-    everywhere(|place, far| {
+on_both!(fn the_environment_the_table_and_the_source_change_the_interval);
+fn the_environment_the_table_and_the_source_change_the_interval(on: On) {
+    everywhere(on, |place, far| {
         import(place, &[("rss", &far.url(1, "/feed/a"), 1.5)]);
         let minutes = || (list(place)[0]["interval_minutes"].clone(), list(place)[0]["interval_from"].clone());
         ok(&place.run(&["collect"]));
@@ -176,12 +177,10 @@ fn the_environment_the_table_and_the_source_change_the_interval() {
     });
 }
 
-// covers: COLL-AC-07, COLL-AC-13, COLL-AC-14, COLL-AC-15, COLL-64, COLL-65, COLL-69, COLL-70, COLL-72, COLL-73, COLL-74, COLL-75
-// covers: COLL-76, COLL-77, COLL-78, COLL-79, COLL-80, COLL-81, COLL-82, COLL-83, COLL-84, COLL-FR-4, COLL-US-2, COLL-US-3, COLL-47
-// covers: COLL-53, COLL-63, COLL-66, COLL-67, COLL-68, COLL-87, COLL-89, COLL-GOAL-3
-#[test]
-fn a_source_that_is_created_over_http_is_collected_and_shown() {
-    everywhere(|place, far| {
+// covers: COLL-AC-07, COLL-AC-13, COLL-AC-14, COLL-AC-15, COLL-53, COLL-64, COLL-70, COLL-FR-4, COLL-US-2, COLL-US-3
+on_both!(fn a_source_that_is_created_over_http_is_collected_and_shown);
+fn a_source_that_is_created_over_http_is_collected_and_shown(on: On) {
+    everywhere(on, |place, far| {
         let running = Running::start(place, &["serve", "--listen", "127.0.0.1:0"], &[]);
         let log = running.wait_for("the API listens");
         let log = if log.contains("patra_") { log } else { running.wait_for("patra_") };
@@ -253,9 +252,9 @@ fn a_source_that_is_created_over_http_is_collected_and_shown() {
 }
 
 // covers: COLL-AC-08, COLL-29, COLL-30, COLL-31, COLL-93, COLL-RISK-1
-#[test]
-fn a_type_without_a_fetcher_is_skipped_and_holds_nothing_up() {
-    everywhere(|place, far| {
+on_both!(fn a_type_without_a_fetcher_is_skipped_and_holds_nothing_up);
+fn a_type_without_a_fetcher_is_skipped_and_holds_nothing_up(on: On) {
+    everywhere(on, |place, far| {
         let bookmarks = {
             let added = ok(&place.run(&["source", "add", "twitter_bookmarks", "-o", "ndjson"]));
             serde_json::from_str::<Value>(&added).unwrap()["id"].as_i64().unwrap()
@@ -273,9 +272,9 @@ fn a_type_without_a_fetcher_is_skipped_and_holds_nothing_up() {
 }
 
 // covers: COLL-AC-09, COLL-39, COLL-RISK-3
-#[test]
-fn never_more_than_so_many_at_once() {
-    everywhere(|place, far| {
+on_both!(fn never_more_than_so_many_at_once);
+fn never_more_than_so_many_at_once(on: On) {
+    everywhere(on, |place, far| {
         for host in 1..=10 {
             add(place, "rss", &far.url(host, "/slow/x/300"));
         }
@@ -285,10 +284,10 @@ fn never_more_than_so_many_at_once() {
     });
 }
 
-// covers: COLL-AC-10, COLL-AC-11, COLL-112, COLL-113, COLL-50, COLL-51, COLL-54, COLL-111, COLL-AC-17, COLL-45
-#[test]
-fn failures_are_told_with_the_source_and_the_fifth_pauses_it() {
-    everywhere(|place, far| {
+// covers: COLL-AC-10, COLL-AC-11, COLL-112, COLL-113, COLL-50, COLL-51, COLL-111, COLL-AC-17, COLL-45
+on_both!(fn failures_are_told_with_the_source_and_the_fifth_pauses_it);
+fn failures_are_told_with_the_source_and_the_fifth_pauses_it(on: On) {
+    everywhere(on, |place, far| {
         let (bad, good) = (add(place, "rss", &far.url(1, "/error/a")), add(place, "rss", &far.url(2, "/feed/b")));
         let output = place.run(&["collect"]);
         assert_eq!(output.status.code(), Some(1));
@@ -311,9 +310,9 @@ fn failures_are_told_with_the_source_and_the_fifth_pauses_it() {
 }
 
 // covers: COLL-60, COLL-61, COLL-GOAL-4
-#[test]
-fn what_does_not_end_in_time_is_cut_off_and_due_again() {
-    everywhere(|place, far| {
+on_both!(fn what_does_not_end_in_time_is_cut_off_and_due_again);
+fn what_does_not_end_in_time_is_cut_off_and_due_again(on: On) {
+    everywhere(on, |place, far| {
         add(place, "rss", &far.url(1, "/slow/1/6000"));
         let running = Running::start(place, &["collect", "--loop"], &[("SHUTDOWN_TIMEOUT_SECONDS", "1")]);
         far.wait_for(1);
@@ -331,9 +330,9 @@ fn what_does_not_end_in_time_is_cut_off_and_due_again() {
 }
 
 // covers: COLL-119, COLL-121, COLL-123, COLL-49, COLL-56
-#[test]
-fn unchanged_moved_and_gone_feeds() {
-    everywhere(|place, far| {
+on_both!(fn unchanged_moved_and_gone_feeds);
+fn unchanged_moved_and_gone_feeds(on: On) {
+    everywhere(on, |place, far| {
         let bare = add(place, "rss", &far.url(1, "/bare/a"));
         assert_eq!(one(place, bare).1["inserted"], 2);
         let (_, again) = one(place, bare);
@@ -350,9 +349,9 @@ fn unchanged_moved_and_gone_feeds() {
 }
 
 // covers: COLL-120
-#[test]
-fn a_host_is_asked_politely_and_its_wish_for_silence_is_kept() {
-    everywhere(|place, far| {
+on_both!(fn a_host_is_asked_politely_and_its_wish_for_silence_is_kept);
+fn a_host_is_asked_politely_and_its_wish_for_silence_is_kept(on: On) {
+    everywhere(on, |place, far| {
         for feed in ["a", "b", "c"] {
             add(place, "rss", &far.url(1, &format!("/feed/{feed}")));
         }
@@ -360,7 +359,7 @@ fn a_host_is_asked_politely_and_its_wish_for_silence_is_kept() {
         let hits = far.hits();
         assert!(hits.iter().all(|hit| hit.host == hits[0].host));
         for pair in hits.windows(2) {
-            // The far side sees a request a moment after it left.
+            // The upstream sees a request a moment after it left.
             assert!(pair[1].at - pair[0].at > Duration::from_millis(800), "{hits:?}");
         }
         assert!(far.most().1 <= 2);
@@ -375,9 +374,9 @@ fn a_host_is_asked_politely_and_its_wish_for_silence_is_kept() {
 }
 
 // covers: COLL-92, COLL-86, COLL-118
-#[test]
-fn pages_listings_and_own_mappings_are_collected_too() {
-    everywhere(|place, far| {
+on_both!(fn pages_listings_and_own_mappings_are_collected_too);
+fn pages_listings_and_own_mappings_are_collected_too(on: On) {
+    everywhere(on, |place, far| {
         point_to(place, far);
         let site = add(place, "website", &far.url(1, "/page"));
         assert_eq!(one(place, site).1["inserted"], 2, "the feed that the page names");
@@ -401,9 +400,9 @@ fn pages_listings_and_own_mappings_are_collected_too() {
 }
 
 // covers: COLL-48, COLL-94, COLL-125, COLL-127
-#[test]
-fn what_the_web_throws_at_it_hurts_only_its_own_source() {
-    everywhere(|place, far| {
+on_both!(fn what_the_web_throws_at_it_hurts_only_its_own_source);
+fn what_the_web_throws_at_it_hurts_only_its_own_source(on: On) {
+    everywhere(on, |place, far| {
         let bad = [
             ("website", "/divs", "nested deeper"),
             ("rss", "/entities", "entities"),
@@ -436,9 +435,9 @@ fn what_the_web_throws_at_it_hurts_only_its_own_source() {
 }
 
 // covers: COLL-126, COLL-108, COLL-114
-#[test]
-fn lists_of_feeds_come_in_and_go_out() {
-    everywhere(|place, far| {
+on_both!(fn lists_of_feeds_come_in_and_go_out);
+fn lists_of_feeds_come_in_and_go_out(on: On) {
+    everywhere(on, |place, far| {
         let opml = format!(
             "<opml version=\"1.0\"><body><outline text=\"News\"><outline text=\"A &amp; B\" xmlUrl=\"{}\"/>\
              <outline text=\"bad\" xmlUrl=\"ftp://x\"/></outline></body></opml>",
@@ -447,13 +446,13 @@ fn lists_of_feeds_come_in_and_go_out() {
         let file = place.file("list.opml", &opml);
         let output = place.run(&["source", "import", &file]);
         assert_eq!(output.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 source(s) added, 0 there already, 1 not usable"));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 source(s) added, 0 existed already, 1 unusable"));
         assert!(String::from_utf8_lossy(&output.stderr).contains("entry 2"));
         let text = ok(&place.run(&["source", "export", "--format", "opml"]));
         assert!(text.contains("A &amp; B") && text.contains(&far.url(1, "/feed/a")), "{text}");
         let rows = ok(&place.run(&["source", "export"]));
         let file = place.file("rows.ndjson", &rows);
-        assert!(ok(&place.run(&["source", "import", &file])).contains("0 source(s) added, 1 there already"));
+        assert!(ok(&place.run(&["source", "import", &file])).contains("0 source(s) added, 1 existed already"));
         ok(&place.run(&["source", "remove", "1"]));
         assert_eq!(list(place).len(), 0);
         assert!(ok(&place.run(&["source", "import", &file])).contains("1 source(s) added"));
@@ -461,9 +460,9 @@ fn lists_of_feeds_come_in_and_go_out() {
 }
 
 // covers: COLL-38, COLL-40, COLL-GOAL-4
-#[test]
-fn a_slow_source_holds_nobody_up_and_an_idle_tick_says_nothing() {
-    everywhere(|place, far| {
+on_both!(fn a_slow_source_holds_nobody_up_and_an_idle_tick_says_nothing);
+fn a_slow_source_holds_nobody_up_and_an_idle_tick_says_nothing(on: On) {
+    everywhere(on, |place, far| {
         import(place, &[("rss", &far.url(1, "/feed/later"), 1.0)]);
         let running = Running::start(place, &["collect", "--loop"], &[("COLLECTOR_TICK", "1")]);
         running.wait_for("the collector has started");

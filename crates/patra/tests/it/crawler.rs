@@ -1,7 +1,9 @@
 //! The crawler's contract, through HTTP, on both stores: questions to a platform, locks, candidates, notes, the pool.
 
 #![expect(clippy::disallowed_methods, reason = "threads of their own, beside the real program")]
+use crate::support::On;
 
+mod batch;
 pub(crate) mod desk;
 mod flow;
 mod pool;
@@ -23,6 +25,7 @@ fn members(value: &Value) -> BTreeSet<&str> {
 }
 
 /// `{success, data, error, meta}` and what is in them (CRAWL-60..63).
+// covers: CRAWL-60, CRAWL-61, CRAWL-62, CRAWL-63, CRAWL-85
 #[track_caller]
 fn check_single(answer: &desk::Answer) {
     let body = &answer.body;
@@ -44,12 +47,11 @@ fn search(keyword: &str) -> Value {
     json!({ "platform": "xhs", "keyword": keyword })
 }
 
-// covers: CRAWL-58, CRAWL-59, CRAWL-60, CRAWL-61, CRAWL-62, CRAWL-63, CRAWL-82, CRAWL-84, CRAWL-85, CRAWL-91, CRAWL-94
-// covers: CRAWL-97, CRAWL-98, CRAWL-101, CRAWL-103, CRAWL-105, CRAWL-108, CRAWL-109, CRAWL-DAY1-2, CRAWL-DAY1-3, CRAWL-02
-// covers: CRAWL-GAP-02, CRAWL-GAP-16, CRAWL-GAP-17, CRAWL-GAP-22, MAP-R-01, CRAWL-81
-#[tokio::test(flavor = "multi_thread")]
-async fn every_route_answers_in_one_envelope() {
-    everywhere(&script(), &[], |desk| {
+// covers: CRAWL-02, CRAWL-58, CRAWL-59, CRAWL-84, CRAWL-91, CRAWL-97, CRAWL-98, CRAWL-101, CRAWL-103, CRAWL-105
+// covers: CRAWL-108, CRAWL-109, CRAWL-DAY1-2, CRAWL-GAP-02, CRAWL-GAP-16, CRAWL-GAP-17, CRAWL-GAP-22, MAP-R-01
+on_both!(every_route_answers_in_one_envelope);
+async fn every_route_answers_in_one_envelope(on: On) {
+    everywhere(on, &script(), &[], |desk| {
         desk.add_cookie("account_01", GOOD, 1);
         let execution = desk.lock("w")["execution_id"].as_str().unwrap().to_owned();
         let good = [
@@ -91,6 +93,13 @@ async fn every_route_answers_in_one_envelope() {
             ("POST", "/candidates/claim", json!({ "execution_id": "exec-1-x" }), 409, "LOCK_LOST"),
             ("POST", "/candidates/claim", json!({ "execution_id": "e", "batch_size": 0 }), 400, "INVALID_INPUT"),
             ("POST", "/cookies", json!({ "cookie_name": "x" }), 400, "INVALID_INPUT"),
+            (
+                "POST",
+                "/cookies",
+                json!({ "cookie_name": "x", "platform": "dy", "cookie_value": "a=1" }),
+                400,
+                "INVALID_INPUT",
+            ),
             ("POST", "/cookies/never/reactivate", json!({}), 404, "NOT_FOUND"),
             ("POST", "/search", json!({ "platform": "xhs", "keyword": "x", "page": 0 }), 400, "INVALID_INPUT"),
             ("POST", "/candidates/claim", json!({ "execution_id": "e", "platform": "\0" }), 400, "INVALID_INPUT"),
@@ -151,11 +160,10 @@ async fn every_route_answers_in_one_envelope() {
     });
 }
 
-// covers: CRAWL-195, CRAWL-197, CRAWL-26, CRAWL-27, CRAWL-28, CRAWL-33, CRAWL-92, CRAWL-93, CRAWL-64, CRAWL-65, CRAWL-66
-// covers: CRAWL-67, CRAWL-68, CRAWL-69, CRAWL-70, CRAWL-71, CRAWL-72, CRAWL-73, CRAWL-74, CRAWL-80, CRAWL-RULE-8
-// covers: CRAWL-DAY3-3, CRAWL-78, CRAWL-FIX-3, CRAWL-176, CRAWL-GAP-15, CRAWL-77, CRAWL-187, CRAWL-171
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batch_may_fail_in_part() {
+// covers: CRAWL-RULE-8, CRAWL-66, CRAWL-68, CRAWL-69, CRAWL-70, CRAWL-71, CRAWL-73, CRAWL-74, CRAWL-77, CRAWL-78
+// covers: CRAWL-92, CRAWL-93, CRAWL-187, CRAWL-195, CRAWL-197, CRAWL-DAY3-3, CRAWL-FIX-3, CRAWL-GAP-15
+on_both!(a_batch_may_fail_in_part);
+async fn a_batch_may_fail_in_part(on: On) {
     let script = Script {
         notes_slow: vec![3],
         notes_slow_ms: 60_000,
@@ -163,7 +171,7 @@ async fn a_batch_may_fail_in_part() {
         notes_broken: vec![5, 6],
         ..script()
     };
-    everywhere(&script, &[("DETAIL_TIMEOUT", "2"), ("DETAIL_BATCH_TIMEOUT", "20")], |desk| {
+    everywhere(on, &script, &[("DETAIL_TIMEOUT", "2"), ("DETAIL_BATCH_TIMEOUT", "20")], |desk| {
         desk.add_cookie("account_01", GOOD, 1);
         let first = desk.data("POST", "/search", Some(&search("tea")));
         assert_eq!((&first["has_more"], first["items"].as_array().map(Vec::len)), (&true.into(), Some(20)));
@@ -224,9 +232,9 @@ async fn a_batch_may_fail_in_part() {
 }
 
 // covers: CRAWL-170, CRAWL-78, TWEET-145
-#[tokio::test(flavor = "multi_thread")]
-async fn a_search_that_takes_too_long_is_given_up() {
-    everywhere(&Script { latency_ms: 60_000, ..script() }, &[("SEARCH_TIMEOUT", "1")], |desk| {
+on_both!(a_search_that_takes_too_long_is_given_up);
+async fn a_search_that_takes_too_long_is_given_up(on: On) {
+    everywhere(on, &Script { latency_ms: 60_000, ..script() }, &[("SEARCH_TIMEOUT", "1")], |desk| {
         desk.add_cookie("account_01", GOOD, 1);
         let late = desk.post("/search", &search("tea"));
         check_single(&late);
@@ -242,9 +250,9 @@ async fn a_search_that_takes_too_long_is_given_up() {
 // covers: CRAWL-RULE-3, CRAWL-44, CRAWL-45, CRAWL-46, CRAWL-47, CRAWL-48, CRAWL-49, CRAWL-50, CRAWL-51, CRAWL-190
 // covers: CRAWL-191, CRAWL-192, CRAWL-95, CRAWL-96, CRAWL-110, CRAWL-111, CRAWL-112, CRAWL-113, CRAWL-114, CRAWL-116
 // covers: CRAWL-DAY2-1, CRAWL-GAP-07, CRAWL-GAP-11, CRAWL-GAP-18, CRAWL-GAP-19
-#[tokio::test(flavor = "multi_thread")]
-async fn one_execution_of_a_workflow_runs_at_a_time() {
-    everywhere(&script(), &[], |desk| {
+on_both!(one_execution_of_a_workflow_runs_at_a_time);
+async fn one_execution_of_a_workflow_runs_at_a_time(on: On) {
+    everywhere(on, &script(), &[], |desk| {
         let winners = std::thread::scope(|scope| {
             let callers: Vec<_> = (0..50).map(|_| scope.spawn(|| desk.lock("w")["locked"] == true)).collect();
             callers.into_iter().map(|caller| caller.join().unwrap()).filter(|won| *won).count()
@@ -282,15 +290,12 @@ async fn one_execution_of_a_workflow_runs_at_a_time() {
     });
 }
 
-// covers: CRAWL-RULE-2, CRAWL-RULE-4, CRAWL-RULE-5, CRAWL-29, CRAWL-30, CRAWL-31, CRAWL-32, CRAWL-35, CRAWL-36, CRAWL-37
-// covers: CRAWL-38, CRAWL-39, CRAWL-42, CRAWL-99, CRAWL-100, CRAWL-102, CRAWL-115, CRAWL-117, CRAWL-118, CRAWL-119
-// covers: CRAWL-120, CRAWL-121, CRAWL-122, CRAWL-123, CRAWL-124, CRAWL-125, CRAWL-126, CRAWL-127, CRAWL-128, CRAWL-129
-// covers: CRAWL-130, CRAWL-131, CRAWL-132, CRAWL-52, CRAWL-56, CRAWL-57, CRAWL-87, CRAWL-DAY2-2, CRAWL-DAY2-3, CRAWL-DAY2-5
-// covers: CRAWL-FIX-1, CRAWL-GAP-04, CRAWL-GAP-05, CRAWL-GAP-09
-#[tokio::test(flavor = "multi_thread")]
-async fn a_record_is_held_by_one_and_a_note_is_stored_once() {
-    for (place, _) in [(Some(crate::support::Place::sqlite()), 0), (crate::support::Place::postgres(), 1)] {
-        let Some(place) = place else { continue };
+// covers: CRAWL-RULE-2, CRAWL-RULE-4, CRAWL-RULE-5, CRAWL-42, CRAWL-87, CRAWL-99, CRAWL-100, CRAWL-102, CRAWL-115
+// covers: CRAWL-117, CRAWL-119, CRAWL-121, CRAWL-123, CRAWL-126, CRAWL-130, CRAWL-131, CRAWL-132, CRAWL-DAY2-2
+// covers: CRAWL-DAY2-3
+on_both!(a_record_is_held_by_one_and_a_note_is_stored_once);
+async fn a_record_is_held_by_one_and_a_note_is_stored_once(on: On) {
+    for place in on.places() {
         let mut desk = Desk::open(place, desk::far(script()), &[]);
         desk.add_cookie("account_01", GOOD, 1);
         desk.candidates("tea");
@@ -397,9 +402,9 @@ async fn a_record_is_held_by_one_and_a_note_is_stored_once() {
 }
 
 // covers: CRAWL-DAY1-1, CRAWL-01, CRAWL-25, CRAWL-41, CRAWL-43, CRAWL-53, CRAWL-54, CRAWL-55, CRAWL-194, CRAWL-193
-#[tokio::test(flavor = "multi_thread")]
-async fn the_tables_have_all_fields_and_guard_what_must_hold() {
-    everywhere(&script(), &[], |desk| {
+on_both!(the_tables_have_all_fields_and_guard_what_must_hold);
+async fn the_tables_have_all_fields_and_guard_what_must_hold(on: On) {
+    everywhere(on, &script(), &[], |desk| {
         for (table, columns) in [
             ("reg_prov_credential", "alias, provenance_code, sealed, key_id, priority, daily_limit, created_at"),
             (

@@ -7,11 +7,11 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use patra_core::hash::hmac_sha256_hex;
-use patra_upstream::{Dataset, Script, Server};
+use patra_upstream::{Dataset, MockApi, Script};
 use serde_json::{Value, json};
 
 use crate::crawler::desk::Desk;
-use crate::support::{Place, preamble};
+use crate::support::{On, Place, preamble};
 
 const SECRET: &str = "between us";
 
@@ -81,22 +81,22 @@ fn give_up(place: &Place, ids: &[i64]) {
 }
 
 /// One, all of a project, and more than go in one transaction.
-fn retell_by_command(place: &Place, waiting: &[Value]) {
-    let retell = |args: &[&str]| {
-        let output = place.patra().args(["outbox", "retell", "-o", "json"]).args(args).output().unwrap();
+fn retry_by_command(place: &Place, waiting: &[Value]) {
+    let retry = |args: &[&str]| {
+        let output = place.patra().args(["outbox", "retry", "-o", "json"]).args(args).output().unwrap();
         let told: Option<Value> = serde_json::from_slice(&output.stdout).ok();
         (output.status.code(), told.map_or(Value::Null, |told| told["events"].clone()))
     };
     let ids: Vec<i64> = waiting.iter().map(|event| event["id"].as_i64().unwrap()).collect();
-    assert_eq!(retell(&[]), (Some(0), json!(0)), "nothing was given up");
-    assert_eq!(retell(&["777"]), (Some(78), Value::Null));
-    assert_eq!(retell(&["--project", "nobody"]), (Some(78), Value::Null));
+    assert_eq!(retry(&[]), (Some(0), json!(0)), "nothing was given up");
+    assert_eq!(retry(&["777"]), (Some(78), Value::Null));
+    assert_eq!(retry(&["--project", "nobody"]), (Some(78), Value::Null));
     assert!(place.run(&["project", "create", "another"]).status.success());
     give_up(place, &ids[..3]);
     let one = ids[0].to_string();
-    assert_eq!(retell(&["--project", "another"]), (Some(0), json!(0)));
-    assert_eq!(retell(&["--project", "another", &one]), (Some(78), Value::Null));
-    assert_eq!(retell(&[&one]), (Some(0), json!(1)));
+    assert_eq!(retry(&["--project", "another"]), (Some(0), json!(0)));
+    assert_eq!(retry(&["--project", "another", &one]), (Some(78), Value::Null));
+    assert_eq!(retry(&[&one]), (Some(0), json!(1)));
     place.sql(&format!(
         "INSERT INTO outbox_event
            (project_key, event_type, topic, idempotency_key, status_code, not_before, created_at, ended_at, payload)
@@ -105,22 +105,22 @@ fn retell_by_command(place: &Place, waiting: &[Value]) {
            (WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1100) SELECT n FROM numbers) AS many
          WHERE id = {one}"
     ));
-    assert_eq!(retell(&["--project", "default"]), (Some(0), json!(1_102)));
+    assert_eq!(retry(&["--project", "default"]), (Some(0), json!(1_102)));
     place.sql("DELETE FROM outbox_event WHERE event_type = 'nobody'");
     assert!(place.list(&["outbox"]).iter().all(|event| event["status_code"] == "PENDING" && event["tries"] == 0));
 }
 
-// covers: ING-2.3-05, ING-4.9-03, ING-11.4-01, G-01
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_stored_is_told_in_its_order_until_it_is_heard() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
-        let far = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 90), Script::default()).unwrap();
+// covers: ING-2.3-05, ING-4.9-03, ING-11.4-01, G-01, ING-2.2-02
+on_both!(what_is_stored_is_told_in_its_order_until_it_is_heard);
+async fn what_is_stored_is_told_in_its_order_until_it_is_heard(on: On) {
+    for place in on.places() {
+        let far = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 90), Script::default()).unwrap();
         place.apply(&manifest(far.base_url()));
         run(&place, "records");
         run(&place, "quiet");
         let waiting = place.list(&["outbox"]);
         assert!(waiting.len() == 5 && waiting.iter().all(|event| event["status_code"] == "PENDING"), "{waiting:?}");
-        retell_by_command(&place, &waiting);
+        retry_by_command(&place, &waiting);
         let (url, told) = webhook(vec![500, 503]);
         let desk = Desk::open(place, far, &[("RECORDS_WEBHOOK_URL", &url), ("RECORDS_WEBHOOK_SECRET", SECRET)]);
         let events: Vec<Value> = (0..5).map(|_| told.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
@@ -149,20 +149,20 @@ async fn what_is_stored_is_told_in_its_order_until_it_is_heard() {
         assert_eq!(outbox.iter().map(|event| event["tries"].as_i64().unwrap()).sum::<i64>(), 2, "two refusals");
 
         // The webhook was away for too long: what was given up is told when somebody asks for it.
-        let retell = |path: &str| {
+        let retry = |path: &str| {
             let answer = desk.call("POST", path, None, None);
             (answer.status, answer.body["data"]["events"].clone())
         };
-        assert_eq!(retell("/api/v1/outbox/retell"), (200, json!(0)));
+        assert_eq!(retry("/api/v1/outbox/retry"), (200, json!(0)));
         let ids: Vec<i64> = outbox.iter().map(|event| event["id"].as_i64().unwrap()).rev().collect();
         let (heard, lost) = (ids[2], [ids[1], ids[3]]);
         give_up(&desk.place, &lost);
         let metrics = desk.call("GET", "/metrics", None, None).text;
         assert!(metrics.contains("patra_outbox_failed 2\n") && metrics.contains("patra_outbox_oldest_seconds 0\n"));
-        assert_eq!(retell(&format!("/api/v1/outbox/{heard}/retell")), (200, json!(0)), "it was heard");
-        assert_eq!(retell("/api/v1/outbox/777/retell").0, 404);
-        assert_eq!(retell(&format!("/api/v1/outbox/{}/retell", lost[0])), (200, json!(1)));
-        assert_eq!(retell("/api/v1/outbox/retell"), (200, json!(1)));
+        assert_eq!(retry(&format!("/api/v1/outbox/{heard}/retry")), (200, json!(0)), "it was heard");
+        assert_eq!(retry("/api/v1/outbox/777/retry").0, 404);
+        assert_eq!(retry(&format!("/api/v1/outbox/{}/retry", lost[0])), (200, json!(1)));
+        assert_eq!(retry("/api/v1/outbox/retry"), (200, json!(1)));
         for id in lost {
             let event = told.recv_timeout(Duration::from_secs(60)).unwrap();
             assert_eq!((&event["event_id"], &event["signed"]), (&json!(id), &json!(true)));

@@ -1,20 +1,20 @@
-//! A far side in trouble: what passes is waited for, and what is too much at once is cut into less.
+//! An upstream in trouble: what passes is waited for, and what is too much at once is cut into less.
 
 use std::collections::BTreeSet;
 
-use patra_upstream::{Dataset, RetryAfter, Script, Server, TruncateMode, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script, TruncateMode};
 use serde_json::Value;
 
-use crate::support::{Place, manifest};
+use crate::support::{On, manifest};
 
 /// About every third request goes wrong, in one of four ways.
 fn trouble() -> Script {
     Script {
-        e500: When::every(9),
-        e429: When::every(13),
+        e500: FaultSchedule::every(9),
+        e429: FaultSchedule::every(13),
         retry_after: RetryAfter::Absent,
-        reset: When::every(17),
-        truncate: When::every(11),
+        reset: FaultSchedule::every(17),
+        truncate: FaultSchedule::every(11),
         truncate_mode: TruncateMode::Close,
         ..Script::default()
     }
@@ -25,11 +25,11 @@ fn number(row: &Value, name: &str) -> u64 {
 }
 
 // covers: ING-DOD-02, ING-DOD-07, ING-DOD-14
-#[tokio::test(flavor = "multi_thread")]
-async fn passing_faults_pass_and_the_cursor_arrives() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
-        let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(3, 2_000), trouble()).unwrap();
-        // The circuit is for a far side that is down, not for one that stumbles.
+on_both!(passing_faults_pass_and_the_cursor_arrives);
+async fn passing_faults_pass_and_the_cursor_arrives(on: On) {
+    for place in on.places() {
+        let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(3, 2_000), trouble()).unwrap();
+        // The circuit is for an upstream that is down, not for one that stumbles.
         let patient = manifest(server.base_url()) + "    health: { circuit_after: 100 }\n";
         place.apply(&patient);
         let run = ["run", "far", "records", "--to", "2024-01-03", "-o", "json"];
@@ -78,10 +78,10 @@ endpoints:
 }
 
 // covers: ING-DOD-18
-#[tokio::test(flavor = "multi_thread")]
-async fn a_window_with_too_many_pages_becomes_smaller_ones_that_join_and_are_all_completed() {
-    let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 1_000), Script::default()).unwrap();
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(a_window_with_too_many_pages_becomes_smaller_ones_that_join_and_are_all_completed);
+async fn a_window_with_too_many_pages_becomes_smaller_ones_that_join_and_are_all_completed(on: On) {
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 1_000), Script::default()).unwrap();
+    for place in on.places() {
         place.apply(&dense(server.base_url()));
         let output = place.run(&["run", "far", "records", "--to", "2024-01-02"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

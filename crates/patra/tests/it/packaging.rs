@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Place, root};
+use crate::support::{On, Place, root};
 
 /// What the service says next, as a supervisor hears it.
 fn heard(socket: &UnixDatagram) -> String {
@@ -14,9 +14,9 @@ fn heard(socket: &UnixDatagram) -> String {
     String::from_utf8(said[..length].to_vec()).unwrap()
 }
 
-#[test]
-fn a_service_says_that_it_is_ready_then_that_it_lives_and_at_the_end_that_it_stops() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(fn a_service_says_that_it_is_ready_then_that_it_lives_and_at_the_end_that_it_stops);
+fn a_service_says_that_it_is_ready_then_that_it_lives_and_at_the_end_that_it_stops(on: On) {
+    for place in on.places() {
         let path = place.folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -109,7 +109,7 @@ fn everything_is_installed_where_it_belongs() {
     let unit = std::fs::read_to_string(there("etc/systemd/system/patra.service")).unwrap();
     assert!(unit.contains("ExecStart=/opt/patra/bin/patra serve"));
     for (path, holds) in [
-        ("opt/patra/share/man/man1/patra.1", "collects"),
+        ("opt/patra/share/man/man1/patra.1", "Collect any API"),
         ("opt/patra/share/man/man1/patra-serve.1", "PATRA_LISTEN"),
         ("opt/patra/share/man/man1/patra-db-restore.1", "restore"),
         ("opt/patra/share/bash-completion/completions/patra", "_patra()"),

@@ -6,7 +6,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use patra_core::rng::Rng;
-use patra_upstream::{Dataset, RetryAfter, Script, Server, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script};
 use serde_json::Value;
 
 use crate::cli::serve;
@@ -51,9 +51,9 @@ endpoints:
     )
 }
 
-fn far_side(seed: u64, script: Script) -> Server {
+fn upstream(seed: u64, script: Script) -> MockApi {
     let dataset = Dataset::builder().seed(seed).count(POSTS).build();
-    Server::start(([127, 0, 0, 1], 0).into(), dataset, Script { users: USERS, ..script }).unwrap()
+    MockApi::start(([127, 0, 0, 1], 0).into(), dataset, Script { users: USERS, ..script }).unwrap()
 }
 
 // covers: ING-15-08, ING-3.10-02, ING-3.10-03, ING-DOD-08
@@ -74,13 +74,13 @@ async fn everything(place: &Place) {
     let mut rng = Rng::new(seed);
     let script = Script {
         latency_ms: 1,
-        e500: When::every(23),
-        e429: When::every(31),
+        e500: FaultSchedule::every(23),
+        e429: FaultSchedule::every(31),
         retry_after: RetryAfter::Absent,
-        truncate: When::every(37),
+        truncate: FaultSchedule::every(37),
         ..Script::default()
     };
-    let server = far_side(rng.next_u64(), script);
+    let server = upstream(rng.next_u64(), script);
     place.apply(&manifest(server.base_url()));
     harvest(place, &mut rng, "users", "2024-01-02", 0).await;
     harvest(place, &mut rng, "posts", "2024-01-01T01:00:00Z", 4).await;
@@ -114,7 +114,7 @@ async fn harvest(place: &Place, rng: &mut Rng, endpoint: &str, to: &str, kills: 
 }
 
 /// Everything of the first posts is there, exactly once.
-fn compare(place: &Place, server: &Server, posts: usize) {
+fn compare(place: &Place, server: &MockApi, posts: usize) {
     let people = server.dataset().people(USERS);
     let mut expected: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     expected.insert("users", (0..USERS).map(|user| people.user_id(user)).collect());
@@ -157,7 +157,7 @@ fn says(output: &Output, code: i32, text: &str) {
 // covers: ING-3.3-01, ING-3.3-03, ING-4.8-04
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_given_params_and_settings_of_its_own() {
-    let (place, server) = (Place::sqlite(), far_side(1, Script::default()));
+    let (place, server) = (Place::sqlite(), upstream(1, Script::default()));
     place.apply(&manifest(server.base_url()));
     let params = ["--param", "user=U000001", "--set", "pagination.page_size=5", "--priority", "-3", "-o", "json"];
     let output = run(&place, &[&["posts", "--to", "2024-01-01T01:00:00Z"][..], &params].concat());
@@ -189,7 +189,7 @@ async fn a_run_is_given_params_and_settings_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_over_partitions_tells_how_many_and_a_parent_without_records_is_no_error() {
-    let (place, server) = (Place::sqlite(), far_side(1, Script::default()));
+    let (place, server) = (Place::sqlite(), upstream(1, Script::default()));
     place.apply(&manifest(server.base_url()));
     let output = run(&place, &["posts", "--to", "2024-01-01T01:00:00Z"]);
     assert!(output.status.success());
@@ -207,7 +207,7 @@ async fn a_run_over_partitions_tells_how_many_and_a_parent_without_records_is_no
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_by_http_takes_params_and_overrides() {
-    let (place, server) = (Place::sqlite(), far_side(1, Script::default()));
+    let (place, server) = (Place::sqlite(), upstream(1, Script::default()));
     place.apply(&manifest(server.base_url()));
     let serving = serve(&place);
     let (jobs, key) = (format!("http://{}/api/v1/jobs", serving.address), serving.key.as_str());

@@ -8,7 +8,7 @@ use patra_upstream::Script;
 use serde_json::{Value, json};
 
 use crate::crawler::desk::{Answer, Desk, everywhere};
-use crate::support::{manifest, preamble};
+use crate::support::{On, manifest, preamble};
 
 const POOL: &str = "/api/v1/resource_pool";
 
@@ -51,7 +51,7 @@ impl Member<'_> {
         (answer["data"]["items"].as_array().unwrap().clone(), total)
     }
 
-    /// Collects from an endpoint of the far side; the number of the job and what came of it.
+    /// Collects from an endpoint of the upstream; the number of the job and what came of it.
     fn job(&self, endpoint: &str, to: &str) -> (String, Value) {
         let body = json!({ "provenance": "far", "endpoint": endpoint, "to": to });
         let id = self.ok("POST", "/api/v1/jobs", Some(&body))["data"]["public_id"].as_str().unwrap().to_owned();
@@ -82,9 +82,9 @@ fn counts(result: &Value) -> [u64; 3] {
 
 // covers: POOL-15, POOL-13, POOL-27, POOL-28, POOL-29, POOL-30, POOL-31, POOL-32, POOL-33, POOL-35, POOL-36, POOL-38, POOL-39,
 // covers: POOL-40, POOL-41, POOL-42, POOL-43, POOL-46, POOL-119, POOL-AC-01, POOL-AC-02, POOL-AC-07, POOL-24, POOL-125
-#[tokio::test(flavor = "multi_thread")]
-async fn urls_of_documents_are_found_once_and_stay() {
-    everywhere(&Script::default(), &[], |desk| {
+on_both!(urls_of_documents_are_found_once_and_stay);
+async fn urls_of_documents_are_found_once_and_stay(on: On) {
+    everywhere(on, &Script::default(), &[], |desk| {
         let lottery = project(desk, "online_lottery");
         let one =
             lottery.document("doc:1", "policy", "see https://Example.com/a and https://example.com/b.", &json!(null));
@@ -137,9 +137,9 @@ async fn urls_of_documents_are_found_once_and_stay() {
 
 // covers: POOL-02, POOL-03, POOL-04, POOL-05, POOL-07, POOL-08, POOL-09, POOL-12, POOL-52, POOL-53, POOL-54, POOL-55,
 // covers: POOL-56, POOL-57, POOL-58, POOL-59, POOL-21, POOL-AC-03, POOL-AC-04, POOL-AC-05, POOL-AC-06, POOL-51, POOL-08, POOL-126
-#[tokio::test(flavor = "multi_thread")]
-async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers() {
-    everywhere(&Script::default(), &[], |desk| {
+on_both!(a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers);
+async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers(on: On) {
+    everywhere(on, &Script::default(), &[], |desk| {
         let (a, b) = (project(desk, "aa"), project(desk, "bb"));
         a.document("doc:1", "x", "https://both.example/ https://mine.example/", &json!(null));
         b.document("doc:1", "x", "https://both.example/", &json!(null));
@@ -188,9 +188,9 @@ async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers() {
 
 // covers: POOL-121, POOL-06, POOL-16, POOL-17, POOL-19, POOL-20, POOL-22, POOL-23, POOL-25, POOL-26, POOL-AC-11, POOL-AC-12,
 // covers: POOL-AC-13, POOL-18
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_refused_by_name() {
-    everywhere(&Script::default(), &[], |desk| {
+on_both!(what_is_wrong_is_refused_by_name);
+async fn what_is_wrong_is_refused_by_name(on: On) {
+    everywhere(on, &Script::default(), &[], |desk| {
         let a = project(desk, "aa");
         let extract = format!("{POOL}/extract/from-documents");
         let refused = |answer: Answer, status: u16, code: &str, field: Option<&str>| {
@@ -227,9 +227,9 @@ async fn what_is_wrong_is_refused_by_name() {
 }
 
 // covers: POOL-77, POOL-34, POOL-37, POOL-44, POOL-96, POOL-97, POOL-98, POOL-116, POOL-117, POOL-AC-08
-#[tokio::test(flavor = "multi_thread")]
-async fn a_search_in_the_background_survives_a_restart() {
-    for place in [Some(crate::support::Place::sqlite()), crate::support::Place::postgres()].into_iter().flatten() {
+on_both!(a_search_in_the_background_survives_a_restart);
+async fn a_search_in_the_background_survives_a_restart(on: On) {
+    for place in on.places() {
         let mut desk = Desk::open(place, crate::crawler::desk::far(Script::default()), &[]);
         let task = {
             let a = project(&desk, "aa");
@@ -264,12 +264,11 @@ async fn a_search_in_the_background_survives_a_restart() {
     }
 }
 
-// covers: POOL-14, POOL-61, POOL-62, POOL-63, POOL-64, POOL-65, POOL-66, POOL-67, POOL-68, POOL-69, POOL-71, POOL-72,
-// covers: POOL-73, POOL-74, POOL-76, POOL-78, POOL-80, POOL-81, POOL-82, POOL-83, POOL-85, POOL-86, POOL-87, POOL-89,
-// covers: POOL-AC-09, POOL-75, POOL-79, POOL-70, POOL-84
-#[tokio::test(flavor = "multi_thread")]
-async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_where_nobody_did() {
-    everywhere(&Script::default(), &[], |desk| {
+// covers: POOL-14, POOL-66, POOL-67, POOL-68, POOL-69, POOL-73, POOL-74, POOL-81, POOL-82, POOL-83, POOL-85, POOL-89
+// covers: POOL-AC-09
+on_both!(what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_where_nobody_did);
+async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_where_nobody_did(on: On) {
+    everywhere(on, &Script::default(), &[], |desk| {
         let a = project(desk, "aa");
         let enabled = a.ok(
             "POST",
@@ -290,7 +289,7 @@ async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_wh
             .collect();
         assert_eq!(types, [("far".to_owned(), true), ("google_news".to_owned(), false)]);
         assert_eq!(a.ok("GET", &format!("{POOL}/capture/config"), None)["data"]["items"], off["data"]["items"]);
-        // Records of the far side hold a link each.
+        // Records of the upstream hold a link each.
         let applied = desk.call("POST", "/api/v1/manifests", None, Some(&json!(null)));
         assert_ne!(applied.status, 200, "what is no manifest is refused");
         apply(desk, &manifest(desk.far.base_url()));
@@ -336,10 +335,10 @@ fn discovery(base_url: &str) -> String {
 "#
 }
 
-// covers: POOL-87, POOL-90
-#[tokio::test(flavor = "multi_thread")]
-async fn links_that_a_search_discovers_are_captured_though_no_record_comes_of_them() {
-    everywhere(&Script::default(), &[], |desk| {
+// covers: POOL-87, POOL-90, POOL-14
+on_both!(links_that_a_search_discovers_are_captured_though_no_record_comes_of_them);
+async fn links_that_a_search_discovers_are_captured_though_no_record_comes_of_them(on: On) {
+    everywhere(on, &Script::default(), &[], |desk| {
         let a = project(desk, "aa");
         apply(desk, &discovery(desk.far.base_url()));
         a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"] })));
@@ -353,9 +352,9 @@ async fn links_that_a_search_discovers_are_captured_though_no_record_comes_of_th
 }
 
 // covers: POOL-88, POOL-AC-10
-#[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_cannot_be_written_costs_no_record() {
-    everywhere(&Script::default(), &[], |desk| {
+on_both!(a_pool_that_cannot_be_written_costs_no_record);
+async fn a_pool_that_cannot_be_written_costs_no_record(on: On) {
+    everywhere(on, &Script::default(), &[], |desk| {
         let a = project(desk, "aa");
         a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"] })));
         desk.place.sql("ALTER TABLE resource_pool_urls RENAME TO gone");
@@ -367,9 +366,9 @@ async fn a_pool_that_cannot_be_written_costs_no_record() {
 }
 
 // covers: POOL-91, POOL-92, POOL-93, POOL-94, POOL-95
-#[tokio::test(flavor = "multi_thread")]
-async fn a_project_is_told_what_it_can_collect_from() {
-    everywhere(&Script::default(), &[], |desk| {
+on_both!(a_project_is_told_what_it_can_collect_from);
+async fn a_project_is_told_what_it_can_collect_from(on: On) {
+    everywhere(on, &Script::default(), &[], |desk| {
         let (a, b) = (project(desk, "aa"), project(desk, "bb"));
         let source = json!({ "type": "rss", "name": "CA Lottery", "config": { "url": "https://example.com/feed", "resource_id": "xhs" } });
         let made = a.call("POST", "/api/sources", Some(&source));

@@ -5,7 +5,7 @@ use patra_upstream::Script;
 use serde_json::{Value, json};
 
 use crate::crawler::desk::{Answer, Desk, far};
-use crate::support::{Place, manifest};
+use crate::support::{On, Place, manifest};
 
 /// Everything that a project can have, made by `rich`; and a key that is for `poor` alone.
 struct Two {
@@ -51,9 +51,9 @@ impl Two {
 }
 
 // covers: POOL-08, POOL-18, POOL-120, MAP-C-19
-#[tokio::test(flavor = "multi_thread")]
-async fn no_route_shows_a_project_what_is_anothers() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(no_route_shows_a_project_what_is_anothers);
+async fn no_route_shows_a_project_what_is_anothers(on: On) {
+    for place in on.places() {
         let two = two(place);
         let mut walked = 0;
         // Lists are empty, and the numbers of another's rows are numbers of nothing.
@@ -92,7 +92,7 @@ async fn no_route_shows_a_project_what_is_anothers() {
             ("POST", "/api/v1/runs/1/batches/1/redrive".to_owned()),
             ("POST", "/api/v1/tasks/1/redrive".to_owned()),
             ("POST", "/api/v1/quarantine/1/abandon".to_owned()),
-            ("POST", "/api/v1/outbox/1/retell".to_owned()),
+            ("POST", "/api/v1/outbox/1/retry".to_owned()),
             ("GET", format!("/api/sources/{source}")),
             ("DELETE", format!("/api/sources/{source}")),
             ("POST", format!("/api/sources/{source}/pause")),
@@ -117,7 +117,7 @@ async fn no_route_shows_a_project_what_is_anothers() {
             walked += 1;
         }
         let box_of = json!({ "reason": "curious" });
-        assert_eq!(two.poor("POST", "/api/v1/runs/1/batches/1/blackbox", Some(&box_of)).status, 404);
+        assert_eq!(two.poor("POST", "/api/v1/runs/1/batches/1/bundle", Some(&box_of)).status, 404);
         let ids = json!({ "filters": { "document_ids": [1] }, "project_key": "poor" });
         assert_eq!(two.poor("POST", "/api/v1/resource_pool/extract/from-documents", Some(&ids)).status, 404);
         let tasks = json!({ "task_ids": [job], "project_key": "poor" });
@@ -158,9 +158,9 @@ async fn no_route_shows_a_project_what_is_anothers() {
 }
 
 // covers: POOL-12, POOL-17
-#[tokio::test(flavor = "multi_thread")]
-async fn no_command_shows_a_project_what_is_anothers() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(no_command_shows_a_project_what_is_anothers);
+async fn no_command_shows_a_project_what_is_anothers(on: On) {
+    for place in on.places() {
         let mut two = two(place);
         two.desk.stop();
         let place = &two.desk.place;
@@ -197,9 +197,9 @@ async fn no_command_shows_a_project_what_is_anothers() {
         ] {
             let (code, text) = poor(args);
             assert_ne!(code, Some(0), "{args:?}: {text}");
-            assert!(text.contains("there is no") || text.contains("not of this project"), "{args:?}: {text}");
+            assert!(text.contains("there is no") || text.contains("in another project"), "{args:?}: {text}");
         }
-        assert!(poor(&["pause", "source", "far"]).1.contains("concerns all projects"));
+        assert!(poor(&["pause", "source", "far"]).1.contains("affects all projects"));
         assert!(poor(&["source", "list", "-o", "ndjson"]).1.trim().is_empty());
         assert!(poor(&["pool", "list", "-o", "ndjson"]).1.starts_with("page 1 of 0"), "{}", poor(&["pool", "list"]).1);
         let (code, text) = {
@@ -216,9 +216,9 @@ async fn no_command_shows_a_project_what_is_anothers() {
 }
 
 // covers: POOL-95, MAP-C-01, POOL-94
-#[tokio::test(flavor = "multi_thread")]
-async fn a_manifest_may_be_for_one_project_alone() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(a_manifest_may_be_for_one_project_alone);
+async fn a_manifest_may_be_for_one_project_alone(on: On) {
+    for place in on.places() {
         let mut two = two(place);
         let own = manifest(two.desk.far.base_url()).replace("provenance: far", "provenance: own\nproject: rich");
         let sent = |yaml: &str| {

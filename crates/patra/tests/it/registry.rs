@@ -5,19 +5,11 @@ use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
-use patra_upstream::{Dataset, Script, Server};
+use patra_upstream::{Dataset, MockApi, Script};
 
-use crate::support::{Place, manifest};
+use crate::support::{On, Place, manifest};
 
 const EVERYTHING: &str = include_str!("../../../patra-spec/tests/it/everything.yaml");
-
-/// The same test on both stores.
-fn both(test: impl Fn(&Place)) {
-    test(&Place::sqlite());
-    if let Some(place) = Place::postgres() {
-        test(&place);
-    }
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -55,9 +47,9 @@ fn row(place: &Place, sql: &str) -> Option<Vec<String>> {
 }
 
 // covers: ING-3.1-01, ING-3.1-04
-#[test]
-fn applying_tells_what_changes_and_changes_only_that() {
-    both(|place| {
+on_both!(fn applying_tells_what_changes_and_changes_only_that);
+fn applying_tells_what_changes_and_changes_only_that(on: On) {
+    on.run(|place| {
         let one = manifest("http://127.0.0.1:1");
         let file = place.file("far.yaml", &one);
         let apply = |extra: &[&str]| ok(&place.run(&[&["apply", "-f", file.as_str()], extra].concat()));
@@ -109,16 +101,16 @@ fn all_problems_of_all_files_are_told_before_anything_is_written() {
     place.file("all/4-twice.yaml", &one);
     place.file("all/5-no-manifest.txt", "no manifest");
     for arguments in [&["apply", "-f", &folder][..], &["apply", "-f", &folder, "--dry-run"], &["validate", &folder]] {
-        let parts =
-            ["2-wrong.yaml:9:", "3-wrong.yml:9:", "`far` is that of", "1-sound.yaml too", "problems in 3 manifests"];
+        let first = format!("`far` is also the provenance of {folder}/1-sound.yaml");
+        let parts = ["2-wrong.yaml:9:", "3-wrong.yml:9:", &first, "problems in 3 manifests"];
         check_error(&place.run(arguments), 78, &parts);
     }
     assert!(!place.folder.path().join("data").exists(), "nothing was made");
 }
 
-#[test]
-fn pruning_removes_what_the_folder_does_not_have_and_nothing_else() {
-    both(|place| {
+on_both!(fn pruning_removes_what_the_folder_does_not_have_and_nothing_else);
+fn pruning_removes_what_the_folder_does_not_have_and_nothing_else(on: On) {
+    on.run(|place| {
         let one = manifest("http://127.0.0.1:1");
         let folder = place.folder.path().join("all");
         std::fs::create_dir(&folder).unwrap();
@@ -145,9 +137,9 @@ fn pruning_removes_what_the_folder_does_not_have_and_nothing_else() {
     });
 }
 
-#[test]
-fn what_is_exported_is_what_was_applied() {
-    both(|place| {
+on_both!(fn what_is_exported_is_what_was_applied);
+fn what_is_exported_is_what_was_applied(on: On) {
+    on.run(|place| {
         place.apply(EVERYTHING);
         place.apply(&manifest("http://127.0.0.1:1"));
         let yaml = ok(&place.run(&["get", "manifest", "Everything"]));
@@ -230,9 +222,9 @@ fn every_table_of_the_registry_holds_its_section() {
 }
 
 // covers: ING-3.3-01, ING-3.3-02, ING-3.3-03, ING-3.3-04, ING-3.3-05
-#[test]
-fn a_spec_says_which_of_the_five_layers_each_value_comes_from() {
-    both(|place| {
+on_both!(fn a_spec_says_which_of_the_five_layers_each_value_comes_from);
+fn a_spec_says_which_of_the_five_layers_each_value_comes_from(on: On) {
+    on.run(|place| {
         let own = manifest("http://127.0.0.1:1").replace("    http:", "    kind: work\n    http:");
         place.apply(&own);
         let explain = |extra: &[&str]| {
@@ -279,12 +271,12 @@ fn the_schema_is_json_and_knows_the_sections() {
     assert!(schema["properties"]["provenance"].is_object() && schema["$schema"].is_string(), "{schema}");
 }
 
-/// A plan is under way when the manifest changes, and another is made after it.
+on_both!(a_change_touches_only_what_is_planned_after_it);
+/// A plan is in progress when the manifest changes, and another is made after it.
 // covers: ING-3.1-02, ING-3.1-03, ING-3.1-05, ING-3.3-21, ING-3.5-01, ING-3.5-02, ING-3.5-04
 // covers: ING-3.10-01, ING-3.10-02, ING-3.10-03, ING-8.1-04
-#[tokio::test(flavor = "multi_thread")]
-async fn a_change_touches_only_what_is_planned_after_it() {
-    let server = Server::start(
+async fn a_change_touches_only_what_is_planned_after_it(on: On) {
+    let server = MockApi::start(
         ([127, 0, 0, 1], 0).into(),
         Dataset::new(7, 1_000),
         Script { latency_ms: 300, ..Script::default() },
@@ -293,7 +285,7 @@ async fn a_change_touches_only_what_is_planned_after_it() {
     let one = manifest(server.base_url());
     // Another page size has the same meaning: the cursor stays, and only the way to read changes.
     let other = one.replace("page_size: 50", "page_size: 20");
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+    for place in on.places() {
         server.script().update(|script| script.latency_ms = 300);
         let seen = server.stats().data_requests;
         place.apply(&one);

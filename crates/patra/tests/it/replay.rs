@@ -1,4 +1,4 @@
-//! Replays, black boxes and redrives, end to end on both stores: the same comes out, nothing is written, and what is refused
+//! Replays, diagnostic bundles and redrives, end to end on both stores: the same comes out, nothing is written, and what is refused
 //! says why.
 
 mod blackbox;
@@ -14,23 +14,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use patra_upstream::{Dataset, Script, Server, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, Script};
 
-use crate::support::{Place, manifest};
+use crate::support::{On, Place, manifest};
 use dump::dump;
 
-/// The first slice of the far side.
+/// The first slice of the upstream.
 const RUN: [&str; 5] = ["run", "far", "records", "--to", "2024-01-01T06:00:00Z"];
 
-fn both(case: impl Fn(&Place)) {
-    case(&Place::sqlite());
-    if let Some(place) = Place::postgres() {
-        case(&place);
-    }
-}
-
-fn far_side(script: Script) -> Server {
-    Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 600), script).unwrap()
+fn upstream(script: Script) -> MockApi {
+    MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 600), script).unwrap()
 }
 
 /// The manifest of the other tests, keeping its answers.
@@ -66,10 +59,10 @@ fn line<'r>(report: &'r Value, what: &str) -> &'r Value {
 
 // covers: ING-DOD-04, ING-DOD-10, ING-14.9-07, ING-14.9-08, ING-14.9-09, ING-14.9-13, ING-15-07, ING-5.9-03
 // covers: ING-0.3-03, ING-1.2-07, ING-2.6-04
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replay_from_the_archive_gives_the_same_and_changes_no_row() {
-    both(|place| {
-        let server = far_side(Script::default());
+on_both!(a_replay_from_the_archive_gives_the_same_and_changes_no_row);
+async fn a_replay_from_the_archive_gives_the_same_and_changes_no_row(on: On) {
+    on.run(|place| {
+        let server = upstream(Script::default());
         place.apply(&keeping(server.base_url()));
         code(&place.run(&RUN), 0);
         let batches = place.list(&["batches"]);
@@ -101,8 +94,8 @@ async fn a_replay_from_the_archive_gives_the_same_and_changes_no_row() {
 
 // covers: ING-15-07
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_kept_is_told_and_the_far_side_can_still_be_asked() {
-    let server = far_side(Script::default());
+async fn what_was_not_kept_is_told_and_the_upstream_can_still_be_asked() {
+    let server = upstream(Script::default());
     let place = Place::sqlite();
     place.apply(&manifest(server.base_url()));
     code(&place.run(&RUN), 0);
@@ -114,10 +107,10 @@ async fn what_was_not_kept_is_told_and_the_far_side_can_still_be_asked() {
 }
 
 // covers: ING-14.9-10, ING-14.9-11, C-64
-#[tokio::test(flavor = "multi_thread")]
-async fn a_live_replay_notices_that_the_far_side_has_changed_and_writes_nothing() {
-    both(|place| {
-        let server = far_side(Script::default());
+on_both!(a_live_replay_notices_that_the_upstream_has_changed_and_writes_nothing);
+async fn a_live_replay_notices_that_the_upstream_has_changed_and_writes_nothing(on: On) {
+    on.run(|place| {
+        let server = upstream(Script::default());
         place.apply(&keeping(server.base_url()));
         code(&place.run(&RUN), 0);
         let before = dump(place);
@@ -133,7 +126,7 @@ async fn a_live_replay_notices_that_the_far_side_has_changed_and_writes_nothing(
         assert_eq!(report["verdict"], "TIME_POINT_MISMATCH", "{report}");
         assert_eq!(line(&report, "request")["result"], "same");
         assert_eq!(line(&report, "itemsCount")["replayed"], "3");
-        server.script().update(|script| script.e500 = When::every(1));
+        server.script().update(|script| script.e500 = FaultSchedule::every(1));
         let report = replay(place, first, &["--live"], 1);
         assert_eq!(line(&report, "status")["replayed"], "500");
         assert_eq!(report["healing"]["agrees"], false, "{report}");
@@ -148,15 +141,15 @@ async fn a_live_replay_notices_that_the_far_side_has_changed_and_writes_nothing(
 }
 
 // covers: ING-DOD-13, ING-DOD-04, ING-14.9-12
-#[tokio::test(flavor = "multi_thread")]
-async fn batches_that_failed_at_every_level_fail_the_same_way_again() {
-    both(|place| {
+on_both!(batches_that_failed_at_every_level_fail_the_same_way_again);
+async fn batches_that_failed_at_every_level_fail_the_same_way_again(on: On) {
+    on.run(|place| {
         // L4: nobody may read. L2: no such path. Both end their task at once.
         for (level, code_word, script, path) in [
             ("L4", "UPSTREAM_AUTH_FAILED", locked(), "/cursor"),
             ("L2", "PLATFORM_ERROR", Script::default(), "/nowhere"),
         ] {
-            let server = far_side(script);
+            let server = upstream(script);
             place.apply(&named(&keeping(server.base_url()), &level.to_lowercase()).replace("/cursor", path));
             let mut run = RUN;
             let name = level.to_lowercase();
@@ -166,7 +159,7 @@ async fn batches_that_failed_at_every_level_fail_the_same_way_again() {
             fails_again(place, &name, level, code_word);
         }
         // L1: out of order for a while. The task waits for its next try; the batch of this one has failed.
-        let server = far_side(Script { e500: When::every(1), ..Script::default() });
+        let server = upstream(Script { e500: FaultSchedule::every(1), ..Script::default() });
         // Fewer tries than open the circuit.
         place.apply(&named(&keeping(server.base_url()), "l1").replace("retry: {", "retry: { max_attempts: 2,"));
         let mut run = RUN;
@@ -207,7 +200,7 @@ fn fails_again(place: &Place, provenance: &str, level: &str, code_word: &str) {
 // covers: ING-DOD-13
 #[tokio::test(flavor = "multi_thread")]
 async fn records_that_could_not_be_used_are_rejected_again_one_by_one() {
-    let server = far_side(Script::default());
+    let server = upstream(Script::default());
     let place = Place::sqlite();
     let strict = r#"fields: { third: { path: "$.keywords[2]", required: true } }"#;
     place.apply(&keeping(server.base_url()).replace("fields: { title: \"$.title\" }", strict));
@@ -224,7 +217,7 @@ async fn records_that_could_not_be_used_are_rejected_again_one_by_one() {
 // covers: ING-14.9-12
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_answer_that_was_changed_is_found_out() {
-    let server = far_side(Script::default());
+    let server = upstream(Script::default());
     let place = Place::sqlite();
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 0);
@@ -244,7 +237,7 @@ async fn a_kept_answer_that_was_changed_is_found_out() {
     assert_eq!(line(&report, "rows")["result"], "different");
 }
 
-/// A far side that says back what it was asked with, in a header and in its body.
+/// An upstream that says back what it was asked with, in a header and in its body.
 fn echo() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -275,7 +268,7 @@ fn echo() -> String {
 
 const SECRET: &str = "canary-0123456789";
 
-/// A credential that the far side repeats in everything it says.
+/// A credential that the upstream repeats in everything it says.
 fn with_echo(place: &Place) -> Value {
     let asking = "    auth: { type: api_key, name: X-Key }\n    raw: { keep: P7D }\n    fields:";
     place.apply(&manifest(&echo()).replace("    fields:", asking).replace(", version_path: \"$.rev\"", ""));
@@ -290,7 +283,7 @@ fn with_echo(place: &Place) -> Value {
 
 // covers: ING-14.10-01, ING-14.10-02, ING-15-07
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_the_far_side_repeats_is_in_no_archive_no_report_and_no_package() {
+async fn a_secret_that_the_upstream_repeats_is_in_no_archive_no_report_and_no_package() {
     let place = Place::sqlite();
     let batch = with_echo(&place);
     for options in [&[][..], &["--live"][..]] {
@@ -311,7 +304,7 @@ async fn a_secret_that_the_far_side_repeats_is_in_no_archive_no_report_and_no_pa
         .collect();
     assert!(!kept.is_empty());
     for (status, headers, body) in kept {
-        let answer = patra_connectors::kept::open(status, &headers, &body).unwrap();
+        let answer = patra_connectors::stored_response::open(status, &headers, &body).unwrap();
         let body = String::from_utf8(answer.body.to_vec()).unwrap();
         assert!(!headers.contains("canary") && !headers.contains("set-cookie"), "{headers}");
         assert!(body.contains(r#""you":"***""#) && !body.contains("canary"), "{body}");

@@ -4,10 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use patra_core::rng::Rng;
+use patra_store_postgres::{Options, PostgresStore};
+use patra_testkit::postgres::Database;
 use serde_json::Value;
 
 /// The repository.
@@ -21,10 +22,69 @@ pub(crate) struct Place {
     postgres: Option<Database>,
 }
 
-/// A database on the test server.
-struct Database {
-    server: String,
-    name: String,
+/// Which store a test is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum On {
+    Sqlite,
+    Postgres,
+}
+
+impl On {
+    /// A place on this store; none where there is no server.
+    pub(crate) fn places(self) -> impl Iterator<Item = Place> {
+        match self {
+            On::Sqlite => Some(Place::sqlite()),
+            On::Postgres => Place::postgres(),
+        }
+        .into_iter()
+    }
+
+    /// Like [`On::run`], on a database in which nothing has been made yet.
+    pub(crate) fn run_on_empty(self, test: impl Fn(&Place)) {
+        let place = match self {
+            On::Sqlite => Some(Place::sqlite()),
+            On::Postgres => Place::empty_postgres(),
+        };
+        if let Some(place) = place {
+            test(&place);
+        }
+    }
+
+    pub(crate) fn run(self, test: impl Fn(&Place)) {
+        for place in self.places() {
+            test(&place);
+        }
+    }
+}
+
+/// Two tests of one function, one on each store.
+macro_rules! on_both {
+    (fn $test:ident) => {
+        mod $test {
+            #[test]
+            fn on_sqlite() {
+                super::$test(crate::support::On::Sqlite);
+            }
+
+            #[test]
+            fn on_postgres() {
+                super::$test(crate::support::On::Postgres);
+            }
+        }
+    };
+    ($test:ident) => {
+        mod $test {
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_sqlite() {
+                super::$test(crate::support::On::Sqlite).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn on_postgres() {
+                super::$test(crate::support::On::Postgres).await;
+            }
+        }
+    };
 }
 
 impl Place {
@@ -34,14 +94,17 @@ impl Place {
 
     /// `None`, with a line that says so, where no server is named.
     pub(crate) fn postgres() -> Option<Place> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let Ok(server) = std::env::var("PATRA_TEST_POSTGRES_URL") else {
-            eprintln!("skipped: PATRA_TEST_POSTGRES_URL is not set");
-            return None;
-        };
-        let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
-        psql(&server, &format!("CREATE DATABASE {name}"));
-        Some(Place { folder: tempfile::tempdir().unwrap(), postgres: Some(Database { server, name }) })
+        let migrate = async |url| drop(PostgresStore::open(Options::new(url)).await.unwrap());
+        Database::new(migrate).map(Place::on)
+    }
+
+    /// On a PostgreSQL database in which nothing has been made yet: the program migrates it.
+    pub(crate) fn empty_postgres() -> Option<Place> {
+        Database::empty().map(Place::on)
+    }
+
+    fn on(database: Database) -> Place {
+        Place { folder: tempfile::tempdir().unwrap(), postgres: Some(database) }
     }
 
     pub(crate) fn database_url(&self) -> Option<String> {
@@ -119,19 +182,6 @@ impl Place {
     }
 }
 
-impl Database {
-    fn url(&self) -> String {
-        let (base, _) = self.server.rsplit_once('/').unwrap();
-        format!("{base}/{}", self.name)
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        psql(&self.server, &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
-    }
-}
-
 /// What the server answers, without headings.
 pub(crate) fn psql(url: &str, statement: &str) -> String {
     let output = Command::new("psql").args(["-qtA", "-v", "ON_ERROR_STOP=1", "-c", statement, url]).output().unwrap();
@@ -139,7 +189,7 @@ pub(crate) fn psql(url: &str, statement: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// How manifests for the scripted far side begin: fast, and patient for a moment only. Endpoints follow.
+/// How manifests for the scripted upstream begin: fast, and patient for a moment only. Endpoints follow.
 pub(crate) fn preamble(base_url: &str) -> String {
     format!(
         r#"
@@ -154,7 +204,7 @@ endpoints:
     )
 }
 
-/// The cursor endpoint of the scripted far side, in slices of six hours and pages of fifty.
+/// The cursor endpoint of the scripted upstream, in slices of six hours and pages of fifty.
 pub(crate) fn manifest(base_url: &str) -> String {
     format!(
         r#"

@@ -1,6 +1,6 @@
 //! The proof on real processes that nothing is lost and nothing is doubled. Planners and executors are killed at random
 //! moments and at named crash points, the database dies under them, executors freeze and wake as zombies; after every
-//! round the store is compared with the far side's own list.
+//! round the store is compared with the upstream's own list.
 //!
 //! `./torture kill ROUNDS` and `./torture zombie ROUNDS` do it for long. Every run of the tests does a few rounds.
 

@@ -2,27 +2,28 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 
+mod key;
 mod schedule;
 
 use std::time::Duration;
 
-use patra_upstream::{Script, Server, TweetAnswer, TweetFault, Tweets};
+use patra_upstream::{MockApi, Script, TweetFault, TweetFaultKind, TweetProvider};
 use serde_json::{Value, json};
 
 use crate::crawler::desk::{Answer, Desk, WITH_COLLECTOR, far};
 use crate::emit::webhook;
-use crate::support::Place;
+use crate::support::On;
 
 const KEY: &str = "tweets-key";
 /// Sealed with this; the same for every process on PostgreSQL.
 const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-fn provider(tweets: Tweets) -> Server {
+fn provider(tweets: TweetProvider) -> MockApi {
     far(Script { tweets, ..Script::default() })
 }
 
 /// What tells the program where the provider is, at any rate.
-fn variables(far: &Server) -> Vec<(String, String)> {
+fn variables(far: &MockApi) -> Vec<(String, String)> {
     [
         ("PATRA_MASTER_KEY", MASTER_KEY),
         ("TWITTER_API_KEY", KEY),
@@ -34,8 +35,8 @@ fn variables(far: &Server) -> Vec<(String, String)> {
     .to_vec()
 }
 
-fn everywhere(tweets: &Tweets, more: &[(&str, &str)], test: impl Fn(&Desk)) {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+fn everywhere(on: On, tweets: &TweetProvider, more: &[(&str, &str)], test: impl Fn(&Desk)) {
+    for place in on.places() {
         let far = provider(tweets.clone());
         let mut variables = variables(&far);
         variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
@@ -68,13 +69,12 @@ fn scrape(desk: &Desk, body: &Value) -> Value {
     finished(desk, answer.body["task_id"].as_str().unwrap())
 }
 
-// covers: TWEET-03, TWEET-05, TWEET-18, TWEET-24, TWEET-56, TWEET-57, TWEET-60, TWEET-62, TWEET-66, TWEET-70, TWEET-72,
-// covers: TWEET-94, TWEET-95, TWEET-96, TWEET-100, TWEET-101, TWEET-103, TWEET-105, TWEET-106, TWEET-108, TWEET-111,
-// covers: TWEET-136, TWEET-139, TWEET-TEST-4, TWEET-TEST-5, TWEET-TEST-6, TWEET-TEST-7, TWEET-68, TWEET-92, TWEET-102,
-// covers: TWEET-155, TWEET-157, TWEET-22, TWEET-23, TWEET-REQ-1, TWEET-REQ-3, TWEET-REQ-5, TWEET-REQ-7, TWEET-REQ-8
-#[tokio::test(flavor = "multi_thread")]
-async fn users_are_scraped_now_and_their_tweets_are_there_once() {
-    everywhere(&Tweets::default(), &[], |desk| {
+// covers: TWEET-03, TWEET-18, TWEET-24, TWEET-62, TWEET-66, TWEET-70, TWEET-72, TWEET-92, TWEET-100, TWEET-102
+// covers: TWEET-103, TWEET-105, TWEET-136, TWEET-REQ-1, TWEET-REQ-3, TWEET-REQ-7, TWEET-REQ-8, TWEET-TEST-5
+// covers: TWEET-TEST-6, TWEET-TEST-7
+on_both!(users_are_scraped_now_and_their_tweets_are_there_once);
+async fn users_are_scraped_now_and_their_tweets_are_there_once(on: On) {
+    everywhere(on, &TweetProvider::default(), &[], |desk| {
         let done = scrape(desk, &json!({ "usernames": "alice, @Bob", "limit": 30 }));
         assert_eq!(done["status"], "completed", "{done}");
         let result = &done["result"];
@@ -114,9 +114,9 @@ async fn users_are_scraped_now_and_their_tweets_are_there_once() {
 }
 
 // covers: TWEET-20, TWEET-63, TWEET-104, TWEET-107, TWEET-110, TWEET-140, TWEET-141, TWEET-143, TWEET-GAP-06
-#[tokio::test(flavor = "multi_thread")]
-async fn wrong_requests_are_told_field_by_field() {
-    everywhere(&Tweets::default(), &[], |desk| {
+on_both!(wrong_requests_are_told_field_by_field);
+async fn wrong_requests_are_told_field_by_field(on: On) {
+    everywhere(on, &TweetProvider::default(), &[], |desk| {
         let wrong = start(desk, &json!({ "usernames": "al ice,b-b", "limit": 1001 }));
         assert_eq!((wrong.status, &wrong.body["error"]["code"]), (400, &json!("INVALID_INPUT")), "{}", wrong.body);
         let fields = wrong.body["error"]["details"]["fields"].as_array().unwrap();
@@ -139,15 +139,16 @@ async fn wrong_requests_are_told_field_by_field() {
     });
 }
 
-// covers: TWEET-TEST-1, TWEET-21, TWEET-27, TWEET-28, TWEET-31, TWEET-33, TWEET-65, TWEET-ERR-3, TWEET-ERR-4, TWEET-REQ-6, TWEET-06
-#[tokio::test(flavor = "multi_thread")]
-async fn one_users_failure_is_not_the_others() {
+// covers: TWEET-TEST-1, TWEET-21, TWEET-27, TWEET-28, TWEET-31, TWEET-33, TWEET-65, TWEET-ERR-3, TWEET-ERR-4
+// covers: TWEET-REQ-6, TWEET-06, TWEET-TEST-5, TWEET-95
+on_both!(one_users_failure_is_not_the_others);
+async fn one_users_failure_is_not_the_others(on: On) {
     let fault = TweetFault::new;
-    let tweets = Tweets {
-        faults: vec![fault("gone", TweetAnswer::Status(404), 0), fault("shaky", TweetAnswer::Status(503), 1)],
-        ..Tweets::default()
+    let tweets = TweetProvider {
+        faults: vec![fault("gone", TweetFaultKind::Status(404), 0), fault("shaky", TweetFaultKind::Status(503), 1)],
+        ..TweetProvider::default()
     };
-    everywhere(&tweets, &[], |desk| {
+    everywhere(on, &tweets, &[], |desk| {
         let done = scrape(desk, &json!({ "usernames": "gone,shaky,fine", "limit": 20 }));
         assert_eq!(done["status"], "completed", "{done}");
         let users = done["result"]["users"].as_array().unwrap();
@@ -161,42 +162,48 @@ async fn one_users_failure_is_not_the_others() {
 }
 
 // covers: TWEET-146, TWEET-149, TWEET-29, TWEET-ERR-1, TWEET-GAP-05, TWEET-160
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refused_key_stops_the_scrape_and_is_told() {
-    everywhere(&Tweets { key: "another".into(), key_status: 401, ..Tweets::default() }, &[], |desk| {
-        let done = scrape(desk, &json!({ "usernames": "alice,bob,carol,dave,erin,frank,grace,heidi", "limit": 20 }));
-        assert_eq!(
-            (&done["status"], &done["error"]["code"]),
-            (&json!("failed"), &json!("UPSTREAM_AUTH_FAILED")),
-            "{done}"
-        );
-        assert_eq!((&done["result"]["successful_users"], &done["result"]["users"]), (&json!(0), &json!([])));
-        desk.wait("the alert", || desk.log().contains("upstream_refused"));
-        assert!(!desk.log().contains(KEY), "the key is nobody's business");
-        let failed = desk.log().lines().any(|line| line.contains("WARN") && line.contains("not collected"));
-        assert!(failed && desk.log().contains("UPSTREAM_AUTH_FAILED"), "{}", desk.log());
-        for table in
-            ["config", "ing_schedule_instance", "ing_task", "ing_task_run", "ing_task_run_batch", "ing_snapshot"]
-        {
-            let rows = desk.place.sql(&format!("SELECT * FROM {table}"));
-            assert!(!rows.iter().any(|row| row.contains(KEY)), "{table}");
-        }
-        let next = start(desk, &json!({ "usernames": "alice", "limit": 20 }));
-        assert_eq!((next.status, &next.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", next.body);
-        // The way out that it names is one.
-        let message = next.body["error"]["message"].as_str().unwrap();
-        let hold = message.split("resume hold ").nth(1).unwrap().trim_end_matches('`');
-        let released = desk.call("DELETE", &format!("/api/v1/holds/{hold}"), None, None);
-        assert!(released.status < 300, "{message}: {}", released.body);
-        assert_eq!(start(desk, &json!({ "usernames": "alice", "limit": 20 })).status, 202);
-    });
+on_both!(a_refused_key_stops_the_scrape_and_is_told);
+async fn a_refused_key_stops_the_scrape_and_is_told(on: On) {
+    everywhere(
+        on,
+        &TweetProvider { key: "another".into(), key_status: 401, ..TweetProvider::default() },
+        &[],
+        |desk| {
+            let done =
+                scrape(desk, &json!({ "usernames": "alice,bob,carol,dave,erin,frank,grace,heidi", "limit": 20 }));
+            assert_eq!(
+                (&done["status"], &done["error"]["code"]),
+                (&json!("failed"), &json!("UPSTREAM_AUTH_FAILED")),
+                "{done}"
+            );
+            assert_eq!((&done["result"]["successful_users"], &done["result"]["users"]), (&json!(0), &json!([])));
+            desk.wait("the alert", || desk.log().contains("upstream_refused"));
+            assert!(!desk.log().contains(KEY), "the key is nobody's business");
+            let failed = desk.log().lines().any(|line| line.contains("WARN") && line.contains("not collected"));
+            assert!(failed && desk.log().contains("UPSTREAM_AUTH_FAILED"), "{}", desk.log());
+            for table in
+                ["config", "ing_schedule_instance", "ing_task", "ing_task_run", "ing_task_run_batch", "ing_snapshot"]
+            {
+                let rows = desk.place.sql(&format!("SELECT * FROM {table}"));
+                assert!(!rows.iter().any(|row| row.contains(KEY)), "{table}");
+            }
+            let next = start(desk, &json!({ "usernames": "alice", "limit": 20 }));
+            assert_eq!((next.status, &next.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", next.body);
+            // The way out that it names is one.
+            let message = next.body["error"]["message"].as_str().unwrap();
+            let hold = message.split("resume hold ").nth(1).unwrap().trim_end_matches('`');
+            let released = desk.call("DELETE", &format!("/api/v1/holds/{hold}"), None, None);
+            assert!(released.status < 300, "{message}: {}", released.body);
+            assert_eq!(start(desk, &json!({ "usernames": "alice", "limit": 20 })).status, 202);
+        },
+    );
 }
 
 // covers: TWEET-47, TWEET-65
-#[tokio::test(flavor = "multi_thread")]
-async fn an_answer_without_a_list_is_one_users_trouble() {
-    let faults = vec![TweetFault::new("odd", TweetAnswer::NoList, 0)];
-    everywhere(&Tweets { faults, ..Tweets::default() }, &[], |desk| {
+on_both!(an_answer_without_a_list_is_one_users_trouble);
+async fn an_answer_without_a_list_is_one_users_trouble(on: On) {
+    let faults = vec![TweetFault::new("odd", TweetFaultKind::NoList, 0)];
+    everywhere(on, &TweetProvider { faults, ..TweetProvider::default() }, &[], |desk| {
         let done = scrape(desk, &json!({ "usernames": "odd,alice,bob,carol", "limit": 20 }));
         assert_eq!((&done["status"], &done["result"]["successful_users"]), (&json!("completed"), &json!(3)), "{done}");
         let users = done["result"]["users"].as_array().unwrap();
@@ -214,11 +221,11 @@ async fn an_answer_without_a_list_is_one_users_trouble() {
     });
 }
 
-// covers: TWEET-95, MAP-S-06
-#[tokio::test(flavor = "multi_thread")]
-async fn a_scrape_that_is_cancelled_has_failed_and_says_so() {
-    let faults = vec![TweetFault::new("slow", TweetAnswer::Late(60_000), 0)];
-    everywhere(&Tweets { faults, ..Tweets::default() }, &[], |desk| {
+// covers: TWEET-95, MAP-S-06, TWEET-157
+on_both!(a_scrape_that_is_cancelled_has_failed_and_says_so);
+async fn a_scrape_that_is_cancelled_has_failed_and_says_so(on: On) {
+    let faults = vec![TweetFault::new("slow", TweetFaultKind::Late(60_000), 0)];
+    everywhere(on, &TweetProvider { faults, ..TweetProvider::default() }, &[], |desk| {
         let begun = start(desk, &json!({ "usernames": "fine,slow", "limit": 20 }));
         let task = begun.body["task_id"].as_str().unwrap().to_owned();
         let status = || desk.call("GET", &format!("/api/admin/scrape/{task}"), None, None).body;
@@ -233,10 +240,10 @@ async fn a_scrape_that_is_cancelled_has_failed_and_says_so() {
     });
 }
 
-// covers: POOL-66, POOL-85, POOL-89
-#[tokio::test(flavor = "multi_thread")]
-async fn urls_of_a_scrape_are_captured_as_the_scrapes() {
-    everywhere(&Tweets::default(), &[], |desk| {
+// covers: POOL-66, POOL-85, POOL-89, POOL-14
+on_both!(urls_of_a_scrape_are_captured_as_the_scrapes);
+async fn urls_of_a_scrape_are_captured_as_the_scrapes(on: On) {
+    everywhere(on, &TweetProvider::default(), &[], |desk| {
         let body = json!({ "project_key": "default", "job_types": ["tweet_scrape"] });
         let enabled = desk.call("POST", "/api/v1/resource_pool/capture/enable", None, Some(&body)).body;
         assert_eq!(enabled["data"]["unknown_job_types"], json!([]), "{enabled}");
@@ -253,10 +260,10 @@ async fn urls_of_a_scrape_are_captured_as_the_scrapes() {
 }
 
 // covers: TWEET-109, TWEET-142, TWEET-GAP-12
-#[tokio::test(flavor = "multi_thread")]
-async fn the_same_user_is_not_scraped_twice_at_once() {
-    let slow = TweetFault::new("slow", TweetAnswer::Late(60_000), 0);
-    everywhere(&Tweets { faults: vec![slow], ..Tweets::default() }, &[], |desk| {
+on_both!(the_same_user_is_not_scraped_twice_at_once);
+async fn the_same_user_is_not_scraped_twice_at_once(on: On) {
+    let slow = TweetFault::new("slow", TweetFaultKind::Late(60_000), 0);
+    everywhere(on, &TweetProvider { faults: vec![slow], ..TweetProvider::default() }, &[], |desk| {
         let first = start(desk, &json!({ "usernames": "slow", "limit": 40 }));
         let task = first.body["task_id"].as_str().unwrap().to_owned();
         let second = start(desk, &json!({ "usernames": "other,SLOW", "limit": 40 }));
@@ -269,10 +276,10 @@ async fn the_same_user_is_not_scraped_twice_at_once() {
 }
 
 // covers: TWEET-04, TWEET-97, TWEET-112, TWEET-118, TWEET-REQ-4, TWEET-156, TWEET-158, COLL-US-5, COLL-GOAL-2
-#[tokio::test(flavor = "multi_thread")]
-async fn followed_users_are_collected_by_themselves() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
-        let far = provider(Tweets::default());
+on_both!(followed_users_are_collected_by_themselves);
+async fn followed_users_are_collected_by_themselves(on: On) {
+    for place in on.places() {
+        let far = provider(TweetProvider::default());
         let run = |args: &[&str]| {
             let mut command = place.patra();
             command.envs(variables(&far)).env("SCRAPER_USERNAMES", "alice, @bob,Alice");
@@ -292,10 +299,10 @@ async fn followed_users_are_collected_by_themselves() {
 }
 
 // covers: TWEET-115, TWEET-166
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_key_nothing_is_asked_and_the_variable_is_named() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
-        let desk = Desk::open(place, provider(Tweets::default()), &[(WITH_COLLECTOR, "1")]);
+on_both!(without_a_key_nothing_is_asked_and_the_variable_is_named);
+async fn without_a_key_nothing_is_asked_and_the_variable_is_named(on: On) {
+    for place in on.places() {
+        let desk = Desk::open(place, provider(TweetProvider::default()), &[(WITH_COLLECTOR, "1")]);
         let answer = start(&desk, &json!({ "usernames": "alice" }));
         assert_eq!((answer.status, &answer.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", answer.body);
         assert!(answer.body["error"]["message"].as_str().unwrap().contains("TWITTER_API_KEY"));
@@ -304,11 +311,12 @@ async fn without_a_key_nothing_is_asked_and_the_variable_is_named() {
 }
 
 // covers: TWEET-71, TWEET-159, TWEET-GAP-18
-#[tokio::test(flavor = "multi_thread")]
-async fn new_tweets_are_told_to_a_webhook_that_wants_to_know() {
+on_both!(new_tweets_are_told_to_a_webhook_that_wants_to_know);
+async fn new_tweets_are_told_to_a_webhook_that_wants_to_know(on: On) {
     let (url, told) = webhook(Vec::new());
     everywhere(
-        &Tweets::default(),
+        on,
+        &TweetProvider::default(),
         &[("AUTO_SUMMARIZATION_ENABLED", "true"), ("SUMMARIZATION_WEBHOOK_URL", &url)],
         |desk| {
             let done = scrape(desk, &json!({ "usernames": "alice", "limit": 20 }));
@@ -324,10 +332,11 @@ async fn new_tweets_are_told_to_a_webhook_that_wants_to_know() {
 }
 
 // covers: TWEET-168
-#[tokio::test(flavor = "multi_thread")]
-async fn who_does_not_exist_is_told_from_who_is_silent() {
-    let tweets = Tweets { unknown: vec!["ghost".into()], counts: vec![("quiet".into(), 0)], ..Tweets::default() };
-    everywhere(&tweets, &[], |desk| {
+on_both!(who_does_not_exist_is_told_from_who_is_silent);
+async fn who_does_not_exist_is_told_from_who_is_silent(on: On) {
+    let tweets =
+        TweetProvider { unknown: vec!["ghost".into()], counts: vec![("quiet".into(), 0)], ..TweetProvider::default() };
+    everywhere(on, &tweets, &[], |desk| {
         let done = scrape(desk, &json!({ "usernames": "ghost,quiet", "limit": 20 }));
         let users = done["result"]["users"].as_array().unwrap();
         let of = |name: &str| users.iter().find(|user| user["username"] == name).unwrap();
@@ -345,9 +354,9 @@ async fn who_does_not_exist_is_told_from_who_is_silent() {
 }
 
 // covers: TWEET-GAP-05
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_is_refused_gives_way_to_another() {
-    everywhere(&Tweets { key: "second-key".into(), ..Tweets::default() }, &[], |desk| {
+on_both!(a_key_that_is_refused_gives_way_to_another);
+async fn a_key_that_is_refused_gives_way_to_another(on: On) {
+    everywhere(on, &TweetProvider { key: "second-key".into(), ..TweetProvider::default() }, &[], |desk| {
         let other = json!({
             "alias": "twitter_spare", "provenance": "twitterapi_io", "type": "api_key", "secret": "second-key",
         });
@@ -360,10 +369,10 @@ async fn a_key_that_is_refused_gives_way_to_another() {
 }
 
 // covers: TWEET-30, TWEET-ERR-2
-#[tokio::test(flavor = "multi_thread")]
-async fn a_provider_that_asks_for_silence_too_often_is_told_of() {
-    let busy = TweetFault::new("busy", TweetAnswer::Status(429), 0);
-    everywhere(&Tweets { faults: vec![busy], ..Tweets::default() }, &[], |desk| {
+on_both!(a_provider_that_asks_for_silence_too_often_is_told_of);
+async fn a_provider_that_asks_for_silence_too_often_is_told_of(on: On) {
+    let busy = TweetFault::new("busy", TweetFaultKind::Status(429), 0);
+    everywhere(on, &TweetProvider { faults: vec![busy], ..TweetProvider::default() }, &[], |desk| {
         let done = scrape(desk, &json!({ "usernames": "busy", "limit": 20 }));
         assert_eq!((&done["status"], &done["error"]["code"]), (&json!("failed"), &json!("RATE_LIMITED")), "{done}");
         desk.wait("the alert", || desk.log().contains("upstream_throttles"));
@@ -373,9 +382,9 @@ async fn a_provider_that_asks_for_silence_too_often_is_told_of() {
 }
 
 // covers: TWEET-61, TWEET-122, TWEET-138, TWEET-134, TWEET-58, TWEET-81, TWEET-163, TWEET-74
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stored_tweet_stays_as_it_is() {
-    everywhere(&Tweets::default(), &[], |desk| {
+on_both!(a_stored_tweet_stays_as_it_is);
+async fn a_stored_tweet_stays_as_it_is(on: On) {
+    everywhere(on, &TweetProvider::default(), &[], |desk| {
         scrape(desk, &json!({ "usernames": "Alice", "limit": 20 }));
         let first = desk.place.sql("SELECT tweet_id FROM tweets ORDER BY tweet_id LIMIT 1")[0].clone();
         let known = |statement: &str| desk.place.sql(&statement.replace("ID", &first));
@@ -399,9 +408,9 @@ async fn a_stored_tweet_stays_as_it_is() {
 }
 
 // covers: TWEET-59, TWEET-REQ-10, TWEET-TEST-8, TWEET-39, TWEET-69, TWEET-14, TWEET-119, TWEET-147
-#[tokio::test(flavor = "multi_thread")]
-async fn many_users_share_one_client_and_the_server_answers_meanwhile() {
-    everywhere(&Tweets::default(), &[], |desk| {
+on_both!(many_users_share_one_client_and_the_server_answers_meanwhile);
+async fn many_users_share_one_client_and_the_server_answers_meanwhile(on: On) {
+    everywhere(on, &TweetProvider::default(), &[], |desk| {
         let users: Vec<_> = (0..60).map(|n| format!("user{n}")).collect();
         let begun = start(desk, &json!({ "usernames": users, "limit": 45 }));
         let health = desk.call("GET", "/health", None, None);
@@ -417,9 +426,9 @@ async fn many_users_share_one_client_and_the_server_answers_meanwhile() {
 }
 
 // covers: TWEET-144, TWEET-ERR-6, TWEET-146
-#[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_database_is_told_of_and_keeps_what_it_has() {
-    everywhere(&Tweets::default(), &[], |desk| {
+on_both!(a_damaged_database_is_told_of_and_keeps_what_it_has);
+async fn a_damaged_database_is_told_of_and_keeps_what_it_has(on: On) {
+    everywhere(on, &TweetProvider::default(), &[], |desk| {
         scrape(desk, &json!({ "usernames": "alice", "limit": 20 }));
         desk.place.sql("ALTER TABLE item RENAME TO elsewhere");
         let answer = desk.call("GET", "/api/v1/tweets", None, None);
@@ -440,9 +449,9 @@ async fn a_damaged_database_is_told_of_and_keeps_what_it_has() {
 }
 
 // covers: TWEET-152
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_users_of_a_slow_provider_take_far_less_than_five_minutes() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(a_hundred_users_of_a_slow_provider_take_far_less_than_five_minutes);
+async fn a_hundred_users_of_a_slow_provider_take_far_less_than_five_minutes(on: On) {
+    for place in on.places() {
         let far = far(Script { latency_ms: 700, ..Script::default() });
         let mut variables = variables(&far);
         variables.push(("COLLECTOR_CONCURRENCY".to_owned(), "25".to_owned()));

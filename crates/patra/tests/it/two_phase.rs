@@ -1,11 +1,11 @@
-//! Ids first, then their content, and windows with more than a query gives out: harvested from the scripted far side with
+//! Ids first, then their content, and windows with more than a query gives out: harvested from the scripted upstream with
 //! the program itself, killed in between, on both stores.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use patra_core::rng::Rng;
-use patra_upstream::{Dataset, Detail, Failing, Script, Server, When};
+use patra_upstream::{Dataset, DetailEndpoints, FailingItem, FaultSchedule, MockApi, Script};
 
 use crate::support::{Place, now_micros, preamble, run_through_kills};
 
@@ -35,22 +35,22 @@ const RUN: [&str; 9] =
 const POISON: usize = 77;
 const GONE: usize = 300;
 
-fn far_side(seed: u64) -> Server {
+fn upstream(seed: u64) -> MockApi {
     let dataset = Dataset::builder().seed(seed).count(1_500).build();
     let script = Script {
         latency_ms: 2,
         ceiling: Some(200),
-        e500: When::every(41),
-        reset: When::every(53),
-        detail: Detail {
+        e500: FaultSchedule::every(41),
+        reset: FaultSchedule::every(53),
+        detail: DetailEndpoints {
             max_ids: 15,
             gone: vec![GONE],
-            poison: vec![Failing { index: POISON, status: 400 }],
-            ..Detail::default()
+            poison: vec![FailingItem { index: POISON, status: 400 }],
+            ..DetailEndpoints::default()
         },
         ..Script::default()
     };
-    Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap()
+    MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap()
 }
 
 // covers: ING-4.6-02, ING-4.6-03, ING-4.6-04, ING-4.6-05, ING-11.6-02, ING-15-02, ING-15-06
@@ -70,7 +70,7 @@ async fn case(place: &Place) {
     let seed = now_micros();
     eprintln!("seed of the kill moments: {seed}");
     let mut rng = Rng::new(seed);
-    let server = far_side(rng.next_u64());
+    let server = upstream(rng.next_u64());
     place.apply(&manifest(server.base_url()));
     run_through_kills(place, &mut rng, &RUN, 4, Duration::from_millis(800)).await;
     compare(place, &server);
@@ -81,8 +81,8 @@ async fn case(place: &Place) {
 async fn an_id_that_is_listed_again_in_the_same_version_is_not_fetched_again() {
     let place = Place::sqlite();
     let dataset = Dataset::builder().seed(7).count(600).build();
-    let script = Script { detail: Detail { max_ids: 15, ..Detail::default() }, ..Script::default() };
-    let server = Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
+    let script = Script { detail: DetailEndpoints { max_ids: 15, ..DetailEndpoints::default() }, ..Script::default() };
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
     // Every slice lists the two hours before it once more.
     let manifest = manifest(server.base_url())
         .replace("query: { offset:", "query: { version: \"1\", offset:")
@@ -104,7 +104,7 @@ async fn an_id_that_is_listed_again_in_the_same_version_is_not_fetched_again() {
     assert_eq!(place.list(&["items"]).len(), 600);
 }
 
-fn compare(place: &Place, server: &Server) {
+fn compare(place: &Place, server: &MockApi) {
     let names: Vec<String> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
     let bad: BTreeSet<_> = [POISON, GONE].map(|index| names[index].clone()).into();
     let expected: BTreeSet<_> = names.iter().filter(|id| !bad.contains(*id)).cloned().collect();

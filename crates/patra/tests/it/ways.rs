@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use patra_core::rng::Rng;
-use patra_upstream::{Dataset, Detail, Script, Server};
+use patra_upstream::{Dataset, DetailEndpoints, MockApi, Script};
 use serde_json::Value;
 
-use crate::support::{Place, now_micros, preamble, run_through_kills};
+use crate::support::{On, Place, now_micros, preamble, run_through_kills};
 
 /// A listing that is harvested and a detail endpoint that records are fetched from again.
 fn manifest(base_url: &str) -> String {
@@ -30,17 +30,10 @@ fn manifest(base_url: &str) -> String {
 "#
 }
 
-fn far_side(gone: Vec<usize>) -> Server {
+fn upstream(gone: Vec<usize>) -> MockApi {
     let dataset = Dataset::builder().seed(11).count(900).build();
-    let detail = Detail { max_ids: 15, gone, ..Detail::default() };
-    Server::start(([127, 0, 0, 1], 0).into(), dataset, Script { detail, ..Script::default() }).unwrap()
-}
-
-fn both(test: impl Fn(&Place)) {
-    test(&Place::sqlite());
-    if let Some(place) = Place::postgres() {
-        test(&place);
-    }
+    let detail = DetailEndpoints { max_ids: 15, gone, ..DetailEndpoints::default() };
+    MockApi::start(([127, 0, 0, 1], 0).into(), dataset, Script { detail, ..Script::default() }).unwrap()
 }
 
 #[track_caller]
@@ -59,10 +52,10 @@ const BACKFILL: [&str; 4] = ["--operation", "backfill", "--activity", "old"];
 
 // covers: ING-4.4-08, ING-4.4-09, ING-4.4-19, ING-4.15-01, ING-4.15-02, ING-6.2-01, ING-6.2-04, ING-6.2-05, ING-6.2-07
 // covers: ING-6.2-08, ING-6.2-09, ING-5.9-04, ING-5.4-13, ING-8.2-07, ING-10.5-01
-#[tokio::test(flavor = "multi_thread")]
-async fn a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone() {
-    let server = far_side(Vec::new());
-    both(|place| {
+on_both!(a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone);
+async fn a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone(on: On) {
+    let server = upstream(Vec::new());
+    on.run(|place| {
         place.apply(&manifest(server.base_url()));
         run(place, &["--from", "2024-01-01T06:00:00Z", "--to", "2024-01-01T12:00:00Z"]);
         let before = cursor(place, "HARVEST");
@@ -99,11 +92,11 @@ async fn a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone() {
     });
 }
 
-fn names(server: &Server, to: &str) -> BTreeSet<String> {
+fn names(server: &MockApi, to: &str) -> BTreeSet<String> {
     names_in(server, "1970-01-01T00:00:00Z", to)
 }
 
-fn names_in(server: &Server, from: &str, to: &str) -> BTreeSet<String> {
+fn names_in(server: &MockApi, from: &str, to: &str) -> BTreeSet<String> {
     let [from, to] = [from, to].map(|text| text.parse::<patra_core::Ts>().unwrap().micros());
     server.dataset().ids_in(from, to).map(str::to_owned).collect()
 }
@@ -116,11 +109,11 @@ fn unfiltered(base_url: &str) -> String {
         .replace("as_of: true, ", "")
 }
 
-// covers: ING-6.1-02, ING-6.1-03, ING-6.2-02, ING-6.2-03, ING-6.1-07, ING-10.4-01
-#[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_searched_by_time_is_scanned_and_each_window_keeps_its_own() {
-    let server = far_side(Vec::new());
-    both(|place| {
+// covers: ING-6.1-02, ING-6.1-03, ING-6.2-02, ING-6.2-03, ING-6.1-07, ING-10.4-01, ING-0.2-06, ING-2.4-02
+on_both!(what_cannot_be_searched_by_time_is_scanned_and_each_window_keeps_its_own);
+async fn what_cannot_be_searched_by_time_is_scanned_and_each_window_keeps_its_own(on: On) {
+    let server = upstream(Vec::new());
+    on.run(|place| {
         place.apply(&unfiltered(server.base_url()));
         server.reset();
         run(place, &["--from", "2024-01-01T06:00:00Z", "--to", "2024-01-01T09:00:00Z"]);
@@ -142,7 +135,7 @@ fn stored(place: &Place) -> BTreeSet<String> {
     keys
 }
 
-fn asked_for(server: &Server) -> Vec<String> {
+fn asked_for(server: &MockApi) -> Vec<String> {
     let ids = |target: &str| target.strip_prefix("/details?ids=").map(|ids| ids.replace("%2C", ","));
     let lists: Vec<String> = server.log().iter().filter_map(|entry| ids(&entry.target)).collect();
     lists.iter().flat_map(|list| list.split(',').map(str::to_owned)).collect()
@@ -151,10 +144,10 @@ fn asked_for(server: &Server) -> Vec<String> {
 // covers: ING-4.14-01, ING-4.14-04, ING-4.14-05, ING-6.3-01, ING-6.3-04, ING-6.3-05, ING-6.3-06, ING-6.3-08, ING-6.3-09
 // covers: ING-11.7-03
 // covers: ING-8.2-03, ING-8.2-08, ING-10.2-02, ING-4.4-10, ING-9.6-03
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_stale_is_looked_at_once_more_through_kills() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
-        let server = far_side(vec![5]);
+on_both!(what_is_stale_is_looked_at_once_more_through_kills);
+async fn what_is_stale_is_looked_at_once_more_through_kills(on: On) {
+    for place in on.places() {
+        let server = upstream(vec![5]);
         place.apply(&manifest(server.base_url()));
         run(&place, &HARVEST);
         let (before, harvested) = (cursor(&place, "HARVEST"), stored(&place));
@@ -165,7 +158,7 @@ async fn what_is_stale_is_looked_at_once_more_through_kills() {
         run_through_kills(&place, &mut rng, &args, 0, Duration::ZERO).await;
         let asked: BTreeSet<_> = asked_for(&server).into_iter().collect();
         assert_eq!(asked, harvested, "each stored record, and nothing else");
-        assert_eq!(stored(&place), harvested, "what is gone on the far side stays stored");
+        assert_eq!(stored(&place), harvested, "what is gone on the upstream stays stored");
         assert_eq!(cursor(&place, "HARVEST")["version"], before["version"]);
         let last = harvested.iter().next_back().map(String::as_str);
         // A busy machine may lose a lease of a second between the end of a run and its cursor: the next plan brings that up.
@@ -191,10 +184,10 @@ async fn what_is_stale_is_looked_at_once_more_through_kills() {
 }
 
 // covers: ING-4.14-02, ING-6.3-03, ING-6.3-02
-#[tokio::test(flavor = "multi_thread")]
-async fn a_changed_mapping_lands_in_records_that_have_not_changed() {
-    let server = far_side(Vec::new());
-    both(|place| {
+on_both!(a_changed_mapping_lands_in_records_that_have_not_changed);
+async fn a_changed_mapping_lands_in_records_that_have_not_changed(on: On) {
+    let server = upstream(Vec::new());
+    on.run(|place| {
         place.apply(&manifest(server.base_url()));
         run(place, &HARVEST);
         place.apply(
@@ -210,10 +203,10 @@ async fn a_changed_mapping_lands_in_records_that_have_not_changed() {
 }
 
 // covers: ING-4.14-03, ING-11.8-03, ING-12.5-03, ING-12.2-06
-#[tokio::test(flavor = "multi_thread")]
-async fn signals_are_fetched_and_settled() {
-    let server = far_side(vec![3]);
-    both(|place| {
+on_both!(signals_are_fetched_and_settled);
+async fn signals_are_fetched_and_settled(on: On) {
+    let server = upstream(vec![3]);
+    on.run(|place| {
         place.apply(&manifest(server.base_url()));
         run(place, &HARVEST);
         let names: Vec<String> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
@@ -235,10 +228,10 @@ async fn signals_are_fetched_and_settled() {
     });
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_hold_on_other_work_holds_up_nothing_else() {
-    let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 100), Script::default()).unwrap();
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(a_hold_on_other_work_holds_up_nothing_else);
+async fn a_hold_on_other_work_holds_up_nothing_else(on: On) {
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 100), Script::default()).unwrap();
+    for place in on.places() {
         place.apply(&crate::support::manifest(server.base_url()));
         let run = |to: &str| place.run(&["run", "far", "records", "--to", to]);
         assert!(run("2024-01-01T06:00:00Z").status.success());

@@ -6,8 +6,8 @@ use axum::response::Response;
 use serde_json::Value;
 
 use patra_core::RunId;
-use patra_core::port::query::{Evidence, View};
-use patra_core::tx::Scope;
+use patra_core::port::query::{BatchEvidence, View};
+use patra_core::tx::KeyScope;
 
 use crate::console::lists::{self, batch_at, missing};
 use crate::console::page::{Action, Actions, Code, Facts, Field, FieldKind, Form, Note, Page, Shown, Table, Tone};
@@ -27,8 +27,8 @@ pub(in crate::console) async fn batch(Extension(visit): Extension<Visit>, place:
     visit.show(page.await)
 }
 
-fn shown(visit: &Visit, run: i64, no: u32, evidence: &Evidence) -> Page {
-    let Evidence { batch, task, plan, .. } = evidence;
+fn shown(visit: &Visit, run: i64, no: u32, evidence: &BatchEvidence) -> Page {
+    let BatchEvidence { batch, task, plan, .. } = evidence;
     let id = |row: &Value| row["id"].as_i64().unwrap_or_default();
     let (plan, task) = (id(plan), id(task));
     let mut page = Page::new(format!("Batch {no} of run {run}"))
@@ -43,7 +43,7 @@ fn shown(visit: &Visit, run: i64, no: u32, evidence: &Evidence) -> Page {
     if !evidence.quarantine.is_empty() {
         page = page.with(rejected(&evidence.quarantine));
     }
-    if visit.is(Scope::Write) {
+    if visit.is(KeyScope::Write) {
         page = page.with(Actions(actions(run, no)));
     }
     for (title, column) in [("Request", "request_digest"), ("Response", "response_digest"), ("Statistics", "stats")] {
@@ -53,7 +53,7 @@ fn shown(visit: &Visit, run: i64, no: u32, evidence: &Evidence) -> Page {
         page = page.with(Code::json("Error", &batch["error"]));
     }
     page = page.with(events(&evidence.events)).with(facts(batch));
-    if visit.is(Scope::Admin) {
+    if visit.is(KeyScope::Admin) {
         page = page.with(export(run, no));
     }
     page
@@ -64,10 +64,10 @@ fn advice(level: &str) -> Option<&'static str> {
     Some(match level {
         "L1" => "L1: transient. It is tried again by itself; look here again when it does not stop.",
         "L2" => {
-            "L2: the far side refuses this request. Compare the request below with its documentation, mend the manifest, then drive the task again."
+            "L2: the upstream refuses this request. Compare the request below with its documentation, fix the manifest, then drive the task again."
         }
         "L3" => "L3: a record cannot be used. It is in quarantine; the rest was stored.",
-        "L4" => "L4: fatal. The source is held until a person has looked: mend the cause, then release the hold.",
+        "L4" => "L4: fatal. The source is held until a person has looked: fix the cause, then release the hold.",
         _ => return None,
     })
 }
@@ -139,7 +139,7 @@ fn events(rows: &[Value]) -> Table {
 
 fn export(run: i64, no: u32) -> Form {
     Form {
-        title: "Black box".to_owned(),
+        title: "Diagnostic bundle".to_owned(),
         method: "post",
         action: format!("{}/blackbox", batch_at(run, i64::from(no))),
         fields: vec![

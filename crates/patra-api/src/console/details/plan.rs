@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde_json::Value;
 
 use patra_core::PlanId;
-use patra_core::port::query::{BatchPage, Lineage, View};
+use patra_core::port::query::{BatchPage, PlanLineage, View};
 
 use super::{MOST_BATCHES, step, work};
 use crate::console::lists::{self, encoded, name, number, whole};
@@ -24,7 +24,7 @@ pub(in crate::console) async fn plan(Extension(visit): Extension<Visit>, id: Pat
         let row = lists::one(&visit, View::Plans, id).await?;
         let lineage = visit.api.store.lineage(PlanId(id), BatchPage::default()).await?;
         let mut page = Page::new(name(View::Plans, &row)).under("Plans", "/plans").live();
-        if let Some(job) = lineage.as_ref().and_then(|lineage| lineage.trigger["public_id"].as_str()) {
+        if let Some(job) = lineage.as_ref().and_then(|lineage| lineage.job["public_id"].as_str()) {
             page = page.under(format!("Job {job}"), format!("/jobs/{}", encoded(job)));
         }
         page = page.with_all(work(&visit, "plan", id, &row, View::Plans));
@@ -36,7 +36,7 @@ pub(in crate::console) async fn plan(Extension(visit): Extension<Visit>, id: Pat
     visit.show(page.await)
 }
 
-fn slices(lineage: &Lineage) -> Table {
+fn slices(lineage: &PlanLineage) -> Table {
     let head = ["slice", "window from", "to", "task", "status", "runs", "attempts", "cause"];
     let mut table = Table::new("Slices and their tasks", &head, "Nothing was missing: the plan has no slices.");
     let mut tasks: Vec<_> = lineage.tasks.iter().collect();
@@ -64,7 +64,7 @@ fn slices(lineage: &Lineage) -> Table {
 }
 
 /// The batches of each run in their order, runs with failures first.
-fn timelines(lineage: &Lineage) -> Vec<Strip> {
+fn timelines(lineage: &PlanLineage) -> Vec<Strip> {
     let mut runs: BTreeMap<(bool, i64), Vec<&Value>> = BTreeMap::new();
     let failing =
         |run| lineage.batches.iter().any(|batch| number_of(batch, "run_id") == run && tone(batch) == Tone::Bad);

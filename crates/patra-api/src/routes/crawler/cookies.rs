@@ -8,13 +8,13 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use patra_core::cookie::Counts;
+use patra_core::cookie::CookieCounts;
 use patra_core::port::crawl::CookieView;
 use patra_core::secret::Secret;
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 use patra_core::{Code, Ts};
 use patra_engine::cookies::{self, NewCookie};
-use patra_engine::crawler::{Behalf, Crawled, Trouble};
+use patra_engine::crawler::{CrawlContext, CrawlFailure, CrawlReply};
 
 use super::super::input::{Given, PathText, path_text};
 use super::{Reply, answered, crawler, maybe, no_store, text, wrong};
@@ -36,11 +36,11 @@ pub(in crate::routes) struct CookieBody {
 pub(in crate::routes) async fn store(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     given: Given<CookieBody>,
 ) -> Response {
     let work = async {
-        require(granted, Scope::Admin)?;
+        require(granted, KeyScope::Admin)?;
         // What the reader of JSON says of a wrong value repeats it.
         let new = given.read().map_err(|_| {
             wrong("the body is no cookie: an object with cookie_name, platform, cookie_value, priority and daily_limit")
@@ -78,8 +78,8 @@ pub(in crate::routes) async fn list(
         let Query(params) = params.map_err(|error| wrong(error.body_text()))?;
         maybe("platform", params.platform.as_deref(), 64)?;
         let (cookies, now) = api.store.cookies(params.platform).await.map_err(no_store)?;
-        let mut counts = Counts::default();
-        cookies.iter().for_each(|cookie| counts.add(cookie.wear.rested(now).status));
+        let mut counts = CookieCounts::default();
+        cookies.iter().for_each(|cookie| counts.add(cookie.usage.after_cooling(now).status));
         let items: Vec<_> = cookies.iter().map(|cookie| view(cookie, now)).collect();
         Ok(json!({ "items": items, "counts": counts }))
     };
@@ -89,11 +89,11 @@ pub(in crate::routes) async fn list(
 pub(in crate::routes) async fn reactivate(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     name: PathText,
 ) -> Response {
     let work = async {
-        require(granted, Scope::Admin)?;
+        require(granted, KeyScope::Admin)?;
         let name = path_text(name)?;
         cookies::reactivate(&*api.store, &name).await.map_err(Failure::from)?;
         tracing::info!(cookie = name, "audit: a cookie was reactivated");
@@ -111,13 +111,13 @@ pub(in crate::routes) async fn validate(
     let result = async {
         let name = path_text(name)?;
         let cookie = find(&api, &name).await?.0;
-        let behalf = Behalf {
+        let behalf = CrawlContext {
             request_id: reply.id.as_str().to_owned(),
             project_key: None,
             cookie_name: Some(name.clone()),
             exclude_cookies: Vec::new(),
         };
-        let Crawled { result, cookie_used } = crawler(&api)?.validate(&cookie.platform, &behalf).await;
+        let CrawlReply { result, cookie_used } = crawler(&api)?.validate(&cookie.platform, &behalf).await;
         reply.cookie_used = cookie_used;
         result?;
         shown(&api, &name).await
@@ -129,11 +129,11 @@ pub(in crate::routes) async fn validate(
 pub(in crate::routes) async fn delete(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    Extension(granted): Extension<Scope>,
+    Extension(granted): Extension<KeyScope>,
     name: PathText,
 ) -> Response {
     let work = async {
-        require(granted, Scope::Admin)?;
+        require(granted, KeyScope::Admin)?;
         let name = path_text(name)?;
         if cookies::delete(&*api.store, &name).await.map_err(Failure::from)? {
             tracing::info!(cookie = name, "audit: a cookie was deleted");
@@ -143,24 +143,24 @@ pub(in crate::routes) async fn delete(
     answered(&id, work).await
 }
 
-fn no_key() -> Trouble {
-    Trouble::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be sealed")
+fn no_key() -> CrawlFailure {
+    CrawlFailure::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be sealed")
 }
 
-async fn find(api: &Api, name: &str) -> Result<(CookieView, Ts), Trouble> {
+async fn find(api: &Api, name: &str) -> Result<(CookieView, Ts), CrawlFailure> {
     let (cookies, now) = api.store.cookies(None).await.map_err(no_store)?;
     let found = cookies.into_iter().find(|cookie| cookie.cookie_name == name);
-    let missing = || Trouble::new(Code::NotFound, "there is no cookie of this name");
+    let missing = || CrawlFailure::new(Code::NotFound, "there is no cookie of this name");
     Ok((found.ok_or_else(missing)?, now))
 }
 
-async fn shown(api: &Api, name: &str) -> Result<Value, Trouble> {
+async fn shown(api: &Api, name: &str) -> Result<Value, CrawlFailure> {
     let (cookie, now) = find(api, name).await?;
     Ok(view(&cookie, now))
 }
 
 fn view(cookie: &CookieView, now: Ts) -> Value {
-    let wear = cookie.wear.rested(now);
+    let wear = cookie.usage.after_cooling(now);
     json!({
         "cookie_name": cookie.cookie_name, "platform": cookie.platform, "status": wear.status,
         "priority": cookie.priority, "daily_used": wear.daily_used, "daily_limit": wear.daily_limit,

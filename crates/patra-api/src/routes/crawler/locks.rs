@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use patra_core::Code;
 use patra_core::crawl::{Execution, MAX_NAME, execution_id};
 use patra_core::port::CommandsExt as _;
-use patra_core::port::crawl::{MAX_ROWS, Wanted};
+use patra_core::port::crawl::{CrawlFilter, MAX_ROWS};
 use patra_core::state::ExecutionStatus;
 use patra_core::tx::{AcquireExecution, EndExecution, ExecutionAcquired, ExecutionKept, KeepExecution};
-use patra_engine::crawler::Trouble;
-use patra_engine::keeper;
+use patra_engine::crawler::CrawlFailure;
+use patra_engine::maintenance;
 
 use super::super::input::{Given, PathText, path_text};
 use super::{answered, maybe, no_store, text, wrong};
@@ -38,7 +38,7 @@ pub(in crate::routes) async fn acquire(
     let work = async {
         let AcquireBody { workflow_name } = given.read()?;
         text("workflow_name", &workflow_name, MAX_NAME)?;
-        let random = random_hex::<6>().map_err(|_| Trouble::new(Code::InternalError, "there is no randomness"))?;
+        let random = random_hex::<6>().map_err(|_| CrawlFailure::new(Code::InternalError, "there is no randomness"))?;
         let execution_id = execution_id(api.clock.now(), &random);
         let timeout = api.lock_timeout;
         let acquire =
@@ -75,7 +75,7 @@ pub(in crate::routes) struct CountsBody {
 }
 
 /// Counters fit the databases' integers.
-fn counters(body: &CountsBody) -> Result<(), Trouble> {
+fn counters(body: &CountsBody) -> Result<(), CrawlFailure> {
     let fits = |count: Option<u64>| count.is_none_or(|count| i64::try_from(count).is_ok());
     if fits(body.items_processed) && fits(body.items_failed) {
         return Ok(());
@@ -136,7 +136,7 @@ pub(in crate::routes) async fn release(
     answered(&id, work).await
 }
 
-fn kept(api: &Api, execution_id: &str, kept: ExecutionKept) -> Result<Value, Trouble> {
+fn kept(api: &Api, execution_id: &str, kept: ExecutionKept) -> Result<Value, CrawlFailure> {
     match kept {
         ExecutionKept::Kept(execution) => Ok(shown(&execution, api.lock_timeout)),
         ExecutionKept::Lost(execution) => Err(lost(&execution)),
@@ -144,14 +144,14 @@ fn kept(api: &Api, execution_id: &str, kept: ExecutionKept) -> Result<Value, Tro
     }
 }
 
-pub(super) fn lost(execution: &Execution) -> Trouble {
+pub(super) fn lost(execution: &Execution) -> CrawlFailure {
     let message = format!("execution {} is in status {}", execution.execution_id, execution.status);
-    Trouble::new(Code::LockLost, message)
+    CrawlFailure::new(Code::LockLost, message)
 }
 
-pub(super) fn no_execution(execution_id: &str) -> Trouble {
+pub(super) fn no_execution(execution_id: &str) -> CrawlFailure {
     let shown: String = execution_id.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
-    Trouble::new(Code::LockLost, format!("there is no execution {shown}"))
+    CrawlFailure::new(Code::LockLost, format!("there is no execution {shown}"))
 }
 
 #[derive(Deserialize, Default)]
@@ -167,7 +167,7 @@ pub(in crate::routes) struct ListParams {
 }
 
 impl ListParams {
-    pub(super) fn wanted(&self, tenant: &Tenant) -> Result<Wanted, Trouble> {
+    pub(super) fn wanted(&self, tenant: &Tenant) -> Result<CrawlFilter, CrawlFailure> {
         let limit = self.limit.unwrap_or(100);
         if limit == 0 || limit > MAX_ROWS {
             return Err(wrong(format!("limit is 1 to {MAX_ROWS}")));
@@ -180,7 +180,7 @@ impl ListParams {
         ] {
             maybe(name, value.as_deref(), MAX_NAME)?;
         }
-        Ok(Wanted {
+        Ok(CrawlFilter {
             project_key: tenant.project()?.to_owned(),
             after: self.after.unwrap_or(0),
             limit,
@@ -188,11 +188,11 @@ impl ListParams {
             platform: self.platform.clone(),
             source_keyword: self.source_keyword.clone(),
             note_id: self.note_id.clone(),
-            ..Wanted::default()
+            ..CrawlFilter::default()
         })
     }
 
-    pub(super) fn status<S: std::str::FromStr>(&self, words: &str) -> Result<Option<S>, Trouble> {
+    pub(super) fn status<S: std::str::FromStr>(&self, words: &str) -> Result<Option<S>, CrawlFailure> {
         self.status
             .as_deref()
             .map(|word| word.parse().map_err(|_| wrong(format!("status is one of: {words}"))))
@@ -200,7 +200,7 @@ impl ListParams {
     }
 }
 
-pub(super) fn params(given: Result<Query<ListParams>, QueryRejection>) -> Result<ListParams, Trouble> {
+pub(super) fn params(given: Result<Query<ListParams>, QueryRejection>) -> Result<ListParams, CrawlFailure> {
     given.map(|Query(params)| params).map_err(|error| wrong(error.body_text()))
 }
 
@@ -213,7 +213,7 @@ pub(in crate::routes) async fn executions(
     let work = async {
         let params = params(given)?;
         let execution = params.status("running, completed, failed, timeout")?;
-        let wanted = Wanted { execution, ..params.wanted(&tenant)? };
+        let wanted = CrawlFilter { execution, ..params.wanted(&tenant)? };
         let (limit, rows) = (wanted.limit, api.store.executions(wanted).await.map_err(no_store)?);
         let next = rows.last().map(|(row, _)| *row).filter(|_| rows.len() == limit as usize);
         let items: Vec<_> = rows.iter().map(|(_, execution)| shown(execution, api.lock_timeout)).collect();
@@ -223,6 +223,6 @@ pub(in crate::routes) async fn executions(
 }
 
 pub(in crate::routes) async fn recover(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
-    let work = async { Ok(json!(keeper::recover(&*api.store, api.lock_timeout).await.map_err(no_store)?)) };
+    let work = async { Ok(json!(maintenance::recover(&*api.store, api.lock_timeout).await.map_err(no_store)?)) };
     answered(&id, work).await
 }

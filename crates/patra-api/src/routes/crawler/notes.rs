@@ -11,15 +11,15 @@ use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use patra_core::crawl::{Candidate, MAX_META, MAX_NAME, Note, idempotency_key};
+use patra_core::crawl::{CrawlCandidate, CrawlNote, MAX_META, MAX_NAME, idempotency_key};
 use patra_core::port::CommandsExt as _;
-use patra_core::port::crawl::Wanted;
+use patra_core::port::crawl::CrawlFilter;
 use patra_core::tx::{
     AddCandidates, CandidateFailed, CandidatesClaimed, ClaimCandidates, FailCandidate, MAX_CANDIDATES, NewCandidate,
     RequeueCandidates,
 };
 use patra_core::{Code, Ts};
-use patra_engine::crawler::{Trouble, flow};
+use patra_engine::crawler::{CrawlFailure, flow};
 
 use super::super::input::{Given, PathText, path_text};
 use super::locks::{ListParams, lost, no_execution, params};
@@ -77,7 +77,7 @@ pub(in crate::routes) async fn add_candidates(
             maybe("source_keyword", source_keyword.as_deref(), MAX_NAME)?;
             few(&item.tokens)?;
             let tokens = flow::store_tokens(&api.vault, secret, &given.platform, &item.note_id, &item.tokens)
-                .map_err(|reason| Trouble::new(Code::NotConfigured, reason))?;
+                .map_err(|reason| CrawlFailure::new(Code::NotConfigured, reason))?;
             candidates.push(NewCandidate { note_id: item.note_id, note_url: item.note_url, source_keyword, tokens });
         }
         let add = AddCandidates { project_key: tenant.project()?.to_owned(), platform: given.platform, candidates };
@@ -130,7 +130,7 @@ pub(in crate::routes) async fn claim(
     answered(&id, work).await
 }
 
-fn candidate(record: &Candidate) -> Value {
+fn candidate(record: &CrawlCandidate) -> Value {
     let meta: Value = serde_json::from_str(&record.exec_meta).unwrap_or_default();
     json!({
         "note_id": record.note_id, "platform": record.platform, "note_url": record.note_url,
@@ -170,7 +170,7 @@ pub(in crate::routes) async fn fail(
             platform: given.platform,
             note_id: note_id.clone(),
             error_code: given.error_code,
-            tried: flow::tried(id.as_str(), &meta(given.exec_meta)?, api.clock.now()),
+            attempt: flow::tried(id.as_str(), &meta(given.exec_meta)?, api.clock.now()),
         };
         match api.store.run(fail).await.map_err(no_store)? {
             CandidateFailed::Failed(record) => Ok(json!({
@@ -178,17 +178,17 @@ pub(in crate::routes) async fn fail(
             })),
             CandidateFailed::NotHeld(holder) => {
                 let message = format!("note {note_id} is not held by execution {}", given.execution_id);
-                Err(Trouble::new(Code::LockLost, message).detail("holder", json!(holder)))
+                Err(CrawlFailure::new(Code::LockLost, message).detail("holder", json!(holder)))
             }
             CandidateFailed::Unknown => {
-                Err(Trouble::new(Code::NotFound, format!("there is no candidate {note_id} on this platform")))
+                Err(CrawlFailure::new(Code::NotFound, format!("there is no candidate {note_id} on this platform")))
             }
         }
     };
     answered(&id, work).await
 }
 
-fn meta(given: Option<serde_json::Map<String, Value>>) -> Result<String, Trouble> {
+fn meta(given: Option<serde_json::Map<String, Value>>) -> Result<String, CrawlFailure> {
     let text = Value::Object(given.unwrap_or_default()).to_string();
     if text.len() > MAX_META {
         return Err(wrong(format!("exec_meta is at most {MAX_META} bytes of JSON")));
@@ -198,7 +198,7 @@ fn meta(given: Option<serde_json::Map<String, Value>>) -> Result<String, Trouble
 }
 
 /// PostgreSQL cannot store NUL, in JSON neither.
-fn without_nul(json: &str) -> Result<(), Trouble> {
+fn without_nul(json: &str) -> Result<(), CrawlFailure> {
     if json.contains("\\u0000") { Err(wrong("no text may hold the character NUL")) } else { Ok(()) }
 }
 
@@ -211,7 +211,7 @@ pub(in crate::routes) async fn candidates(
     let work = async {
         let params = params(given)?;
         let status = params.status("pending, processing, collected, failed")?;
-        let wanted = Wanted { candidate: status, ..params.wanted(&tenant)? };
+        let wanted = CrawlFilter { candidate: status, ..params.wanted(&tenant)? };
         let (limit, rows) = (wanted.limit, api.store.candidates(wanted).await.map_err(no_store)?);
         let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
         Ok(json!({ "items": rows.iter().map(candidate).collect::<Vec<_>>(), "next_after": next }))
@@ -313,7 +313,7 @@ pub(in crate::routes) async fn notes(
     answered(&id, work).await
 }
 
-fn note(note: &Note) -> Value {
+fn note(note: &CrawlNote) -> Value {
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
     json!({
         "id": note.id, "platform": note.platform, "note_id": note.note_id, "note_url": note.note_url,

@@ -7,7 +7,7 @@ use axum::{Router, middleware};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 
 use super::super::{MAX_BODY, deadline, pool, served};
 use super::{Door, openapi};
@@ -35,7 +35,7 @@ fn check_form(path: &str, answer: &Value) {
 #[tokio::test]
 async fn every_route_refuses_a_body_that_is_too_long_or_of_another_type_alike() {
     let door = Door::new();
-    let key = door.key(Scope::Admin).await;
+    let key = door.key(KeyScope::Admin).await;
     let mut asked = 0;
     for operation in served(&door.api).operations {
         let Takes::Json([_, ..]) = operation.body else { continue };
@@ -67,7 +67,7 @@ async fn every_route_refuses_a_body_that_is_too_long_or_of_another_type_alike() 
 #[tokio::test]
 async fn a_scrape_without_users_is_told_which_field_is_missing() {
     let door = Door::new();
-    let key = door.key(Scope::Admin).await;
+    let key = door.key(KeyScope::Admin).await;
     let asked = |body: &str| door.send("POST", "/api/admin/scrape", Some(&key), body.to_owned());
     for body in ["", "{}", r#"{"usernames":null}"#] {
         let (status, text) = asked(body).await;

@@ -5,14 +5,14 @@ use super::*;
 const CANARY: &str = "canary-4711";
 
 async fn stored(door: &Door) -> Vec<patra_core::credential::Credential> {
-    door.api.store.credentials(patra_core::port::credential::Ask::Alias("far".into())).await.unwrap()
+    door.api.store.credentials(patra_core::port::credential::CredentialFilter::Alias("far".into())).await.unwrap()
 }
 
 // covers: ING-3.8-01, ING-2.7-01, C-59
 #[tokio::test]
 async fn a_credential_goes_in_and_its_secrets_never_come_out() {
     let door = Door::new();
-    let key = door.key(Scope::Admin).await;
+    let key = door.key(KeyScope::Admin).await;
     let post = |body: String| {
         let (door, key) = (&door, &key);
         async move { door.send("POST", "/api/v1/credentials", Some(key), body).await }
@@ -47,7 +47,7 @@ async fn a_credential_goes_in_and_its_secrets_never_come_out() {
 #[tokio::test]
 async fn what_is_wrong_is_told_without_repeating_it() {
     let door = Door::new();
-    let key = door.key(Scope::Admin).await;
+    let key = door.key(KeyScope::Admin).await;
     for body in [
         format!(r#"{{"alias":"far","type":"api_key","secrets":"{CANARY}"}}"#),
         format!(r#"{{"alias":"far","type":"api_key","secret":["{CANARY}"]}}"#),
@@ -76,7 +76,7 @@ async fn what_is_wrong_is_told_without_repeating_it() {
 async fn without_a_master_key_nothing_is_sealed() {
     let mut door = Door::new();
     door.api.make_vault = Arc::new(|| Err("no master key is given".to_owned()));
-    let key = door.key(Scope::Admin).await;
+    let key = door.key(KeyScope::Admin).await;
     let body = format!(r#"{{"alias":"far","type":"bearer","secret":"{CANARY}"}}"#);
     let (status, answer) = door.send("POST", "/api/v1/credentials", Some(&key), body).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use patra_core::port::CommandsExt as _;
 use patra_core::state::Operation;
-use patra_core::tx::{Cancel, Fire, RunEnd, Scope, Target};
-use patra_testkit::contract::{Fixture, Subject, Time, make};
+use patra_core::tx::{CancelSubject, CancelWork, KeyScope, RequestJob, RunEnd};
+use patra_testkit::contract::{Fixture, Subject, make};
 use serde_json::Value;
 
 use super::Door;
@@ -26,8 +26,8 @@ impl Door {
 #[tokio::test]
 async fn jobs_are_listed_by_what_became_of_them_and_since_when() {
     let door = Door::new();
-    let key = door.key(Scope::Read).await;
-    let fx = Fixture::new(Subject { store: Arc::clone(&door.api.store), time: Time::Real });
+    let key = door.key(KeyScope::Read).await;
+    let fx = Fixture::new(Subject::untimed(Arc::clone(&door.api.store)));
     fx.plan("failed", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     fx.finish(&lease, RunEnd::Failed { error: make::fault("refused") }).await;
@@ -36,8 +36,8 @@ async fn jobs_are_listed_by_what_became_of_them_and_since_when() {
     for job in ["waiting", "ended", "waiting too"] {
         fx.fire(job).await;
     }
-    let (target, by) = (Target::Trigger("ended".into()), "somebody".to_owned());
-    door.api.store.run(Cancel { target, reason: String::new(), by }).await.unwrap();
+    let (target, by) = (CancelSubject::Job("ended".into()), "somebody".to_owned());
+    door.api.store.run(CancelWork { target, reason: String::new(), by }).await.unwrap();
     for (query, expected) in [
         ("status=failed", &["failed"][..]),
         ("status=running", &["running"]),
@@ -72,11 +72,13 @@ async fn a_job_is_found_by_the_name_that_its_project_gave_it() {
     for project_key in ["one", "two"] {
         door.project(project_key).await;
     }
-    let fx = Fixture::new(Subject { store: Arc::clone(&door.api.store), time: Time::Real });
+    let fx = Fixture::new(Subject::untimed(Arc::clone(&door.api.store)));
     fx.fire("feb-2024").await;
-    let keys =
-        [door.key_of(Scope::Write, vec!["one".into()]).await, door.key_of(Scope::Write, vec!["two".into()]).await];
-    let fire = Fire { project_key: "two".into(), ..make::fire("two.feb-2024", Operation::Harvest) };
+    let keys = [
+        door.key_of(KeyScope::Write, vec!["one".into()]).await,
+        door.key_of(KeyScope::Write, vec!["two".into()]).await,
+    ];
+    let fire = RequestJob { project_key: "two".into(), ..make::fire("two.feb-2024", Operation::Harvest) };
     door.api.store.run(fire).await.unwrap();
     for (job, found) in [("feb-2024", true), ("two.feb-2024", true), ("two.two.feb-2024", false)] {
         let (status, text) = door.ask("GET", &format!("/api/v1/jobs/{job}"), Some(&keys[1])).await;
@@ -88,7 +90,7 @@ async fn a_job_is_found_by_the_name_that_its_project_gave_it() {
     let (status, text) = door.send("POST", "/api/v1/jobs/feb-2024/cancel", Some(&keys[1]), String::new()).await;
     assert_eq!(status, StatusCode::OK, "{text}");
     // That of nobody's project is another.
-    let operator = door.key(Scope::Read).await;
+    let operator = door.key(KeyScope::Read).await;
     let (_, text) = door.ask("GET", "/api/v1/jobs/feb-2024", Some(&operator)).await;
     assert!(text.contains(r#""status":"queued""#) && text.contains(r#""task_id":"feb-2024""#), "{text}");
 }

@@ -7,7 +7,7 @@ use axum::http::{Request, StatusCode};
 use tower::ServiceExt as _;
 
 use patra_core::port::CommandsExt as _;
-use patra_core::tx::{CreateProject, Scope};
+use patra_core::tx::{CreateProject, KeyScope};
 
 use super::super::served;
 use super::Door;
@@ -55,12 +55,12 @@ fn the_document_in_the_repository_is_that_of_the_program() {
 #[tokio::test]
 async fn every_operation_is_told_once_and_served() {
     let (door, operations) = (Door::new(), operations());
-    let (status, text) = door.ask("GET", "/openapi.json", Some(&door.key(Scope::Read).await)).await;
+    let (status, text) = door.ask("GET", "/openapi.json", Some(&door.key(KeyScope::Read).await)).await;
     assert_eq!(status, StatusCode::OK);
     let told: serde_json::Value = serde_json::from_str(&text).unwrap();
     let methods = told["paths"].as_object().unwrap().values().map(|path| path.as_object().unwrap().len());
     assert_eq!(methods.sum::<usize>(), operations.len(), "an operation is told twice");
-    let admin = door.key(Scope::Admin).await;
+    let admin = door.key(KeyScope::Admin).await;
     for operation in &operations {
         let status = door.try_operation(operation, Some(&admin), None).await;
         assert_ne!(status, StatusCode::METHOD_NOT_ALLOWED, "{} {}", operation.method, operation.path);
@@ -72,7 +72,7 @@ async fn every_operation_is_told_once_and_served() {
 #[tokio::test]
 async fn the_page_for_people_names_every_operation_and_loads_nothing() {
     let door = Door::new();
-    let (status, page) = door.ask("GET", "/docs", Some(&door.key(Scope::Read).await)).await;
+    let (status, page) = door.ask("GET", "/docs", Some(&door.key(KeyScope::Read).await)).await;
     assert_eq!(status, StatusCode::OK);
     for operation in operations() {
         assert!(page.contains(&format!("{} {}<", operation.method, operation.path)), "{}", operation.path);
@@ -86,7 +86,7 @@ async fn the_page_for_people_names_every_operation_and_loads_nothing() {
 async fn every_route_lets_in_whom_the_document_says_and_nobody_else() {
     let door = Door::new();
     door.api.store.run(CreateProject { project_key: "mine".into(), name: "mine".into() }).await.unwrap();
-    let foreign = door.key_of(Scope::Admin, vec!["mine".into()]).await;
+    let foreign = door.key_of(KeyScope::Admin, vec!["mine".into()]).await;
     for operation in &operations() {
         let name = format!("{} {}", operation.method, operation.path);
         let Some(needed) = operation.needs.scope() else {
@@ -95,7 +95,7 @@ async fn every_route_lets_in_whom_the_document_says_and_nobody_else() {
         };
         let nobody = door.try_operation(operation, None, None).await;
         assert_eq!(nobody, StatusCode::UNAUTHORIZED, "{name} without a key");
-        for scope in [Scope::Read, Scope::Write, Scope::Admin] {
+        for scope in [KeyScope::Read, KeyScope::Write, KeyScope::Admin] {
             let key = door.key(scope).await;
             let status = door.try_operation(operation, Some(&key), None).await;
             assert_eq!(refused(status), scope < needed, "{name} with {}: {status}", scope.as_str());

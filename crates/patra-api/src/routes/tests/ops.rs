@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::http::StatusCode;
 use patra_core::port::CommandsExt as _;
-use patra_core::tx::{Cause, CreateProject, RecordAdvance, RunEnd, Scope};
-use patra_testkit::contract::{Fixture, Subject, Time, make};
+use patra_core::tx::{AdvanceCause, CreateProject, KeyScope, RecordAdvance, RunEnd};
+use patra_testkit::contract::{Fixture, Subject, make};
 use serde_json::Value;
 
 use super::Door;
@@ -16,7 +16,7 @@ const BOARDS: [&str; 6] = ["overview", "queue", "throughput", "errors", "timelin
 #[tokio::test]
 async fn every_board_answers_and_refuses_what_it_does_not_know() {
     let door = Door::new();
-    let key = door.key(Scope::Read).await;
+    let key = door.key(KeyScope::Read).await;
     for board in BOARDS {
         let (status, text) = door.ask("GET", &format!("/api/v1/ops/{board}"), Some(&key)).await;
         assert_eq!(status, StatusCode::OK, "{board}: {text}");
@@ -52,13 +52,13 @@ impl Door {
 
 /// A plan of which one task is done, one has failed at its second page and one waits.
 async fn world(door: &Door) -> (i64, i64) {
-    let fx = Fixture::new(Subject { store: Arc::clone(&door.api.store), time: Time::Real });
+    let fx = Fixture::new(Subject::untimed(Arc::clone(&door.api.store)));
     let cursor = fx.plan("a", &make::windows(0, 3)).await.cursor;
     let leases = fx.claim(2).await;
     let run = fx.start(&leases[0]).await;
     fx.commit(&leases[0], run, 1, vec![make::record("a", 1)], false).await;
     fx.end(&leases[0], run, RunEnd::Succeeded).await;
-    let cause = Cause { task: leases[0].task, run, batch_no: 1, late: 1 };
+    let cause = AdvanceCause { task: leases[0].task, run, batch_no: 1, late: 1 };
     fx.ok(RecordAdvance { cursor, cause: Some(cause), observed_max: Some(door.api.clock.now()) }).await;
     let failed = fx.start(&leases[1]).await;
     let mut page = make::page(&leases[1], failed, 1, vec![make::record("b", 1)], true);
@@ -74,7 +74,7 @@ async fn world(door: &Door) -> (i64, i64) {
 #[tokio::test]
 async fn a_failure_is_followed_from_the_overview_to_its_page() {
     let door = Door::new();
-    let key = door.key(Scope::Read).await;
+    let key = door.key(KeyScope::Read).await;
     let (plan, run) = world(&door).await;
 
     let overview = door.told(&key, "/api/v1/ops/overview").await;
@@ -129,7 +129,7 @@ async fn boards_of_another_project_are_empty() {
     let door = Door::new();
     let (plan, run) = world(&door).await;
     door.api.store.run(CreateProject { project_key: "mine".into(), name: "mine".into() }).await.unwrap();
-    let key = door.key_of(Scope::Admin, vec!["mine".into()]).await;
+    let key = door.key_of(KeyScope::Admin, vec!["mine".into()]).await;
     for board in ["queue", "errors", "timeline", "budget"] {
         let told = door.told(&key, &format!("/api/v1/ops/{board}")).await;
         assert_eq!(told["items"].as_array().map(Vec::len), Some(0), "{board}: {told}");

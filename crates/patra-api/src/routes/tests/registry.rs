@@ -5,14 +5,14 @@ use axum::http::{Request, StatusCode};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-use patra_core::tx::Scope;
+use patra_core::tx::KeyScope;
 
 use super::Door;
 use crate::router;
 
 const MANIFEST: &str = r#"
 provenance: far
-name: Far side
+name: Upstream
 defaults: { rate_limit: { refill_rate_per_sec: 5 } }
 endpoints:
   works:
@@ -26,7 +26,7 @@ endpoints:
 impl Door {
     /// A request with these headers and an administrator's key; the answer's type and body.
     async fn call(&self, line: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> (StatusCode, String, String) {
-        let key = self.key(Scope::Admin).await;
+        let key = self.key(KeyScope::Admin).await;
         let (method, path) = line.split_once(' ').unwrap();
         let mut request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
         for (name, value) in headers {

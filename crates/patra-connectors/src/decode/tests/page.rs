@@ -21,8 +21,8 @@ fn window() -> Window {
 
 fn decode(spec: &Snapshot, body: &str) -> Result<Decoded, Fault> {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    let response = Response { status: 200, headers: Vec::new(), body, redirected: None };
-    let asked = Asked { url: "http://x/", window: window(), until: None };
+    let response = HttpResponse { status: 200, headers: Vec::new(), body, redirected: None };
+    let asked = PageContext { url: "http://x/", window: window(), until: None };
     Decoder::new(spec).unwrap().decode(&response, &asked).map_err(|refused| refused.fault)
 }
 
@@ -30,13 +30,16 @@ fn items(items: &str) -> Decoded {
     decode(&spec(), &format!(r#"{{"message":{{"items":[{items}]}}}}"#)).unwrap()
 }
 
-// covers: ING-4.7-01, ING-4.7-02, ING-5.4-07
+// covers: ING-4.7-01, ING-4.7-02, ING-5.4-07, ING-2.3-02, ING-2.4-05
 #[test]
 fn a_page_is_read_in_place() {
     let body = r#"{"status":"ok","x":[1,{"items":3}],"message":{"total":"42","next-cursor":"a+b/c=","items":[
         {"id":"10.1/é","updated_at":"1970-01-01T00:00:05.000000999Z","rev":3,"title":["T",2],"deep":{"er":{"k":[1]}}} , {"id":7,"updated_at":9,"title":null}]}}"#;
     let page = decode(&spec(), body).unwrap();
-    assert_eq!(page.facts, Facts { items: 2, next_token: Some("a+b/c=".into()), total: Some(42), ..Facts::default() });
+    assert_eq!(
+        page.facts,
+        PageFacts { items: 2, next_token: Some("a+b/c=".into()), total: Some(42), ..PageFacts::default() }
+    );
     let [first, second] = &page.records[..] else { panic!("{page:?}") };
     assert_eq!(
         (first.key.as_str(), first.version.updated_at, first.version.source_version),

@@ -6,7 +6,7 @@ use std::io::Write;
 const MAX_NAMES: usize = 256;
 
 #[derive(Debug, Default)]
-pub(super) struct Frame {
+pub(super) struct ElementFrame {
     name: String,
     /// A list in its parent, even when it is alone.
     pub(super) list: bool,
@@ -17,25 +17,25 @@ pub(super) struct Frame {
     pub(super) text: String,
     /// Attributes as members.
     attributes: Vec<u8>,
-    children: Vec<Group>,
+    children: Vec<ElementGroup>,
 }
 
 /// The children of one name.
 #[derive(Debug)]
-struct Group {
+struct ElementGroup {
     name: String,
     list: bool,
     count: usize,
     values: Vec<u8>,
 }
 
-impl Frame {
-    pub(super) fn new(name: &str, on_path: bool) -> Frame {
-        Frame { name: name.to_owned(), on_path, ..Frame::default() }
+impl ElementFrame {
+    pub(super) fn new(name: &str, on_path: bool) -> ElementFrame {
+        ElementFrame { name: name.to_owned(), on_path, ..ElementFrame::default() }
     }
 
-    pub(super) fn document(on_path: bool) -> Frame {
-        Frame::new("", on_path)
+    pub(super) fn document(on_path: bool) -> ElementFrame {
+        ElementFrame::new("", on_path)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -50,11 +50,11 @@ impl Frame {
     /// Makes sure that there is a list of this name.
     pub(super) fn expect_list(&mut self, name: &str) {
         if !self.children.iter().any(|group| group.name == name) {
-            self.children.push(Group { name: name.to_owned(), list: true, count: 0, values: Vec::new() });
+            self.children.push(ElementGroup { name: name.to_owned(), list: true, count: 0, values: Vec::new() });
         }
     }
 
-    pub(super) fn child(&mut self, child: &Frame) -> Result<(), String> {
+    pub(super) fn child(&mut self, child: &ElementFrame) -> Result<(), String> {
         // Children of one name mostly stand together.
         let known = self.children.iter().rposition(|group| group.name == child.name);
         let at = match known {
@@ -64,7 +64,7 @@ impl Frame {
             }
             None => {
                 let (name, list) = (child.name.clone(), child.list);
-                self.children.push(Group { name, list, count: 0, values: Vec::new() });
+                self.children.push(ElementGroup { name, list, count: 0, values: Vec::new() });
                 self.children.len() - 1
             }
         };

@@ -1,8 +1,8 @@
 use super::*;
 use crate::links::MAX_URL_BYTES;
 
-fn found(text: &str) -> Found {
-    let mut finder = Finder::new(Options::default());
+fn found(text: &str) -> FoundLinks {
+    let mut finder = LinkFinder::new(LinkOptions::default());
     finder.text(text);
     finder.finish()
 }
@@ -17,7 +17,7 @@ fn check(text: &str, expected: &[&str]) {
 // covers: POOL-45
 #[test]
 fn links_come_once_in_the_order_of_their_first_finding() {
-    let mut finder = Finder::new(Options::default());
+    let mut finder = LinkFinder::new(LinkOptions::default());
     finder.text("http://b.example/ http://a.example HTTP://B.example:80/#x");
     finder.text("http://c.example, then http://a.example/.");
     let links = finder.finish().links;
@@ -59,7 +59,7 @@ fn what_is_too_long_is_left_out_and_counted() {
     let found = found(&text);
     assert_eq!((found.links.len(), found.too_long, found.partial), (2, 1, false));
     let huge = format!("<a href=\"{}\">{}</a> http://b.example/", of(1_000_000), of(10_000));
-    let mut finder = Finder::new(Options::default());
+    let mut finder = LinkFinder::new(LinkOptions::default());
     finder.text(&huge);
     finder.string(&of(1_000_000));
     let found = finder.finish();
@@ -70,7 +70,7 @@ fn what_is_too_long_is_left_out_and_counted() {
 fn beyond_the_limit_the_result_is_partial() {
     let text: String = (0..10).map(|at| format!("http://a.example/{at} ")).collect();
     for (limit, expected) in [(0, 0), (9, 9), (10, 10), (11, 10)] {
-        let mut finder = Finder::new(Options::default()).at_most(limit);
+        let mut finder = LinkFinder::new(LinkOptions::default()).at_most(limit);
         finder.text(&text);
         finder.text(&text);
         assert_eq!(finder.is_partial(), limit < 10);
@@ -95,7 +95,7 @@ fn as_many_as_the_limit_fit_into_one_value() {
 fn tracking_goes_when_asked() {
     let text = "http://a.example/?id=1&utm_source=x http://a.example/?gclid=2&id=1 http://a.example/?id=1";
     assert_eq!(found(text).links.len(), 3);
-    let mut finder = Finder::new(Options { remove_tracking: true });
+    let mut finder = LinkFinder::new(LinkOptions { remove_tracking: true });
     finder.text(text);
     let links = finder.finish().links;
     assert_eq!(links.len(), 1);
@@ -143,7 +143,7 @@ fn hostile_texts_cost_no_more_than_their_size() {
     ];
     let texts = pieces.into_iter().map(|piece| piece.repeat(100_000 / piece.len()));
     for text in texts.chain(["http://".repeat(150_000)]) {
-        let mut finder = Finder::new(Options::default());
+        let mut finder = LinkFinder::new(LinkOptions::default());
         finder.text(&text);
         finder.string(&text);
         finder.json(&text);

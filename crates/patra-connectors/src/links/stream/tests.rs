@@ -1,23 +1,23 @@
 use super::*;
-use crate::links::{Found, MAX_URL_BYTES, Options};
+use crate::links::{FoundLinks, LinkOptions, MAX_URL_BYTES};
 
 /// A window hardly larger than the longest URL, so that there are many edges.
 const SMALL: usize = 12 * 1024;
 
-fn by_window(window: usize, document: impl Read) -> Found {
-    let mut finder = Finder::new(Options::default());
+fn by_window(window: usize, document: impl Read) -> FoundLinks {
+    let mut finder = LinkFinder::new(LinkOptions::default());
     finder.read_by(window, document).unwrap();
     finder.finish()
 }
 
-fn at_once(text: &str) -> Found {
-    let mut finder = Finder::new(Options::default());
+fn at_once(text: &str) -> FoundLinks {
+    let mut finder = LinkFinder::new(LinkOptions::default());
     finder.text(text);
     finder.finish()
 }
 
 #[track_caller]
-fn urls(found: &Found) -> Vec<&str> {
+fn urls(found: &FoundLinks) -> Vec<&str> {
     found.links.iter().map(|link| link.url.as_str()).collect()
 }
 
@@ -105,10 +105,10 @@ fn an_error_keeps_what_was_found_and_the_limit_ends_the_reading() {
         }
     }
     let text = "http://a.example/ ".repeat(SMALL);
-    let mut finder = Finder::new(Options::default());
+    let mut finder = LinkFinder::new(LinkOptions::default());
     assert!(finder.read_by(SMALL, text.as_bytes().chain(Broken)).is_err());
     assert_eq!(finder.finish().links.len(), 1);
-    let mut finder = Finder::new(Options::default()).at_most(0);
+    let mut finder = LinkFinder::new(LinkOptions::default()).at_most(0);
     assert!(finder.read_by(SMALL, text.as_bytes().chain(Broken)).is_ok(), "nothing is read beyond the limit");
     assert!(finder.finish().partial);
 }

@@ -3,12 +3,12 @@
 use super::super::chars::{is_break, is_latin, is_trailing};
 use super::super::normal::MAX_URL_BYTES;
 use super::super::scheme;
-use super::Walk;
+use super::UrlWalker;
 
 /// How far the end of a label is looked for.
 const MAX_LABEL_BYTES: usize = 256;
 
-impl Walk<'_, '_> {
+impl UrlWalker<'_, '_> {
     /// Reads host and port. False if there is no host that a page could have.
     pub(super) fn authority(&mut self) -> bool {
         self.skip_user();

@@ -27,13 +27,13 @@ fn provided() -> Value {
     })
 }
 
-fn page(tweets: Vec<Value>) -> Vec<Result<Mapped, Invalid>> {
+fn page(tweets: Vec<Value>) -> Vec<Result<MappedTweet, InvalidTweet>> {
     let mut body = json!({});
     body["tweets"] = tweets.into();
     read(&body.to_string()).unwrap().into_iter().map(|found| found.read).collect()
 }
 
-fn one(tweet: Value) -> Mapped {
+fn one(tweet: Value) -> MappedTweet {
     page(vec![tweet]).remove(0).unwrap()
 }
 
@@ -132,17 +132,17 @@ fn a_pinned_tweet_is_one_of_the_page_and_there_once() {
 #[test]
 fn an_answer_without_a_list_of_tweets_is_an_error_and_not_empty() {
     for (body, error) in [
-        ("{}", PageError::NoData),
-        (r#"{"data":null,"status":"success"}"#, PageError::NoData),
-        (r#"{"data":7}"#, PageError::NoList("data")),
-        (r#"{"data":{}}"#, PageError::NoList("data")),
-        (r#"{"data":{"tweets":{"a":1}}}"#, PageError::NoList("data.tweets")),
-        (r#"{"tweets":"none"}"#, PageError::NoList("tweets")),
-        (r#"{"meta":{"result_count":3}}"#, PageError::NoData),
+        ("{}", TweetPageError::NoData),
+        (r#"{"data":null,"status":"success"}"#, TweetPageError::NoData),
+        (r#"{"data":7}"#, TweetPageError::NoList("data")),
+        (r#"{"data":{}}"#, TweetPageError::NoList("data")),
+        (r#"{"data":{"tweets":{"a":1}}}"#, TweetPageError::NoList("data.tweets")),
+        (r#"{"tweets":"none"}"#, TweetPageError::NoList("tweets")),
+        (r#"{"meta":{"result_count":3}}"#, TweetPageError::NoData),
     ] {
         assert_eq!(read(body).unwrap_err(), error, "{body}");
     }
-    assert!(matches!(read("[]"), Err(PageError::NoObject(_))));
+    assert!(matches!(read("[]"), Err(TweetPageError::NoObject(_))));
     // API v2 has no list where it says that it is empty.
     assert_eq!(read(r#"{"meta":{"result_count":0}}"#).unwrap().len(), 0);
 }
@@ -150,7 +150,7 @@ fn an_answer_without_a_list_of_tweets_is_an_error_and_not_empty() {
 // covers: TWEET-34, TWEET-35, TWEET-37, TWEET-169, TWEET-REQ-2, TWEET-TEST-2
 #[test]
 fn the_tweets_of_a_page_are_taken_apart() {
-    let tweets: Vec<Mapped> = read(WIRE).unwrap().into_iter().map(|found| found.read.unwrap()).collect();
+    let tweets: Vec<MappedTweet> = read(WIRE).unwrap().into_iter().map(|found| found.read.unwrap()).collect();
     let [plain, retweet, photo, video, quote, reply, old] = &tweets[..] else { panic!("{tweets:?}") };
     assert_eq!((plain.tweet.reference_type, plain.counts.view_count), (None, Some(100)));
     assert_eq!(plain.tweet.author_display_name.as_deref(), Some("Patra_Demo"));
@@ -161,7 +161,7 @@ fn the_tweets_of_a_page_are_taken_apart() {
     assert!(retweet.tweet.text.ends_with('…') && retweet.tweet.referenced_tweet_text.as_ref().unwrap().len() == 235);
     assert_eq!(retweet.counts.view_count, Some(0), "none is told, and is not the same as nothing told");
 
-    let shown = |mapped: &Mapped| mapped.tweet.media.clone().unwrap().remove(0);
+    let shown = |mapped: &MappedTweet| mapped.tweet.media.clone().unwrap().remove(0);
     let media = |key: &str, kind: &str, url: &str, width, height| Media {
         media_key: key.into(),
         r#type: kind.into(),
@@ -189,7 +189,7 @@ fn of_several_references_one_counts() {
         "isReply": true, "inReplyToId": "3", "inReplyToUsername": "c",
     });
     let shown = |tweet: Value| {
-        let Mapped { tweet, .. } = one(tweet);
+        let MappedTweet { tweet, .. } = one(tweet);
         (
             tweet.reference_type.unwrap(),
             tweet.referenced_tweet_id.unwrap(),
@@ -269,7 +269,7 @@ fn x_s_own_api_is_read_as_well() {
     let text = body.to_string();
     let mut found = read(&text).unwrap();
     assert_eq!(found[1].read.as_ref().unwrap_err().to_string(), "missing: author_username");
-    let Mapped { tweet, counts } = found.remove(0).read.unwrap();
+    let MappedTweet { tweet, counts } = found.remove(0).read.unwrap();
     assert_eq!((tweet.author_username.as_str(), tweet.author_display_name.as_deref()), ("alice", Some("Alice")));
     let urls: Vec<_> = tweet.media.unwrap().into_iter().map(|media| media.url.unwrap()).collect();
     assert_eq!(urls, ["https://x/1.jpg", "https://x/high.mp4"]);
@@ -297,12 +297,12 @@ fn one_bad_tweet_costs_no_other() {
         [
             "missing: tweet_id, author_username, text, created_at",
             "missing: tweet_id, author_username, text, created_at",
-            "created_at is no date: \"soon\"",
+            "created_at is not a date: \"soon\"",
             "missing: author_username",
             "missing: text",
         ]
     );
-    let Mapped { tweet, counts } = all[5].as_ref().unwrap();
+    let MappedTweet { tweet, counts } = all[5].as_ref().unwrap();
     assert_eq!(tweet.tweet_id, "1890000000000000001", "an id that is a number stays whole");
     assert_eq!((counts.view_count, counts.like_count, counts.reply_count), (Some(12), None, None));
 }

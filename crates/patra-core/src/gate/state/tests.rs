@@ -1,4 +1,4 @@
 use super::*;
 
-mod asking;
 mod memory;
+mod requests;

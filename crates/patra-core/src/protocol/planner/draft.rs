@@ -1,141 +1,141 @@
-//! A compiled trigger, and what a plan is made of.
+//! A compiled job, and the parts of a plan.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::slice::Shape;
+use super::slice::SliceContext;
 use crate::cursor;
 use crate::gate;
 use crate::hash::canonical;
 use crate::id::CredentialId;
-use crate::record::Stream;
+use crate::record::RecordStream;
 use crate::state::{Operation, UpdateReason};
 use crate::time::{Ts, iso_text, micros};
-use crate::tx::{AskGate, NewPlan, NewSlice, PlanTarget, SavePlan, TriggerTaken, Wanted};
+use crate::tx::{ClaimedJob, NewPlan, NewSlice, PlanTarget, RefreshCriteria, RequestPermits, SavePlan};
 use crate::window::{Cut, Window};
 
-/// What the compiler hands to the planner.
+/// The compiler's result for the planner.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct PlanDraft {
     /// Canonical JSON of the compiled spec.
     pub snapshot_body: String,
-    pub cursor: cursor::Name,
-    pub span: Span,
-    pub shape: Shape,
-    /// Tasks of the partition that may be held at once.
+    pub cursor: cursor::CursorName,
+    pub span: PlanSpan,
+    pub context: SliceContext,
+    /// Maximum leased tasks of the partition.
     pub c_max: u32,
-    /// QUEUED tasks of the partition above which no more are emitted; the planner's own limit when there is none.
+    /// QUEUED tasks of the partition above which no more are emitted; `None` uses the planner's own limit.
     pub inventory: Option<u32>,
-    /// What the requests of the plan count for, where a quota is declared (ING-4.10-20).
-    pub quota: Option<Quota>,
-    /// Requests in a second that the manifest allows, for the record.
+    /// The quota that the plan's requests count against, where one is declared (ING-4.10-20).
+    pub quota: Option<PlanQuota>,
+    /// Declared requests per second, for the record.
     pub qps: f64,
-    /// Records that one request brings at most; 0 when nobody knows.
+    /// Maximum records of one request; 0 when unknown.
     pub per_request: u32,
     /// The credential that the tasks use, by reference (ING-3.10-03).
     pub credential: Option<CredentialId>,
-    /// What the merge of the settings was made from (ING-3.3-05).
+    /// Origins of the merged settings (ING-3.3-05).
     pub labels: Value,
-    /// What the far side cannot do, and so is done in another way (ING-12.4-02).
+    /// Missing features of the upstream that are worked around (ING-12.4-02).
     pub degradations: Vec<&'static str>,
     pub warnings: Vec<String>,
 }
 
 /// A key of the rate gate with a quota.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Quota {
+pub struct PlanQuota {
     pub key: String,
-    pub limits: gate::Limits,
+    pub limits: gate::GateLimits,
 }
 
-impl Quota {
-    /// Only to look: asks for nothing.
-    pub(super) fn look(&self) -> AskGate {
-        AskGate { key: self.key.clone(), limits: self.limits, ask: gate::Ask::default() }
+impl PlanQuota {
+    /// Reads the state only: requests no permits.
+    pub(super) fn status_request(&self) -> RequestPermits {
+        RequestPermits { key: self.key.clone(), limits: self.limits, request: gate::GateRequest::default() }
     }
 
-    /// What a plan of this operation may use of what is left. Something is kept for what comes first, and more of it from those
-    /// who come later (ING-4.10-20, ING-4.10-25).
-    pub(super) fn budget(view: &gate::View, operation: Operation) -> Option<u64> {
+    /// Requests of the remaining quota that a plan of this operation may use. A reserve is kept for more important
+    /// operations, a larger one from less important ones (ING-4.10-20, ING-4.10-25).
+    pub(super) fn budget(view: &gate::GateView, operation: Operation) -> Option<u64> {
         windows(view, operation).map(|(_, left)| left).min()
     }
 
-    /// When more of it may be free, where nothing is.
-    pub(super) fn frees_at(view: &gate::View, operation: Operation) -> Option<Ts> {
+    /// When more of the quota may be free, where nothing is.
+    pub(super) fn frees_at(view: &gate::GateView, operation: Operation) -> Option<Ts> {
         windows(view, operation).filter(|(_, left)| *left == 0).filter_map(|(of, _)| of.frees_at).max()
     }
 }
 
-/// Each window, and what of it this operation may use.
-fn windows(view: &gate::View, operation: Operation) -> impl Iterator<Item = (gate::Standing, u64)> {
+/// Each window, and what this operation may use of it.
+fn windows(view: &gate::GateView, operation: Operation) -> impl Iterator<Item = (gate::QuotaStatus, u64)> {
     let kept = match operation {
         Operation::Harvest => 0.1,
         Operation::Update => 0.2,
         Operation::Backfill => 0.3,
     };
-    let left = move |of: gate::Standing| of.remaining.saturating_sub((of.limit as f64 * kept) as u64);
+    let left = move |of: gate::QuotaStatus| of.remaining.saturating_sub((of.limit as f64 * kept) as u64);
     [view.hourly, view.daily].into_iter().flatten().map(move |of| (of, left(of)))
 }
 
-/// What a plan is cut along.
+/// The dimension that a plan is cut along.
 #[derive(Clone, Debug)]
-pub enum Span {
+pub enum PlanSpan {
     Time {
         cut: Cut,
-        /// Where a namespace begins that has no cursor.
+        /// Where a namespace without a cursor begins.
         initial: Ts,
-        /// No slice is made narrower than this because of what history tells.
+        /// No slice is made narrower than this because of history.
         narrowest: Duration,
-        /// Records that one slice should not exceed.
+        /// Maximum records of one slice.
         depth: u64,
     },
     Ids {
-        stream: Stream,
-        refresh: Refresh,
+        stream: RecordStream,
+        refresh: RefreshSpec,
     },
 }
 
-/// Which stored records an UPDATE fetches again.
+/// Selects the stored records that an UPDATE fetches again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refresh {
+pub struct RefreshSpec {
     pub reason: UpdateReason,
     pub stale_after: Duration,
-    /// The mapping of today.
+    /// The current mapping generation.
     pub generation: String,
     /// Ids per slice.
     pub size: u32,
 }
 
-impl Refresh {
-    pub fn wanted(&self, now: Ts) -> Wanted {
+impl RefreshSpec {
+    pub fn criteria(&self, now: Ts) -> RefreshCriteria {
         match self.reason {
-            UpdateReason::Staleness => Wanted::Stale { before: now - self.stale_after },
-            UpdateReason::ExprChange => Wanted::MappedOtherThan { generation: self.generation.clone() },
-            UpdateReason::Signals => Wanted::Signalled,
+            UpdateReason::Staleness => RefreshCriteria::Stale { before: now - self.stale_after },
+            UpdateReason::ExprChange => RefreshCriteria::MappedOtherThan { generation: self.generation.clone() },
+            UpdateReason::Signals => RefreshCriteria::Signalled,
         }
     }
 }
 
-/// What was decided about a plan, or about a part of one.
-pub(super) struct Part {
-    /// Of the whole plan.
+/// A plan, or a part of one, that is to be saved.
+pub(super) struct PlanPart {
+    /// The window of the whole plan.
     pub(super) window: Option<Window>,
     pub(super) origin: Option<Ts>,
     pub(super) epoch: i64,
     pub(super) slices: Vec<NewSlice>,
     pub(super) complete: bool,
-    /// The windows of the whole plan, added up.
+    /// Sum of the windows of the whole plan.
     pub(super) span: Duration,
-    /// Records that the plan will bring, where history has something to say.
+    /// Estimated records of the plan, where there is history.
     pub(super) estimate: Option<u64>,
     /// Slices of the whole plan, as far as is known.
     pub(super) slice_count: usize,
 }
 
-impl Draft {
-    fn new_plan(&self, part: &Part) -> NewPlan {
-        let Shape { safety_lag, budget, priority, params, partition, .. } = &self.shape;
+impl PlanDraft {
+    fn new_plan(&self, part: &PlanPart) -> NewPlan {
+        let SliceContext { safety_lag, budget, priority, params, partition, .. } = &self.context;
         let mut remarks = json!({
             "namespace": {
                 "scope": self.cursor.scope.as_str(),
@@ -161,35 +161,35 @@ impl Draft {
             let width = micros(part.span) / (part.slice_count.max(1) as i64);
             remarks["avgWindow"] = json!(iso_text(Duration::from_micros(width.max(0) as u64)));
         }
-        if let Span::Ids { refresh, .. } = &self.span {
+        if let PlanSpan::Ids { refresh, .. } = &self.span {
             remarks["reason"] = json!(refresh.reason);
         }
         NewPlan {
             window: part.window,
             strategy: if part.window.is_some() { "TIME" } else { "ID" },
-            snapshot_hash: self.shape.snapshot_hash.clone(),
+            snapshot_hash: self.context.snapshot_hash.clone(),
             snapshot_body: self.snapshot_body.clone(),
             remarks: canonical(&remarks),
         }
     }
 
-    pub(super) fn save(&self, trigger: &TriggerTaken, part: Part, resume_delay: Duration) -> SavePlan {
-        let (instance, fence) = trigger.lease();
+    pub(super) fn save(&self, claimed: &ClaimedJob, part: PlanPart, resume_delay: Duration) -> SavePlan {
+        let (job, fence) = claimed.lease();
         SavePlan {
-            instance,
+            job,
             fence,
-            target: match &trigger.plan {
+            target: match &claimed.plan {
                 Some(open) => PlanTarget::Existing(open.plan),
                 None => PlanTarget::New(self.new_plan(&part)),
             },
-            project_key: trigger.project_key.clone(),
+            project_key: claimed.project_key.clone(),
             cursor: self.cursor.clone(),
             origin: part.origin,
             epoch: part.epoch,
             slices: part.slices,
             complete: part.complete,
             resume_delay,
-            priority: self.shape.priority,
+            priority: self.context.priority,
             c_max: self.c_max,
             credential: self.credential,
         }

@@ -1,28 +1,28 @@
-//! What of a namespace is missing, as slices: exactly that, as far as the inventory allows.
+//! Plans the missing parts of a namespace as slices: exactly those, as far as the queue has room.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::Job;
-use super::draft::{Draft, Part, Span};
-use super::slice::{Note, SliceForm};
+use super::PlanningJob;
+use super::draft::{PlanDraft, PlanPart, PlanSpan};
+use super::slice::{SliceEstimate, SliceTemplate};
 use crate::bounds;
 use crate::state::Direction;
 use crate::time::Ts;
-use crate::tx::{Coverage, NewSlice, ReadSegments, Rest, Segments, Settlement, TriggerTaken};
+use crate::tx::{ClaimedJob, Coverage, JobSettlement, NewSlice, ReadSegments, RemainingPlan, Segments};
 use crate::window::{Cut, Window};
 
-/// What comes next for a job whose coverage is read.
-pub(super) enum Decision {
-    Save(Part),
-    /// First ask which ids are wanted.
-    Ask(ReadSegments, Note),
-    Settle(Settlement),
+/// The next step for a job whose coverage is read.
+pub(super) enum PlanDecision {
+    Save(PlanPart),
+    /// First read which ids to refresh.
+    ReadSegments(ReadSegments, SliceEstimate),
+    Settle(JobSettlement),
 }
 
-/// What there is room for.
-pub(super) struct Room {
-    /// As the inventory goes.
+/// Room for new slices.
+pub(super) struct PlanCapacity {
+    /// By the queue.
     pub(super) slices: u32,
     /// Requests that the quota allows, where there is one.
     pub(super) budget: Option<u64>,
@@ -30,59 +30,60 @@ pub(super) struct Room {
     pub(super) wait: Duration,
 }
 
-impl Room {
-    /// Slices of so many requests each. Those that wait in the queue will use their part of the budget (C-32).
+impl PlanCapacity {
+    /// Slices of this many requests each. QUEUED ones will use their part of the budget (C-32).
     fn of(&self, expected: u64, queued: u32) -> u32 {
         let Some(budget) = self.budget else { return self.slices };
         let left = budget.saturating_sub(u64::from(queued) * expected);
-        // One that needs more than there ever is goes as far as it can, and on from there later.
+        // A slice that needs more than the budget ever has goes as far as it can, and continues later.
         let fit = if left > 0 && queued == 0 { (left / expected.max(1)).max(1) } else { left / expected.max(1) };
         u32::try_from(fit).unwrap_or(u32::MAX).min(self.slices)
     }
 }
 
-/// Decides how a job goes on.
-pub(super) fn decide(job: &Job, coverage: &Coverage, room: &Room) -> Decision {
+/// Decides the next step of a job.
+pub(super) fn decide(job: &PlanningJob, coverage: &Coverage, room: &PlanCapacity) -> PlanDecision {
     let (wait, expected) = (room.wait, expected(job, coverage));
-    let note = Note { expected_requests: expected, budget_hint: room.budget };
+    let estimate = SliceEstimate { expected_requests: expected, budget_hint: room.budget };
     let room = room.of(expected, coverage.queued);
     match &job.draft.span {
-        Span::Time { cut, initial, narrowest, depth } => {
-            let time = Time { job, coverage, cut: *cut, initial: *initial, narrowest: *narrowest, depth: *depth };
-            time.decide(room, wait, note)
+        PlanSpan::Time { cut, initial, narrowest, depth } => {
+            let time =
+                TimePlanning { job, coverage, cut: *cut, initial: *initial, narrowest: *narrowest, depth: *depth };
+            time.decide(room, wait, estimate)
         }
-        Span::Ids { .. } if room == 0 => Decision::Settle(Settlement::Later { delay: wait }),
-        Span::Ids { stream, refresh } => {
-            let asked = ReadSegments {
+        PlanSpan::Ids { .. } if room == 0 => PlanDecision::Settle(JobSettlement::Later { delay: wait }),
+        PlanSpan::Ids { stream, refresh } => {
+            let read = ReadSegments {
                 stream: stream.clone(),
-                wanted: refresh.wanted(coverage.now),
-                after: match &job.trigger.plan {
+                criteria: refresh.criteria(coverage.now),
+                after: match &job.claimed.plan {
                     Some(open) => match &open.rest {
-                        Rest::Ids { after } => after.clone(),
-                        Rest::Time(_) => None,
+                        RemainingPlan::Ids { after } => after.clone(),
+                        RemainingPlan::Time(_) => None,
                     },
                     None => None,
                 },
                 size: refresh.size.max(1),
                 limit: room,
             };
-            Decision::Ask(asked, note)
+            PlanDecision::ReadSegments(read, estimate)
         }
     }
 }
 
-/// Requests that a slice will need, going by what was seen before; one at least, and no more than its budget.
-fn expected(job: &Job, coverage: &Coverage) -> u64 {
-    let Draft { span, per_request, shape, .. } = &*job.draft;
+/// Expected requests of a slice, by history; at least one, and no more than its budget.
+fn expected(job: &PlanningJob, coverage: &Coverage) -> u64 {
+    let PlanDraft { span, per_request, context: shape, .. } = &*job.draft;
     let records = match span {
-        Span::Time { cut, narrowest, depth, .. } => {
+        PlanSpan::Time { cut, narrowest, depth, .. } => {
             let width = coverage.history.width_of(*depth).map_or(cut.max_width, |width| width.max(*narrowest));
             coverage.history.estimate(width.min(cut.max_width)).unwrap_or(0)
         }
-        Span::Ids { refresh, .. } => u64::from(refresh.size),
+        PlanSpan::Ids { refresh, .. } => u64::from(refresh.size),
     };
     let per_request = match (span, shape.phase.id_batch_size) {
-        (Span::Ids { .. }, Some(size)) => size,
+        (PlanSpan::Ids { .. }, Some(size)) => size,
         _ => *per_request,
     };
     let requests = if per_request == 0 { 1 } else { records.div_ceil(u64::from(per_request)) };
@@ -91,37 +92,37 @@ fn expected(job: &Job, coverage: &Coverage) -> u64 {
 
 /// The part of a plan that these segments make.
 pub(super) fn of_segments(
-    job: &Job,
-    asked: &ReadSegments,
-    note: Note,
+    job: &PlanningJob,
+    read: &ReadSegments,
+    estimate: SliceEstimate,
     segments: Segments,
     epoch: i64,
     next: i64,
-) -> Result<Part, Settlement> {
-    if segments.ranges.is_empty() && job.trigger.plan.is_none() {
-        return Err(Settlement::Nothing { remark: "no stored record has to be fetched again".to_owned() });
+) -> Result<PlanPart, JobSettlement> {
+    if segments.ranges.is_empty() && job.claimed.plan.is_none() {
+        return Err(JobSettlement::Nothing { remark: "no stored record has to be fetched again".to_owned() });
     }
-    let (form, generation) = (SliceForm::new(job.draft.shape.clone()).noting(note), epoch.to_string());
+    let (form, generation) = (SliceTemplate::new(job.draft.context.clone()).with_estimate(estimate), epoch.to_string());
     let slice = |(range, ordinal)| {
-        let segment = bounds::Segment { wanted: asked.wanted.clone(), range };
+        let segment = bounds::IdSegment { criteria: read.criteria.clone(), range };
         form.derive_ids(&segment, ordinal, &generation)
     };
     let slices: Vec<NewSlice> = segments.ranges.into_iter().zip(next..).map(slice).collect();
-    Ok(Part {
+    Ok(PlanPart {
         window: None,
         origin: None,
         epoch,
         slice_count: slices.len(),
         span: Duration::ZERO,
-        estimate: (!segments.more).then(|| slices.len() as u64 * u64::from(asked.size)),
+        estimate: (!segments.more).then(|| slices.len() as u64 * u64::from(read.size)),
         slices,
         complete: !segments.more,
     })
 }
 
 /// Planning along time.
-struct Time<'a> {
-    job: &'a Job,
+struct TimePlanning<'a> {
+    job: &'a PlanningJob,
     coverage: &'a Coverage,
     cut: Cut,
     initial: Ts,
@@ -129,36 +130,36 @@ struct Time<'a> {
     depth: u64,
 }
 
-impl Time<'_> {
-    fn decide(&self, room: u32, wait: Duration, note: Note) -> Decision {
-        let Job { trigger, draft, .. } = self.job;
+impl TimePlanning<'_> {
+    fn decide(&self, room: u32, wait: Duration, estimate: SliceEstimate) -> PlanDecision {
+        let PlanningJob { claimed, draft, .. } = self.job;
         let origin = self.origin();
-        let window = match trigger.plan.as_ref().map(|open| &open.rest) {
-            Some(Rest::Time(rest)) => *rest,
-            _ => match self.wished(origin) {
+        let window = match claimed.plan.as_ref().map(|open| &open.rest) {
+            Some(RemainingPlan::Time(rest)) => *rest,
+            _ => match self.requested_window(origin) {
                 Ok(window) => window,
-                Err(settlement) => return Decision::Settle(settlement),
+                Err(settlement) => return PlanDecision::Settle(settlement),
             },
         };
         let gaps = window.minus(&self.covered(origin));
         let (Some(first), Some(last)) = (gaps.first(), gaps.last()) else {
-            // Nothing left of a plan in parts: close it with an empty last part.
-            if trigger.plan.is_some() {
-                return Decision::Save(self.part(origin, window, &gaps, Vec::new(), true, 0));
+            // Nothing is left of a plan in parts: close it with an empty last part.
+            if claimed.plan.is_some() {
+                return PlanDecision::Save(self.part(origin, window, &gaps, Vec::new(), true, 0));
             }
-            let remark = format!("everything up to {} is harvested or under way", window.to.to_short_text());
-            return Decision::Settle(Settlement::Nothing { remark });
+            let remark = format!("everything up to {} is harvested or in progress", window.to.to_short_text());
+            return PlanDecision::Settle(JobSettlement::Nothing { remark });
         };
         if room == 0 {
-            return Decision::Settle(Settlement::Later { delay: wait });
+            return PlanDecision::Settle(JobSettlement::Later { delay: wait });
         }
         let (windows, count) = self.windows(&gaps, room as usize);
-        let form = SliceForm::new(draft.shape.clone()).noting(note);
+        let form = SliceTemplate::new(draft.context.clone()).with_estimate(estimate);
         let generation = self.coverage.epoch.to_string();
         let slices: Vec<_> = windows.iter().map(|window| form.derive(*window, &generation)).collect();
         let complete = slices.len() == count;
-        let window = if trigger.plan.is_some() { window } else { Window { from: first.from, to: last.to } };
-        Decision::Save(self.part(origin, window, &gaps, slices, complete, count))
+        let window = if claimed.plan.is_some() { window } else { Window { from: first.from, to: last.to } };
+        PlanDecision::Save(self.part(origin, window, &gaps, slices, complete, count))
     }
 
     fn part(
@@ -169,19 +170,19 @@ impl Time<'_> {
         slices: Vec<NewSlice>,
         complete: bool,
         slice_count: usize,
-    ) -> Part {
-        // What is covered already lies within the window and is not read again.
+    ) -> PlanPart {
+        // Covered windows are within the plan's window and are not read again.
         let span = gaps.iter().map(Window::width).sum();
         let estimate = self.coverage.history.estimate(span);
         let (window, origin) = (Some(window), Some(origin));
-        Part { window, origin, epoch: self.coverage.epoch, slices, complete, span, estimate, slice_count }
+        PlanPart { window, origin, epoch: self.coverage.epoch, slices, complete, span, estimate, slice_count }
     }
 
-    fn trigger(&self) -> &TriggerTaken {
-        &self.job.trigger
+    fn claimed(&self) -> &ClaimedJob {
+        &self.job.claimed
     }
 
-    fn draft(&self) -> &Draft {
+    fn draft(&self) -> &PlanDraft {
         &self.job.draft
     }
 
@@ -190,41 +191,41 @@ impl Time<'_> {
     }
 
     fn value(&self) -> Option<Ts> {
-        self.coverage.value.as_ref().and_then(crate::cursor::Mark::instant)
+        self.coverage.value.as_ref().and_then(crate::cursor::CursorValue::instant)
     }
 
     /// `now - safety_lag`: no plan reaches beyond it (ING-5.5-03).
     fn barrier(&self) -> Ts {
-        (self.coverage.now - self.draft().shape.safety_lag).floor_to(Duration::from_secs(1))
+        (self.coverage.now - self.draft().context.safety_lag).floor_to(Duration::from_secs(1))
     }
 
     fn origin(&self) -> Ts {
         let first = match self.direction() {
-            // A wish for a later window must not make the namespace begin there: the rest would never be read.
-            Direction::Forward => self.trigger().window_from.map_or(self.initial, |from| from.min(self.initial)),
+            // A later requested window must not make the namespace begin there: the rest would never be read.
+            Direction::Forward => self.claimed().window_from.map_or(self.initial, |from| from.min(self.initial)),
             Direction::Backfill => self.upper(None),
         };
         self.coverage.origin.unwrap_or(first)
     }
 
-    /// Where a backfill begins that goes down: at the wish, else where it stopped, else where the harvest is.
+    /// Upper end of a backfill: the requested one, else where it stopped, else where the harvest is.
     fn upper(&self, origin: Option<Ts>) -> Ts {
         let barrier = self.barrier();
-        let to = self.trigger().window_to.or(self.value()).or(origin).or(self.coverage.harvested);
+        let to = self.claimed().window_to.or(self.value()).or(origin).or(self.coverage.harvested);
         to.map_or(barrier, |to| to.min(barrier))
     }
 
-    /// The window that the trigger asks for.
-    fn wished(&self, origin: Ts) -> Result<Window, Settlement> {
-        let trigger = self.trigger();
+    /// The window that the job requests.
+    fn requested_window(&self, origin: Ts) -> Result<Window, JobSettlement> {
+        let claimed = self.claimed();
         let (from, to) = match self.direction() {
             Direction::Forward => {
-                let from = trigger.window_from.unwrap_or_else(|| self.value().unwrap_or(origin));
-                (from, trigger.window_to.map_or(self.barrier(), |to| to.min(self.barrier())))
+                let from = claimed.window_from.unwrap_or_else(|| self.value().unwrap_or(origin));
+                (from, claimed.window_to.map_or(self.barrier(), |to| to.min(self.barrier())))
             }
-            Direction::Backfill => (trigger.window_from.unwrap_or(self.initial), self.upper(Some(origin))),
+            Direction::Backfill => (claimed.window_from.unwrap_or(self.initial), self.upper(Some(origin))),
         };
-        Window::new(from, to).ok_or_else(|| Settlement::Nothing {
+        Window::new(from, to).ok_or_else(|| JobSettlement::Nothing {
             remark: format!("nothing between {} and {}", from.to_short_text(), to.to_short_text()),
         })
     }
@@ -239,8 +240,8 @@ impl Time<'_> {
         covered
     }
 
-    /// The first `room` slices of the gaps in the order in which they are read, and how many there are. A backfill goes
-    /// towards the past (ING-6.2-04). Only these are held: there may be millions.
+    /// The first `room` slices of the gaps in reading order, and the number of all. A backfill goes towards the past
+    /// (ING-6.2-04). Only these are held in memory: there may be millions.
     fn windows(&self, gaps: &[Window], room: usize) -> (Vec<Window>, usize) {
         let cut = self.cut_by_history();
         let mut all = gaps.iter().flat_map(|gap| cut.slices(*gap));
@@ -260,7 +261,7 @@ impl Time<'_> {
         (newest.into_iter().rev().collect(), count)
     }
 
-    /// As wide as the manifest allows, or narrower where so wide a window held too much before (ING-4.4-18).
+    /// As wide as the manifest allows, or narrower where such a window held too many records before (ING-4.4-18).
     fn cut_by_history(&self) -> Cut {
         let Some(width) = self.coverage.history.width_of(self.depth) else { return self.cut };
         let width = width.max(self.narrowest);
@@ -270,7 +271,7 @@ impl Time<'_> {
         let unit = self.cut.align.map_or(Duration::from_secs(1), crate::window::Align::unit);
         let whole = crate::time::micros(width) / crate::time::micros(unit) * crate::time::micros(unit);
         let whole = Duration::from_micros(whole.max(0) as u64).max(unit).max(self.narrowest);
-        // The unit of the alignment may be wider than the manifest allows windows to be.
+        // The alignment unit may be wider than the manifest allows windows to be.
         Cut { max_width: whole.min(self.cut.max_width), ..self.cut }
     }
 }

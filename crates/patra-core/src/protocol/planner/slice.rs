@@ -1,5 +1,5 @@
-//! How a slice, its signature and its task key are derived from a window. A pure function of what the planner saw, so two
-//! planners derive the same rows, and a run that cuts its window derives slices of the same form.
+//! Derives a slice, its signature and its task key from a window. A pure function of what the planner saw, so two
+//! planners derive the same rows, and a run that splits its window derives slices of the same form.
 
 use std::time::Duration;
 
@@ -7,84 +7,84 @@ use serde_json::{Value, json};
 
 use crate::bounds::{self, PageRange};
 use crate::hash::{canonical, canonical_text, digest};
-use crate::paging::{self, Position, Rule};
+use crate::paging::{self, PagingRule, Position};
 use crate::params::{self, Params};
 use crate::state::{Operation, TriggerType};
 use crate::time::iso_text;
-use crate::tx::{NewSlice, Segment, TriggerTaken};
+use crate::tx::{ClaimedJob, NewSlice, SegmentPosition};
 use crate::window::Window;
 
-/// The requests that one slice may make (G-07).
+/// Maximum requests of one slice (G-07).
 pub const MAX_REQUESTS: u32 = 800;
 
-/// How long one slice may take (G-07).
+/// Maximum duration of one slice (G-07).
 pub const MAX_DURATION_SECS: u32 = 900;
 
-/// What all slices of a plan have in common.
+/// Properties that all slices of a plan share.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Shape {
+pub struct SliceContext {
     pub project_key: String,
     pub provenance_code: String,
     pub endpoint_name: String,
     pub operation: Operation,
-    /// What orders the records of a window, e.g. `updated_at`.
+    /// The key that orders the records of a window, e.g. `updated_at`.
     pub watermark_key: String,
     pub snapshot_hash: String,
-    /// The first page.
+    /// Position of the first page.
     pub first: Position,
-    /// All that templates read, defaults included.
+    /// Params for templates, including defaults.
     pub params: Params,
-    /// Those of the params that bind the slice to its partition.
+    /// The params that bind the slice to its partition.
     pub partition: Params,
     pub safety_lag: Duration,
-    pub phase: Phase,
-    pub budget: Budget,
+    pub phase: PhaseSpec,
+    pub budget: SliceBudget,
     pub priority: i32,
-    /// Whose work it is, see [`trigger_component`].
-    pub trigger: String,
+    /// The job's part of the task key, see [`job_component`].
+    pub job: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Phase {
+pub struct PhaseSpec {
     pub two_phase: bool,
-    /// How many ids one detail request asks for.
+    /// Ids of one detail request.
     pub id_batch_size: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Budget {
+pub struct SliceBudget {
     pub max_requests: u32,
     pub max_duration_secs: u32,
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget { max_requests: MAX_REQUESTS, max_duration_secs: MAX_DURATION_SECS }
+impl Default for SliceBudget {
+    fn default() -> SliceBudget {
+        SliceBudget { max_requests: MAX_REQUESTS, max_duration_secs: MAX_DURATION_SECS }
     }
 }
 
-/// The texts of a slice around its bounds, put together once: a plan has thousands of slices, and they differ in their
+/// The texts of a slice around its bounds, assembled once: a plan has thousands of slices, and they differ in their
 /// bounds only.
 #[derive(Clone, Debug)]
-pub struct SliceForm {
-    shape: Shape,
+pub struct SliceTemplate {
+    context: SliceContext,
     expr_head: String,
     params_head: String,
     spec_tail: String,
     spec_window: String,
-    note: Option<Note>,
+    estimate: Option<SliceEstimate>,
 }
 
-/// What the planner expects of each slice. It depends on what else is going on, so it is no part of what the slice is (C-50).
+/// The planner's estimate for each slice. It depends on other work, so it is not part of the slice's identity (C-50).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Note {
+pub struct SliceEstimate {
     pub expected_requests: u64,
-    /// Requests that the quota had left for the plan.
+    /// Remaining requests of the quota for the plan.
     pub budget_hint: Option<u64>,
 }
 
-impl SliceForm {
-    pub fn new(shape: Shape) -> SliceForm {
+impl SliceTemplate {
+    pub fn new(shape: SliceContext) -> SliceTemplate {
         let params = params::to_text(&shape.params);
         let paging = canonical(&pagination(&shape.first));
         let phase = canonical(&shape.phase.to_json());
@@ -93,7 +93,7 @@ impl SliceForm {
             true => String::new(),
             false => format!(r#","partition":{}"#, params::to_text(&shape.partition)),
         };
-        SliceForm {
+        SliceTemplate {
             expr_head: format!(r#"{{"pagination":{paging},"params":{params},"proto":{proto},"window":"#),
             params_head: format!(r#"{{"pagination":{paging},"params":{params},"phase":{phase},"window":"#),
             spec_tail: format!(
@@ -101,48 +101,48 @@ impl SliceForm {
                 canonical(&shape.budget_json())
             ),
             spec_window: format!(r#","window":{}}}"#, canonical(&shape.window_json())),
-            note: None,
-            shape,
+            estimate: None,
+            context: shape,
         }
     }
 
-    /// The same slices, with what is expected of each.
-    pub fn noting(self, note: Note) -> SliceForm {
-        SliceForm { note: Some(note), ..self }
+    /// The same template, with an estimate for each slice.
+    pub fn with_estimate(self, estimate: SliceEstimate) -> SliceTemplate {
+        SliceTemplate { estimate: Some(estimate), ..self }
     }
 
-    pub fn shape(&self) -> &Shape {
-        &self.shape
+    pub fn shape(&self) -> &SliceContext {
+        &self.context
     }
 
-    /// The slice of a window. `generation` is what its maker saw: the same state gives the same task key, so a race makes
-    /// one task; a window that must be read again after a failure was seen in a later state, so it gets a task of its own
-    /// (C-47, G-04).
+    /// The slice of a window. `generation` is the state that its maker saw: the same state gives the same task key,
+    /// so a race makes one task; a window that must be read again after a failure was seen in a later state, so it
+    /// gets a task of its own (C-47, G-04).
     pub fn derive(&self, window: Window, generation: &str) -> NewSlice {
         self.slice(window, generation, "")
     }
 
-    /// A range of the pages of a window.
-    pub fn derive_pages(&self, window: Window, pages: PageRange, rule: &Rule, generation: &str) -> NewSlice {
+    /// The slice of a range of the pages of a window.
+    pub fn derive_pages(&self, window: Window, pages: PageRange, rule: &PagingRule, generation: &str) -> NewSlice {
         let first = rule.nth(pages.from);
-        let base = u64::from(matches!(rule.kind, paging::Kind::Page { base } if base == 1));
+        let base = u64::from(matches!(rule.kind, paging::PagingKind::Page { base } if base == 1));
         let page = json!({
             "fromPage": pages.from + base,
             "toPage": pages.to.map(|to| to + base),
             "pageSize": rule.page_size,
             "base1": base == 1,
         });
-        // Hashes know one form of a time only.
+        // Hashes use one form of a time only.
         let time = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
         let bounds = json!({ "time": time, "page": page });
         let extra = [("window", time), ("pages", json!(pages))];
         self.assemble("PAGE", &bounds, &extra, &first, Some(window), None, generation)
     }
 
-    /// A segment of ids; `ordinal` is its place in the namespace.
-    pub fn derive_ids(&self, ids: &bounds::Segment, ordinal: i64, generation: &str) -> NewSlice {
+    /// The slice of a segment of ids; `ordinal` is its position in the namespace.
+    pub fn derive_ids(&self, ids: &bounds::IdSegment, ordinal: i64, generation: &str) -> NewSlice {
         let bounds = json!({ "id": { "from": ids.range.after, "to": ids.range.through } });
-        let segment = Segment { ordinal, last_id: ids.range.through.clone() };
+        let segment = SegmentPosition { ordinal, last_id: ids.range.through.clone() };
         let first = Position::Keys { after: ids.range.after.clone() };
         self.assemble("ID", &bounds, &[("ids", json!(ids))], &first, None, Some(segment), generation)
     }
@@ -155,10 +155,10 @@ impl SliceForm {
         extra: &[(&str, Value)],
         first: &Position,
         window: Option<Window>,
-        segment: Option<Segment>,
+        segment: Option<SegmentPosition>,
         generation: &str,
     ) -> NewSlice {
-        let shape = &self.shape;
+        let shape = &self.context;
         let with = |mut object: Value| {
             for (name, value) in extra {
                 object[*name] = value.clone();
@@ -183,23 +183,23 @@ impl SliceForm {
             spec["window"] = shape.window_json();
         }
         let (expr_hash, signature, task_key) = self.keys(&expr_snapshot, &canonical(&spec), &task_params, generation);
-        if let Some(note) = &self.note {
-            spec["budget"] = shape.noted_budget(note);
+        if let Some(estimate) = &self.estimate {
+            spec["budget"] = shape.budget_with_estimate(estimate);
         }
         NewSlice { window, segment, spec: canonical(&spec), signature, expr_snapshot, expr_hash, task_params, task_key }
     }
 
     fn keys(&self, expr: &str, spec: &str, task_params: &str, generation: &str) -> (String, String, String) {
-        let Shape { project_key, provenance_code, endpoint_name, operation, trigger, .. } = &self.shape;
+        let SliceContext { project_key, provenance_code, endpoint_name, operation, job: claimed, .. } = &self.context;
         let operation = operation.as_str();
         let expr_hash = digest(&["expr", expr]);
         let signature = digest(&["slice", provenance_code, endpoint_name, operation, &expr_hash, spec]);
         let task_key =
-            digest(&["task", project_key, &signature, &expr_hash, operation, trigger, task_params, generation]);
+            digest(&["task", project_key, &signature, &expr_hash, operation, claimed, task_params, generation]);
         (expr_hash, signature, task_key)
     }
 
-    /// The same, with a note for those who look at it; notes are no part of what the slice is (ING-8.2-10).
+    /// The slice of a window with telemetry for display, which is not part of its identity (ING-8.2-10).
     pub fn derive_with(&self, window: Window, generation: &str, telemetry: &Value) -> NewSlice {
         self.slice(window, generation, &format!(r#","telemetry":{}"#, canonical(telemetry)))
     }
@@ -215,8 +215,9 @@ impl SliceForm {
         let normalized = spec("");
         let (expr_hash, signature, task_key) = self.keys(&expr_snapshot, &normalized, &task_params, generation);
         let mut spec = if telemetry.is_empty() { normalized } else { spec(telemetry) };
-        if let Some(note) = &self.note {
-            let (plain, noted) = (canonical(&self.shape.budget_json()), canonical(&self.shape.noted_budget(note)));
+        if let Some(estimate) = &self.estimate {
+            let (plain, noted) =
+                (canonical(&self.context.budget_json()), canonical(&self.context.budget_with_estimate(estimate)));
             spec = spec.replacen(&plain, &noted, 1);
         }
         let (window, segment) = (Some(window), None);
@@ -224,7 +225,7 @@ impl SliceForm {
     }
 }
 
-impl Shape {
+impl SliceContext {
     fn budget_json(&self) -> Value {
         json!({
             "maxDurationSec": self.budget.max_duration_secs,
@@ -233,10 +234,10 @@ impl Shape {
         })
     }
 
-    fn noted_budget(&self, note: &Note) -> Value {
+    fn budget_with_estimate(&self, estimate: &SliceEstimate) -> Value {
         let mut budget = self.budget_json();
-        budget["expectedRequests"] = json!(note.expected_requests);
-        if let Some(hint) = note.budget_hint {
+        budget["expectedRequests"] = json!(estimate.expected_requests);
+        if let Some(hint) = estimate.budget_hint {
             budget["budgetHint"] = json!({ "quotaRemaining": hint });
         }
         budget
@@ -247,21 +248,22 @@ impl Shape {
     }
 }
 
-impl Phase {
+impl PhaseSpec {
     fn to_json(self) -> Value {
         json!({ "twoPhase": self.two_phase, "idBatchSize": self.id_batch_size })
     }
 }
 
-/// Scheduled firings over the same window collapse; a person who asks again with a new id gets new work (C-47).
-pub fn trigger_component(trigger: &TriggerTaken) -> String {
-    match trigger.trigger_type {
+/// Scheduled jobs over the same window collapse; a person who requests a job again with a new id gets new work
+/// (C-47).
+pub fn job_component(claimed: &ClaimedJob) -> String {
+    match claimed.trigger_type {
         TriggerType::Schedule => TriggerType::Schedule.as_str().to_owned(),
-        other => format!("{}:{}", other.as_str(), trigger.public_id),
+        other => format!("{}:{}", other.as_str(), claimed.public_id),
     }
 }
 
-/// The `pagination` part of a slice: how its pages follow each other, and the first of them.
+/// The `pagination` part of a slice: the kind of paging, and the first page.
 fn pagination(first: &Position) -> Value {
     let initial = |offset: Option<u64>, page: Option<u64>, token: Option<&str>, url: Option<&str>| json!({ "offset": offset, "page": page, "token": token, "url": url });
     let (kind, initial) = match first {
@@ -270,7 +272,7 @@ fn pagination(first: &Position) -> Value {
         Position::Token(token) => ("TOKEN", initial(None, None, token.as_deref(), None)),
         Position::Url(url) => ("URL", initial(None, None, None, url.as_deref())),
         Position::Time | Position::Ids { .. } => ("TIME", initial(None, None, None, None)),
-        // The ids come from the store; what the far side is asked for are their details.
+        // The ids come from the store; the upstream is asked for their details.
         Position::Keys { after } => ("ID", initial(None, None, after.as_deref(), None)),
     };
     json!({ "type": kind, "initial": initial })
@@ -280,10 +282,10 @@ fn pagination(first: &Position) -> Value {
 mod tests {
     use super::*;
     use crate::time::Ts;
-    use crate::tx::{IdRange, Wanted};
+    use crate::tx::{IdRange, RefreshCriteria};
 
-    fn shape() -> Shape {
-        Shape {
+    fn shape() -> SliceContext {
+        SliceContext {
             project_key: "default".into(),
             provenance_code: "p".into(),
             endpoint_name: "e".into(),
@@ -294,10 +296,10 @@ mod tests {
             params: Params::from([("user".into(), "a\"b".into()), ("lang".into(), "en".into())]),
             partition: Params::from([("user".into(), "a\"b".into())]),
             safety_lag: Duration::from_secs(600),
-            phase: Phase { two_phase: true, id_batch_size: Some(200) },
-            budget: Budget::default(),
+            phase: PhaseSpec { two_phase: true, id_batch_size: Some(200) },
+            budget: SliceBudget::default(),
             priority: -3,
-            trigger: "MANUAL:t".into(),
+            job: "MANUAL:t".into(),
         }
     }
 
@@ -307,30 +309,34 @@ mod tests {
 
     // covers: ING-4.10-29, ING-4.12-02
     #[test]
-    fn what_is_expected_of_a_slice_stands_in_it_and_changes_none_of_its_keys() {
-        let (plain, window) = (SliceForm::new(shape()), w(0, 60));
-        let noted = plain.clone().noting(Note { expected_requests: 7, budget_hint: Some(90) });
+    fn estimate_is_stored_in_the_slice_without_changing_its_keys() {
+        let (plain, window) = (SliceTemplate::new(shape()), w(0, 60));
+        let noted = plain.clone().with_estimate(SliceEstimate { expected_requests: 7, budget_hint: Some(90) });
         let (one, other) = (plain.derive(window, "0"), noted.derive(window, "0"));
         assert_eq!((&one.signature, &one.task_key), (&other.signature, &other.task_key));
         let spec: Value = serde_json::from_str(&other.spec).unwrap();
         assert_eq!(spec["budget"]["expectedRequests"], 7);
         assert_eq!(spec["budget"]["budgetHint"]["quotaRemaining"], 90);
         assert_eq!(canonical(&spec), other.spec);
-        let ids = bounds::Segment { wanted: Wanted::Signalled, range: IdRange { after: None, through: "z".into() } };
+        let ids = bounds::IdSegment {
+            criteria: RefreshCriteria::Signalled,
+            range: IdRange { after: None, through: "z".into() },
+        };
         let (one, other) = (plain.derive_ids(&ids, 1, "0"), noted.derive_ids(&ids, 1, "0"));
         assert_eq!((&one.signature, &one.task_key), (&other.signature, &other.task_key));
         assert!(other.spec.contains("expectedRequests"));
     }
 
     // covers: ING-5.3-09, ING-8.2-04, ING-8.2-05, ING-8.2-06, ING-8.2-12, ING-8.2-13, ING-3.10-02, ING-9.1-02
+    // covers: ING-0.2-07, ING-2.4-03
     #[test]
-    fn a_slice_says_all_of_itself_in_canonical_json() {
+    fn slice_spec_is_complete_canonical_json() {
         let window = w(-1, 1_767_225_600);
         let bounds = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
         let initial = json!({ "offset": null, "page": null, "token": "to\"ken", "url": null });
         let pagination = json!({ "type": "TOKEN", "initial": initial });
         let (params, phase) = (shape().params, json!({ "twoPhase": true, "idBatchSize": 200 }));
-        let slice = SliceForm::new(shape()).derive(window, "0");
+        let slice = SliceTemplate::new(shape()).derive(window, "0");
         let spec = json!({
             "dimension": "TIME",
             "bounds": { "time": bounds },
@@ -351,7 +357,7 @@ mod tests {
 
     #[test]
     fn without_a_partition_the_spec_has_none() {
-        let slice = SliceForm::new(Shape { partition: Params::new(), ..shape() }).derive(w(0, 1), "0");
+        let slice = SliceTemplate::new(SliceContext { partition: Params::new(), ..shape() }).derive(w(0, 1), "0");
         let spec: Value = serde_json::from_str(&slice.spec).unwrap();
         assert_eq!(spec.get("partition"), None);
         assert_eq!(slice.spec, canonical(&spec));
@@ -363,18 +369,18 @@ mod tests {
         value
     }
 
-    // covers: ING-8.2-02, ING-8.2-04, ING-8.2-05, ING-8.2-06, ING-8.2-10, ING-8.2-12
+    // covers: ING-8.2-02, ING-8.2-04, ING-8.2-05, ING-8.2-06, ING-8.2-10, ING-8.2-12, ING-0.2-07, ING-2.4-03
     #[test]
-    fn a_range_of_pages_says_window_and_pages() {
+    fn page_range_slice_names_window_and_pages() {
         let window = w(-1, 1_767_225_600);
         let time = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
-        let (form, rule) = (SliceForm::new(shape()), Rule::new(paging::Kind::Page { base: 1 }, 100));
+        let (form, rule) = (SliceTemplate::new(shape()), PagingRule::new(paging::PagingKind::Page { base: 1 }, 100));
         let pages = PageRange { from: 199, to: Some(399) };
         let slice = form.derive_pages(window, pages, &rule, "0");
         assert_eq!((slice.window, &slice.segment), (Some(window), &None));
         let spec = parsed(&slice.spec);
         let page = json!({ "fromPage": 200, "toPage": 400, "pageSize": 100, "base1": true });
-        assert_eq!(spec["bounds"], json!({ "time": time, "page": page }), "pages as the far side counts them");
+        assert_eq!(spec["bounds"], json!({ "time": time, "page": page }), "pages as the upstream counts them");
         let initial = json!({ "offset": null, "page": 200, "token": null, "url": null });
         assert_eq!(spec["pagination"], json!({ "type": "PAGE", "initial": initial }));
         assert_eq!((&spec["dimension"], &spec["budget"]["maxRequests"]), (&json!("PAGE"), &json!(800)));
@@ -385,13 +391,13 @@ mod tests {
             assert_eq!((&made["window"], &made["pages"]), (&time, &json!({ "from": 199, "to": 399 })));
             assert_eq!(made["pagination"], spec["pagination"]);
         }
-        assert_eq!(bounds::Bounds::of_task(&slice.task_params).unwrap().pages, Some(pages));
+        assert_eq!(bounds::TaskBounds::of_task(&slice.task_params).unwrap().pages, Some(pages));
         assert_eq!(params::of_task(&slice.task_params).unwrap(), shape().params);
 
         let open = form.derive_pages(window, PageRange { to: None, ..pages }, &rule, "0");
         assert_eq!(parsed(&open.spec)["bounds"]["page"]["toPage"], json!(null));
         assert_ne!((&open.signature, &open.task_key), (&slice.signature, &slice.task_key));
-        let offsets = form.derive_pages(window, pages, &Rule::new(paging::Kind::Offset, 100), "0");
+        let offsets = form.derive_pages(window, pages, &PagingRule::new(paging::PagingKind::Offset, 100), "0");
         let spec = parsed(&offsets.spec);
         assert_eq!(spec["bounds"]["page"]["fromPage"], 199);
         assert_eq!(
@@ -400,18 +406,18 @@ mod tests {
         );
     }
 
-    // covers: ING-8.2-03, ING-8.2-04, ING-8.2-05, ING-8.2-08, ING-8.2-10, ING-8.2-12
+    // covers: ING-8.2-03, ING-8.2-04, ING-8.2-05, ING-8.2-08, ING-8.2-10, ING-8.2-12, ING-0.2-07, ING-2.4-03
     #[test]
-    fn a_segment_of_ids_says_its_range_and_how_details_are_asked_for() {
-        let form = SliceForm::new(Shape { operation: Operation::Update, ..shape() });
+    fn id_segment_slice_names_range_and_id_batch_size() {
+        let form = SliceTemplate::new(SliceContext { operation: Operation::Update, ..shape() });
         let before = Ts::from_micros(1_767_225_600_000_001);
-        let segment = |after: Option<&str>, through: &str| bounds::Segment {
-            wanted: Wanted::Stale { before },
+        let segment = |after: Option<&str>, through: &str| bounds::IdSegment {
+            criteria: RefreshCriteria::Stale { before },
             range: IdRange { after: after.map(str::to_owned), through: through.to_owned() },
         };
         let ids = segment(Some("a\"1"), "b");
         let slice = form.derive_ids(&ids, 7, "0");
-        assert_eq!((slice.window, &slice.segment), (None, &Some(Segment { ordinal: 7, last_id: "b".into() })));
+        assert_eq!((slice.window, &slice.segment), (None, &Some(SegmentPosition { ordinal: 7, last_id: "b".into() })));
         let spec = parsed(&slice.spec);
         assert_eq!(spec["bounds"], json!({ "id": { "from": "a\"1", "to": "b" } }));
         assert_eq!((&spec["dimension"], &spec["pagination"]["type"]), (&json!("ID"), &json!("ID")));
@@ -421,7 +427,7 @@ mod tests {
         let frozen = parsed(&slice.expr_snapshot);
         assert_eq!(frozen["ids"]["wanted"]["stale"]["before"], json!(before.to_micros_text()));
         assert_eq!(frozen["ids"], parsed(&slice.task_params)["ids"]);
-        assert_eq!(bounds::Bounds::of_task(&slice.task_params).unwrap().ids, Some(ids));
+        assert_eq!(bounds::TaskBounds::of_task(&slice.task_params).unwrap().ids, Some(ids));
         for other in [segment(None, "b"), segment(Some("a\"1"), "c")] {
             let other = form.derive_ids(&other, 7, "0");
             assert_ne!((&other.signature, &other.task_key), (&slice.signature, &slice.task_key));
@@ -430,8 +436,8 @@ mod tests {
 
     // covers: ING-8.2-09, ING-8.2-10, ING-8.2-11
     #[test]
-    fn a_note_changes_neither_signature_nor_key() {
-        let form = SliceForm::new(shape());
+    fn telemetry_changes_neither_signature_nor_key() {
+        let form = SliceTemplate::new(shape());
         let plain = form.derive(w(0, 9), "1");
         let noted = form.derive_with(w(0, 9), "1", &json!({ "totalEstimated": 42_000, "comment": "cut in two" }));
         let spec: Value = serde_json::from_str(&noted.spec).unwrap();
@@ -442,14 +448,14 @@ mod tests {
 
     // covers: ING-8.2-09, ING-8.2-13, ING-5.3-14, ING-11.3-01
     #[test]
-    fn what_changes_the_request_makes_another_slice() {
-        let plain = SliceForm::new(shape()).derive(w(0, 9), "1");
-        let other = |change: fn(&mut Shape)| {
+    fn changed_request_makes_another_slice() {
+        let plain = SliceTemplate::new(shape()).derive(w(0, 9), "1");
+        let other = |change: fn(&mut SliceContext)| {
             let mut shape = shape();
             change(&mut shape);
-            SliceForm::new(shape).derive(w(0, 9), "1")
+            SliceTemplate::new(shape).derive(w(0, 9), "1")
         };
-        let signs: [fn(&mut Shape); 6] = [
+        let signs: [fn(&mut SliceContext); 6] = [
             |shape| drop(shape.params.insert("lang".into(), "de".into())),
             |shape| shape.snapshot_hash = "other".into(),
             |shape| shape.first = Position::Token(None),
@@ -462,15 +468,15 @@ mod tests {
             assert_ne!(other.signature, plain.signature);
             assert_ne!(other.task_key, plain.task_key);
         }
-        // The same slice, asked for by somebody else or elsewhere, is the same slice and another task.
-        let keys: [fn(&mut Shape); 2] =
-            [|shape| shape.trigger = "MANUAL:u".into(), |shape| shape.project_key = "mine".into()];
+        // The same slice requested by another job or elsewhere is the same slice and another task.
+        let keys: [fn(&mut SliceContext); 2] =
+            [|shape| shape.job = "MANUAL:u".into(), |shape| shape.project_key = "mine".into()];
         for change in keys {
             let other = other(change);
             assert_eq!(other.signature, plain.signature);
             assert_ne!(other.task_key, plain.task_key);
         }
-        let later = SliceForm::new(shape()).derive(w(0, 9), "split:4");
+        let later = SliceTemplate::new(shape()).derive(w(0, 9), "split:4");
         assert_eq!(later.signature, plain.signature);
         assert_ne!(later.task_key, plain.task_key);
     }

@@ -10,13 +10,13 @@ mod update;
 use serde_json::json;
 
 use super::*;
-use crate::cursor::{Mark, Name, Scope};
-use crate::id::{CredentialId, CursorId, Fence, InstanceId, PlanId};
+use crate::cursor::{CursorName, CursorScope, CursorValue};
+use crate::id::{CredentialId, CursorId, Fence, JobId, PlanId};
 use crate::paging::Position;
 use crate::params::Params;
 use crate::state::{Operation, TriggerType};
 use crate::tx::{
-    CursorMoved, FiredDue, History, NewPlan, OpenPlan, PlanSaved, PlanTarget, Rest, SavePlan, TriggerSettled,
+    CursorMoved, FiredDue, History, JobSettled, NewPlan, OpenPlan, PlanSaved, PlanTarget, RemainingPlan, SavePlan,
 };
 use crate::window::{Cut, Window};
 
@@ -32,9 +32,9 @@ fn w(from: i64, to: i64) -> Window {
     Window { from: at(from), to: at(to) }
 }
 
-fn trigger() -> TriggerTaken {
-    TriggerTaken {
-        instance: InstanceId(1),
+fn claimed() -> ClaimedJob {
+    ClaimedJob {
+        job: JobId(1),
         fence: Fence(2),
         public_id: "t-1".into(),
         trigger_type: TriggerType::Manual,
@@ -49,26 +49,26 @@ fn trigger() -> TriggerTaken {
         priority: 0,
         params: "{}".into(),
         overrides: "{}".into(),
-        place: None,
+        position: None,
         plan: None,
         now: DB_NOW,
     }
 }
 
 /// Slices of 300 s; the barrier is 60 s behind: 940 at [`DB_NOW`].
-fn draft(trigger: &TriggerTaken) -> Draft {
-    Draft {
+fn draft(claimed: &ClaimedJob) -> PlanDraft {
+    PlanDraft {
         snapshot_body: "{}".into(),
-        cursor: Name {
+        cursor: CursorName {
             project_key: "default".into(),
             provenance_code: "p".into(),
             endpoint_name: "e".into(),
             operation: Operation::Harvest,
             cursor_key: "updated_at".into(),
-            scope: Scope::Expr,
+            scope: CursorScope::Expr,
             namespace_key: "n".into(),
         },
-        span: Span::Time {
+        span: PlanSpan::Time {
             cut: Cut { max_width: Duration::from_secs(300), align: None },
             initial: at(100),
             narrowest: Duration::from_secs(10),
@@ -79,7 +79,7 @@ fn draft(trigger: &TriggerTaken) -> Draft {
         quota: None,
         qps: 5.0,
         per_request: 0,
-        shape: Shape {
+        context: SliceContext {
             project_key: "default".into(),
             provenance_code: "p".into(),
             endpoint_name: "e".into(),
@@ -90,10 +90,10 @@ fn draft(trigger: &TriggerTaken) -> Draft {
             params: Params::from([("user".into(), "7".into()), ("lang".into(), "en".into())]),
             partition: Params::from([("user".into(), "7".into())]),
             safety_lag: Duration::from_secs(60),
-            phase: Phase::default(),
-            budget: Budget::default(),
+            phase: PhaseSpec::default(),
+            budget: SliceBudget::default(),
             priority: 100,
-            trigger: trigger_component(trigger),
+            job: job_component(claimed),
         },
         credential: Some(CredentialId(3)),
         labels: json!({ "hash": "s" }),
@@ -118,55 +118,55 @@ fn fresh() -> Coverage {
     }
 }
 
-/// One that begins at 100 and is done up to `value`.
+/// A namespace that begins at 100 and is done up to `value`.
 fn known(value: Option<i64>, covered: Vec<Window>) -> Coverage {
     let cursor = Some(CursorId(4));
     Coverage { cursor, origin: Some(at(100)), value: value.map(mark), epoch: 3, covered, ..fresh() }
 }
 
-fn mark(secs: i64) -> Mark {
-    Mark::At(at(secs))
+fn mark(secs: i64) -> CursorValue {
+    CursorValue::At(at(secs))
 }
 
 struct Driver(Planner);
 
 impl Driver {
-    /// A planner that has the trigger compiled and asks what is covered.
-    fn reading(options: Options, trigger: TriggerTaken) -> Driver {
-        let draft = draft(&trigger);
-        Driver::with(options, trigger, draft)
+    /// A planner that has the job compiled and reads the coverage.
+    fn reading(options: Options, claimed: ClaimedJob) -> Driver {
+        let draft = draft(&claimed);
+        Driver::with(options, claimed, draft)
     }
 
-    /// The same, with what it was compiled to.
-    fn with(options: Options, trigger: TriggerTaken, draft: Draft) -> Driver {
+    /// The same, with this draft.
+    fn with(options: Options, claimed: ClaimedJob, draft: PlanDraft) -> Driver {
         let mut driver = Driver(Planner::new(options, Rng::new(1), HERE));
         let mut wants = Vec::new();
         driver.0.poll(HERE, &mut wants);
         assert!(matches!(&wants[..], [Want::Tx(Tx::FireDue(_))]));
         let wants = driver.ok(Done::FireDue(FiredDue { fired: 0, next_due: None, now: DB_NOW }));
-        assert!(matches!(&wants[..], [Want::Tx(Tx::TakeTrigger(_))]));
-        let wants = driver.ok(Done::TakeTrigger(Some(Box::new(trigger))));
+        assert!(matches!(&wants[..], [Want::Tx(Tx::ClaimJob(_))]));
+        let wants = driver.ok(Done::ClaimJob(Some(Box::new(claimed))));
         assert!(matches!(&wants[..], [Want::Compile(_)]));
-        let wants = driver.on(Got::Compiled(Ok(Compiled::Plan(Box::new(draft)))));
+        let wants = driver.on(PlannerInput::Compiled(Ok(CompiledJob::Plan(Box::new(draft)))));
         assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]));
         driver
     }
 
-    fn on(&mut self, got: Got) -> Vec<Want> {
+    fn on(&mut self, got: PlannerInput) -> Vec<Want> {
         let mut wants = Vec::new();
         self.0.on(HERE, got, &mut wants);
         wants
     }
 
     fn ok(&mut self, done: Done) -> Vec<Want> {
-        self.on(Got::Tx(Ok(done)))
+        self.on(PlannerInput::Tx(Ok(done)))
     }
 
     fn err(&mut self, error: TxError) -> Vec<Want> {
-        self.on(Got::Tx(Err(error)))
+        self.on(PlannerInput::Tx(Err(error)))
     }
 
-    /// Answers with this coverage, and again once the cursor is settled.
+    /// Returns this coverage, and again once the cursor is settled.
     fn covered(&mut self, coverage: &Coverage) -> Vec<Want> {
         let wants = self.ok(Done::ReadCoverage(coverage.clone()));
         if coverage.cursor.is_none() {
@@ -175,36 +175,36 @@ impl Driver {
         assert!(matches!(&wants[..], [Want::Tx(Tx::RecordAdvance(_))]), "{wants:?}");
         let (value, target) = (coverage.value.clone(), coverage.value.clone());
         let direction = crate::state::Direction::Forward;
-        let settled = crate::tx::Advance { direction, value, target, by: None, version: 1 };
+        let settled = crate::tx::AdvanceRecorded { direction, value, target, by: None, version: 1 };
         let wants = self.ok(Done::RecordAdvance(settled));
         assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]), "{wants:?}");
         self.ok(Done::ReadCoverage(coverage.clone()))
     }
 }
 
-/// What a planner makes of a trigger in a namespace of this state.
-fn planned(options: Options, trigger: TriggerTaken, coverage: &Coverage) -> Result<Arc<SavePlan>, Settlement> {
-    outcome(&Driver::reading(options, trigger).covered(coverage))
+/// The plan of a job in a namespace of this state.
+fn planned(options: Options, claimed: ClaimedJob, coverage: &Coverage) -> Result<Arc<SavePlan>, JobSettlement> {
+    outcome(&Driver::reading(options, claimed).covered(coverage))
 }
 
-/// What a planner makes of a draft in a namespace of this state.
-fn drafted(trigger: TriggerTaken, draft: Draft, coverage: &Coverage) -> Result<Arc<SavePlan>, Settlement> {
-    outcome(&Driver::with(Options::new("me"), trigger, draft).covered(coverage))
+/// The plan of a draft in a namespace of this state.
+fn drafted(claimed: ClaimedJob, draft: PlanDraft, coverage: &Coverage) -> Result<Arc<SavePlan>, JobSettlement> {
+    outcome(&Driver::with(Options::new("me"), claimed, draft).covered(coverage))
 }
 
-fn outcome(wants: &[Want]) -> Result<Arc<SavePlan>, Settlement> {
+fn outcome(wants: &[Want]) -> Result<Arc<SavePlan>, JobSettlement> {
     match wants {
         [Want::Tx(Tx::SavePlan(save))] => Ok(Arc::clone(save)),
-        [Want::Tx(Tx::SettleTrigger(settle))] => {
-            assert_eq!((settle.instance, settle.fence), (InstanceId(1), Fence(2)));
+        [Want::Tx(Tx::SettleJob(settle))] => {
+            assert_eq!((settle.job, settle.fence), (JobId(1), Fence(2)));
             Err(settle.settlement.clone())
         }
         other => panic!("neither a plan nor a settlement: {other:?}"),
     }
 }
 
-fn plan(trigger: TriggerTaken, coverage: &Coverage) -> Arc<SavePlan> {
-    planned(Options::new("me"), trigger, coverage).expect("a plan")
+fn plan(claimed: ClaimedJob, coverage: &Coverage) -> Arc<SavePlan> {
+    planned(Options::new("me"), claimed, coverage).expect("a plan")
 }
 
 fn windows(save: &SavePlan) -> Vec<Window> {

@@ -1,14 +1,14 @@
-//! The way of pages that were read into the ledger: in order, and together where several wait.
+//! Commits of pages: in order, and together where several wait.
 
 use std::sync::Arc;
 
 use super::options::{FULL_BYTES, FULL_PAGES, MAX_WAITING_BYTES, QUICK_MS};
-use super::{Run, Stage, Want};
+use super::{RunMachine, RunStage, Want};
 use crate::time::Ts;
 use crate::tx::{BatchCommitted, CommitBatch, Tx};
 
-impl Run {
-    /// Puts a page behind those that wait for their commit.
+impl RunMachine {
+    /// Appends a page to those that wait for their commit.
     pub(super) fn enqueue(&mut self, batch: Arc<CommitBatch>) {
         if self.queue.is_empty() {
             self.ripe_at = self.now + self.options.linger;
@@ -16,17 +16,17 @@ impl Run {
         self.queue.push_back(batch);
     }
 
-    /// When what waits is sent, though more may come.
+    /// When waiting pages are sent, though more may come.
     pub(super) fn send_at(&self) -> Ts {
         if self.committing == 0 && !self.queue.is_empty() { self.ripe_at } else { Ts::MAX }
     }
 
-    /// More pages are on their way, and there is room and time for them. Ids are screened by what is stored: theirs waits for
-    /// nothing.
+    /// More pages are being read, and there is room and time for them. Pages of ids do not wait: later ids are
+    /// screened by what is stored.
     fn may_linger(&self) -> bool {
-        let gives_ids = matches!(&self.stage, Stage::Paging(policy) if policy.details.is_some());
+        let gives_ids = matches!(&self.stage, RunStage::Paging(policy) if policy.details.is_some());
         self.now < self.ripe_at
-            && self.verdict.is_none()
+            && self.planned_end.is_none()
             && !gives_ids
             && !self.awaits_news
             && self.reader.is_reading_on()
@@ -40,7 +40,7 @@ impl Run {
         self.queue.iter().map(|batch| batch.stats.http.bytes).sum()
     }
 
-    /// Sends what waits, unless something is on its way or more is about to come.
+    /// Sends waiting pages, unless a transaction is in flight or more pages are about to come.
     pub(super) fn send_pages(&mut self, wants: &mut Vec<Want>) {
         if self.committing == 0 && !self.queue.is_empty() && !self.may_linger() {
             // URLs lock the pool: no page waits for records behind them.
@@ -57,8 +57,8 @@ impl Run {
         }
     }
 
-    /// The first page of a group that failed; the others come after it one by one. So only a page at fault is refused, and
-    /// what stood in each other's way does so no longer.
+    /// The first page of a group that failed; the others follow one by one. So only the faulty page is refused, and
+    /// pages that blocked each other no longer do.
     pub(super) fn first_of_group(&mut self, tx: Tx) -> Tx {
         let [first, others @ ..] = tx.pages() else { return tx };
         for batch in others.iter().rev() {

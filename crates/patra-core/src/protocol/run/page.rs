@@ -1,94 +1,94 @@
-//! What a fetch brings back, and how a page becomes a batch.
+//! Results of a fetch, and the batch made from a page.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Policy;
-use super::place::{Place, batch_key};
+use super::RunPolicy;
+use super::batch_context::{BatchContext, batch_key};
 use crate::error::{Fault, Level};
 use crate::id::RunId;
-use crate::paging::{Facts, Position};
-use crate::record::{Candidate, Marked, Record, Rejected, deduplicate};
+use crate::paging::{PageFacts, Position};
+use crate::record::{CandidateMark, DetailCandidate, Record, RejectedRecord, deduplicate};
 use crate::source::Validators;
-use crate::tx::{BatchStats, Capture, Checked, CommitBatch, HttpStats, Lease, LeaseRef, Raw};
+use crate::tx::{BatchStats, Capture, CheckedRecord, CommitBatch, HttpStats, Lease, LeaseRef, RawResponse};
 
 /// A page that was read and mapped.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Page {
-    pub facts: Facts,
+pub struct FetchedPage {
+    pub facts: PageFacts,
     pub records: Vec<Record>,
-    pub rejected: Vec<Rejected>,
-    /// What a page of ids names, in its order.
-    pub candidates: Vec<Candidate>,
+    pub rejected: Vec<RejectedRecord>,
+    /// Ids of a page of ids, in its order.
+    pub candidates: Vec<DetailCandidate>,
     /// Hash of the items, for the loop guard.
     pub content: [u8; 16],
-    pub evidence: Evidence,
-    /// What it is recognised by when it comes again unchanged.
-    pub seen: Option<Validators>,
-    /// Where it was found, when it has moved there for good.
+    pub evidence: ExchangeEvidence,
+    /// Validators to recognise the page when it is unchanged.
+    pub validators: Option<Validators>,
+    /// New permanent URL of the page.
     pub moved_to: Option<String>,
-    /// URLs for the pool, where somebody wants them.
+    /// URLs for the pool, where capture is enabled.
     pub capture: Option<Capture>,
-    /// What is suspicious about its content, a sentence each, for the log.
+    /// Suspicious content, a sentence each, for the log.
     pub warnings: Vec<String>,
 }
 
 /// Why a page could not be read.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Refusal {
+pub struct PageFailure {
     pub fault: Fault,
-    /// The far side asked us to slow down; this is not its failure.
+    /// The upstream asked us to slow down; this is not its failure.
     pub throttled: bool,
     pub retry_after: Option<Duration>,
-    pub evidence: Evidence,
-    /// Nobody can be reached just now: it is not the far side.
+    pub evidence: ExchangeEvidence,
+    /// The network is down: it is not the upstream.
     pub offline: bool,
 }
 
-impl Refusal {
-    /// A 429, or a failure of the far side that passes (ING-4.10-16).
+impl PageFailure {
+    /// Status 429, or a transient failure of the upstream (ING-4.10-16).
     pub fn lowers_rate(&self) -> bool {
         self.throttled || (self.fault.level == Level::L1 && (500..600).contains(&self.evidence.status))
     }
 }
 
-/// The far side's own count: requests that it still takes until its window ends.
+/// The upstream's own count: requests that it still accepts until its window ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Left {
+pub struct UpstreamQuota {
     pub remaining: u64,
     pub limit: Option<u64>,
     pub resets_in: Duration,
 }
 
-/// What the ledger keeps of the exchange: JSON, redacted.
+/// The exchange as the ledger keeps it: JSON, redacted.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Evidence {
+pub struct ExchangeEvidence {
     pub latency_ms: u32,
     pub status: u16,
     pub bytes: u64,
     pub request_digest: String,
     pub response_digest: String,
-    /// The answer itself, where it is to be kept.
-    pub raw: Option<Raw>,
-    /// What the headers say about the pace, for the gate; or why that cannot be understood.
-    pub left: Result<Option<Left>, String>,
+    /// The response itself, where it is to be kept.
+    pub raw: Option<RawResponse>,
+    /// The upstream's quota from the headers, for the gate; or why they cannot be parsed.
+    pub quota: Result<Option<UpstreamQuota>, String>,
 }
 
-impl Default for Evidence {
-    fn default() -> Evidence {
-        Evidence {
+impl Default for ExchangeEvidence {
+    fn default() -> ExchangeEvidence {
+        ExchangeEvidence {
             latency_ms: 0,
             status: 0,
             bytes: 0,
             request_digest: "{}".into(),
             response_digest: "{}".into(),
             raw: None,
-            left: Ok(None),
+            quota: Ok(None),
         }
     }
 }
 
-impl Evidence {
+impl ExchangeEvidence {
     pub(super) fn stats(&self) -> BatchStats {
         BatchStats {
             latency_ms: self.latency_ms,
@@ -98,24 +98,24 @@ impl Evidence {
     }
 }
 
-/// What a batch settles beside its records.
-pub(super) struct Settled {
-    pub(super) marks: Vec<Marked>,
-    pub(super) checked: Vec<Checked>,
+/// What a batch settles in addition to its records.
+pub(super) struct SettledRecords {
+    pub(super) marks: Vec<CandidateMark>,
+    pub(super) checked: Vec<CheckedRecord>,
     pub(super) refresh: bool,
 }
 
-impl Page {
+impl FetchedPage {
     pub(super) fn into_batch(
         mut self,
         lease: &Lease,
         run: RunId,
-        policy: &Policy,
-        place: &Place,
-        settled: Settled,
+        policy: &RunPolicy,
+        context: &BatchContext,
+        settled: SettledRecords,
         next: Option<Position>,
     ) -> Arc<CommitBatch> {
-        // Counted before duplicates go, so that a page's numbers add up to its items.
+        // Counted before duplicates are dropped, so that a page's numbers add up to its items.
         let (kept, rejected) = (self.records.len() as u32, self.rejected.len() as u32);
         let outside = self.facts.items.saturating_sub(kept + rejected);
         let duplicates = deduplicate(&mut self.records) as u32;
@@ -123,26 +123,26 @@ impl Page {
             items_count: self.facts.items,
             skipped: duplicates + outside,
             failed: rejected,
-            retry_count: place.retries,
-            throttled_count: place.throttles,
+            retry_count: context.retries,
+            throttled_count: context.throttles,
             has_next: next.is_some(),
-            self_healing: place.healing,
-            rate: place.rate,
-            total: place.total,
-            taken: place.taken,
+            self_healing: context.healing,
+            rate: context.rate,
+            total: context.total,
+            taken: context.taken,
             ..self.evidence.stats()
         };
         Arc::new(CommitBatch {
             lease: LeaseRef::from(lease),
             lineage: lease.lineage,
             run,
-            batch_no: place.batch_no,
+            batch_no: context.batch_no,
             expr_hash: lease.expr_hash.clone(),
-            idempotent_key: batch_key(run, place.batch_no, &place.position),
-            before_token: place.before_token.clone(),
-            position: place.position.clone(),
+            idempotent_key: batch_key(run, context.batch_no, &context.position),
+            before_token: context.before_token.clone(),
+            position: context.position.clone(),
             next,
-            page_size: place.page_size,
+            page_size: context.page_size,
             stream: Arc::clone(&policy.stream),
             source: lease.source,
             records: self.records,
@@ -153,7 +153,7 @@ impl Page {
             emit: policy.emit,
             refresh: settled.refresh,
             raw: self.evidence.raw,
-            progress: place.progress,
+            progress: context.progress,
             stats,
             request_digest: self.evidence.request_digest,
             response_digest: self.evidence.response_digest,

@@ -1,87 +1,87 @@
-//! The reading side of a run: where it stands, how often it has tried, when it may try again.
+//! The reading side of a run: its position, failed tries, and when to retry.
 
 use std::collections::BTreeSet;
 
-use super::details::{Held, Phase, Tally};
-use super::limit::Reach;
-use super::order::Track;
-use super::page::{Page, Refusal, Settled};
-use super::place::Place;
-use super::{Run, Stage, Verdict, Want};
+use super::batch_context::BatchContext;
+use super::details::{DetailCounts, DetailPhase, RefusedId};
+use super::limit::LimitStatus;
+use super::order::OrderTracker;
+use super::page::{FetchedPage, PageFailure, SettledRecords};
+use super::{PlannedEnd, RunMachine, RunStage, Want};
 use crate::error::{Code, Fault, Level};
-use crate::gate::Decision;
+use crate::gate::GateDecision;
 use crate::health::Advice;
 use crate::id::RunId;
-use crate::paging::{Position, Rule, Step, Walk};
-use crate::record::Marked;
+use crate::paging::{PageStep, PageWalk, PagingRule, Position};
+use crate::record::CandidateMark;
 use crate::source::Validators;
 use crate::time::Ts;
 use crate::tx::{RateStats, RunEnd, SelfHealing};
 
 /// One page to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Fetch {
+pub struct PageFetch {
     pub run: RunId,
     pub batch_no: u32,
     pub position: Position,
     pub page_size: u32,
-    /// An unchanged answer is recognised by these, if they are for the URL that is asked.
-    pub known: Option<Box<Validators>>,
+    /// Validators of an unchanged response, used if they are for the requested URL.
+    pub validators: Option<Box<Validators>>,
 }
 
-impl Fetch {
-    /// What the far side's log and ours can be joined by (ING-14.2-02).
+impl PageFetch {
+    /// Correlation id for the upstream's log and ours (ING-14.2-02).
     pub fn correlation(&self) -> String {
         format!("ing-{}-{}", self.run, self.batch_no)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Reader {
-    pub(super) state: State,
-    /// The page that is being read, or read next; none at the end.
+pub(super) struct PageReader {
+    pub(super) state: ReaderState,
+    /// Position of the current or next page; `None` at the end.
     position: Option<Position>,
-    /// What the last request asked for.
-    asked: Option<Position>,
+    /// Position of the last request.
+    requested: Option<Position>,
     batch_no: u32,
-    /// Nothing but a total says that this page exists: a 404 is the end then.
+    /// Only a total says that this page exists: a 404 is the end then.
     pub(super) perhaps: bool,
-    walk: Walk,
-    /// The page size that the last request asked for.
-    asked_size: u32,
-    pub(super) track: Track,
+    walk: PageWalk,
+    /// Page size of the last request.
+    requested_size: u32,
+    pub(super) track: OrderTracker,
     pages: u32,
-    /// Begun at the first page of the slice, not behind what an earlier run read.
+    /// Started at the first page of the slice, not after an earlier run.
     from_the_start: bool,
     healing: SelfHealing,
     rate: RateStats,
-    /// Failed tries of this page, refusals for pacing apart.
+    /// Failed tries of this page, without 429 responses.
     pub(super) failures: u32,
     pub(super) throttles: u32,
-    /// The last answer for this page was of another form.
+    /// The last response for this page had another format.
     pub(super) strange: bool,
-    /// The ids of the page at hand, while their details are fetched.
-    pub(super) phase: Option<Phase>,
+    /// The ids of the current page, while their details are fetched.
+    pub(super) phase: Option<DetailPhase>,
     pub(super) bad_in_a_row: u32,
-    /// Some detail came in this run: the far side gives them.
+    /// A detail arrived in this run: the upstream does return them.
     pub(super) proved: bool,
-    pub(super) held: Vec<Held>,
-    /// Ids of the group at hand that were refused together with too many others.
-    pub(super) unanswered: BTreeSet<String>,
-    /// Ids that were asked for once more after an outage.
+    pub(super) refused: Vec<RefusedId>,
+    /// Ids of the current group that were refused together with too many others.
+    pub(super) unresolved: BTreeSet<String>,
+    /// Ids that were requested once more after an outage.
     pub(super) retried: BTreeSet<String>,
-    pub(super) tally: Tally,
+    pub(super) detail_counts: DetailCounts,
 }
 
 #[derive(Debug, Default, PartialEq)]
-pub(super) enum State {
-    /// May ask for a permit.
+pub(super) enum ReaderState {
+    /// May request a permit.
     #[default]
     Ready,
-    Asking,
+    AwaitingPermit,
     Sleeping(Ts),
     Fetching,
-    /// Waiting for the answer which ids are new, or for the time to ask again.
+    /// Waiting for the screening of ids, or for the time to retry it.
     Screening {
         again: Ts,
     },
@@ -90,12 +90,12 @@ pub(super) enum State {
 
 /// What follows a page.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Ending {
+pub(super) enum PageEnding {
     Next {
         next: Position,
         perhaps: bool,
     },
-    /// It was the last.
+    /// The page was the last.
     End,
     /// There is more, but this run ends here.
     Over {
@@ -104,17 +104,17 @@ pub(super) enum Ending {
     },
 }
 
-impl Default for Reader {
-    fn default() -> Reader {
-        Reader {
-            state: State::default(),
+impl Default for PageReader {
+    fn default() -> PageReader {
+        PageReader {
+            state: ReaderState::default(),
             position: None,
-            asked: None,
+            requested: None,
             batch_no: 0,
             perhaps: false,
-            walk: Walk::new(true),
-            asked_size: 0,
-            track: Track::default(),
+            walk: PageWalk::new(true),
+            requested_size: 0,
+            track: OrderTracker::default(),
             pages: 0,
             from_the_start: true,
             healing: SelfHealing::default(),
@@ -125,35 +125,35 @@ impl Default for Reader {
             phase: None,
             bad_in_a_row: 0,
             proved: false,
-            held: Vec::new(),
-            unanswered: BTreeSet::new(),
+            refused: Vec::new(),
+            unresolved: BTreeSet::new(),
             retried: BTreeSet::new(),
-            tally: Tally::default(),
+            detail_counts: DetailCounts::default(),
         }
     }
 }
 
-impl Reader {
+impl PageReader {
     pub(super) fn begin(&mut self, position: Position, from_the_start: bool) {
         self.position = Some(position);
         self.batch_no = 1;
-        self.walk = Walk::new(from_the_start);
+        self.walk = PageWalk::new(from_the_start);
         self.from_the_start = from_the_start;
     }
 
-    /// Goes on behind what an earlier run read.
+    /// Continues after an earlier run.
     pub(super) fn resume(&mut self, position: Position, total: Option<u64>) {
         self.begin(position, false);
-        self.walk = Walk::resumed(total);
+        self.walk = PageWalk::resumed(total);
     }
 
     pub(super) fn position(&self) -> Option<&Position> {
         self.position.as_ref()
     }
 
-    /// Between two groups of ids that the store names.
+    /// Between two groups of ids from the store.
     pub(super) fn wants_ids(&self) -> bool {
-        self.state == State::Ready && self.phase.is_none() && matches!(self.position, Some(Position::Keys { .. }))
+        self.state == ReaderState::Ready && self.phase.is_none() && matches!(self.position, Some(Position::Keys { .. }))
     }
 
     /// Pages read by this run.
@@ -161,27 +161,27 @@ impl Reader {
         self.pages
     }
 
-    /// The page at hand is the first of the slice, for the first time.
+    /// The current page is the first of the slice, for the first time.
     pub(super) fn is_at_first(&self) -> bool {
         self.from_the_start && self.pages == 1
     }
 
     pub(super) fn halt(&mut self) {
-        self.state = State::Halted;
+        self.state = ReaderState::Halted;
     }
 
-    /// Another page is asked for, or will be at once.
+    /// Another page is requested, or will be at once.
     pub(super) fn is_reading_on(&self) -> bool {
         self.position.is_some()
             && !self.wants_ids()
-            && matches!(self.state, State::Ready | State::Asking | State::Fetching)
+            && matches!(self.state, ReaderState::Ready | ReaderState::AwaitingPermit | ReaderState::Fetching)
     }
 
-    /// True when a permit should be asked for now; it is then counted as asked.
-    pub(super) fn may_ask(&mut self) -> bool {
-        let may = self.state == State::Ready && self.position.is_some();
+    /// True when a permit should be requested now; the request is then recorded.
+    pub(super) fn may_request(&mut self) -> bool {
+        let may = self.state == ReaderState::Ready && self.position.is_some();
         if may {
-            self.state = State::Asking;
+            self.state = ReaderState::AwaitingPermit;
         }
         may
     }
@@ -190,28 +190,32 @@ impl Reader {
         Want::Permit { details: self.phase.is_some() }
     }
 
-    /// True when a sleep is over and a permit should be asked for.
+    /// True when a sleep is over and a permit should be requested.
     pub(super) fn wakes(&mut self, now: Ts) -> bool {
-        let wakes = matches!(self.state, State::Sleeping(until) if now >= until);
+        let wakes = matches!(self.state, ReaderState::Sleeping(until) if now >= until);
         if wakes {
-            self.state = State::Asking;
+            self.state = ReaderState::AwaitingPermit;
         }
         wakes
     }
 
     pub(super) fn wake_at(&self) -> Ts {
-        if let State::Sleeping(until) | State::Screening { again: until } = self.state { until } else { Ts::MAX }
+        if let ReaderState::Sleeping(until) | ReaderState::Screening { again: until } = self.state {
+            until
+        } else {
+            Ts::MAX
+        }
     }
 
-    /// Asks for something else in the place of what was refused.
+    /// Requests something else instead of what was refused.
     pub(super) fn again(&mut self) {
         self.failures = 0;
         self.throttles = 0;
         self.strange = false;
-        self.state = State::Ready;
+        self.state = ReaderState::Ready;
     }
 
-    /// Goes on to the page behind this one.
+    /// Moves on to the next page.
     fn step(&mut self, next: Option<Position>, perhaps: bool) {
         if let Some(token) = self.position.take().and_then(|position| position.token_key()) {
             self.walk.remember(&token);
@@ -223,63 +227,71 @@ impl Reader {
     }
 }
 
-impl Run {
-    pub(super) fn on_permit(&mut self, now: Ts, decision: Decision, advice: Advice, wants: &mut Vec<Want>) {
-        let (State::Asking, None) = (&self.reader.state, &self.verdict) else { return };
+impl RunMachine {
+    pub(super) fn on_permit(&mut self, now: Ts, decision: GateDecision, advice: Advice, wants: &mut Vec<Want>) {
+        let (ReaderState::AwaitingPermit, None) = (&self.reader.state, &self.planned_end) else { return };
         self.advice = advice;
         self.reader.healing.add(advice.healing());
-        // The run tells of it too when no batch comes of this.
+        // The run reports it too when it makes no batch.
         self.stats.heal(advice.healing());
         self.count(&advice.rate);
         match decision {
-            Decision::Allow => {
-                let (Some(run), Some(at), Stage::Paging(policy)) = (self.run, &self.reader.position, &self.stage)
+            GateDecision::Allow => {
+                let (Some(run), Some(at), RunStage::Paging(policy)) = (self.run, &self.reader.position, &self.stage)
                 else {
                     return;
                 };
                 let details = self.reader.phase.as_ref().and_then(|phase| phase.position(at));
                 let position = details.unwrap_or_else(|| at.clone());
-                self.reader.asked = Some(position.clone());
-                self.reader.state = State::Fetching;
+                self.reader.requested = Some(position.clone());
+                self.reader.state = ReaderState::Fetching;
                 self.stats.req_count += 1;
                 let page_size = self.page_size(policy);
-                self.reader.asked_size = page_size;
+                self.reader.requested_size = page_size;
                 self.reader.healing.page_size_shrink |= page_size < policy.paging.page_size;
                 let (batch_no, known) = (self.reader.batch_no, self.polling.known());
-                wants.push(Want::Fetch(Fetch { run, batch_no, position, page_size, known }));
+                wants.push(Want::Fetch(PageFetch { run, batch_no, position, page_size, validators: known }));
             }
-            Decision::WaitUntil(until) => {
+            GateDecision::WaitUntil(until) => {
                 let wait = until.since(now);
-                // Whose own requests opened the circuit has used up an attempt; whoever only meets it has not (C-60).
+                // A run whose own requests opened the circuit has used up an attempt; one that only meets it has not
+                // (C-60).
                 if advice.circuit_open && self.reader.failures > 0 && wait > self.options.inline_wait {
-                    let error = Fault::new(Code::PlatformError, Level::L1, "the far side fails again and again");
+                    let error = Fault::new(Code::PlatformError, Level::L1, "the upstream fails again and again");
                     let end = RunEnd::Requeue { delay: wait, error, counted: true };
-                    self.verdict = Some(Verdict { end, failure: None });
+                    self.planned_end = Some(PlannedEnd { end, failure: None });
                     self.reader.halt();
                     return self.proceed(wants);
                 }
-                let why = match advice.rate {
+                let reason = match advice.rate {
                     RateStats { quota_hard_hits: 1.., .. } => "the quota is used up until then",
                     RateStats { quota_soft_hits: 1.., .. } => {
-                        "what is left of the quota is kept for HARVEST until then"
+                        "the rest of the quota is reserved for HARVEST until then"
                     }
                     _ => "no request may be sent before then",
                 };
-                self.sleep_or_give_back(now, wait, why, wants);
+                self.sleep_or_give_back(now, wait, reason, wants);
             }
         }
     }
 
-    /// For the batch, and for the run where no batch comes of it.
+    /// Counts for the batch, and for the run when there is no batch.
     pub(super) fn count(&mut self, rate: &RateStats) {
         self.reader.rate.add(rate);
         self.stats.rate.add(rate);
     }
 
-    pub(super) fn on_fetched(&mut self, now: Ts, result: Result<Box<Page>, Box<Refusal>>, wants: &mut Vec<Want>) {
-        if self.reader.state != State::Fetching {
-            // A run that was stopped meanwhile still passes on that the far side wants silence: others would not keep it.
-            if let Err(Refusal { throttled: true, retry_after: Some(silence), .. }) = result.map_err(|refusal| *refusal)
+    pub(super) fn on_fetched(
+        &mut self,
+        now: Ts,
+        result: Result<Box<FetchedPage>, Box<PageFailure>>,
+        wants: &mut Vec<Want>,
+    ) {
+        if self.reader.state != ReaderState::Fetching {
+            // A run that was stopped meanwhile still reports that the upstream asked for a pause: other runs must
+            // respect it.
+            if let Err(PageFailure { throttled: true, retry_after: Some(silence), .. }) =
+                result.map_err(|refusal| *refusal)
             {
                 wants.push(Want::CoolDown(silence));
             }
@@ -292,49 +304,49 @@ impl Run {
         }
     }
 
-    fn on_page(&mut self, now: Ts, mut page: Box<Page>, wants: &mut Vec<Want>) {
-        let (Stage::Paging(policy), Some(here)) = (&self.stage, self.reader.position.clone()) else { return };
+    fn on_page(&mut self, now: Ts, mut page: Box<FetchedPage>, wants: &mut Vec<Want>) {
+        let (RunStage::Paging(policy), Some(here)) = (&self.stage, self.reader.position.clone()) else { return };
         let policy = std::sync::Arc::clone(policy);
         self.reader.pages += 1;
         self.polling.on_page(&here, &mut page);
         let step = self.walk_on(&policy, &here, &page);
-        // A page that is not committed brings the window no further.
-        if let (Some(order), false) = (policy.order, matches!(step, Step::Broken(_))) {
+        // A page that is not committed does not advance the window.
+        if let (Some(order), false) = (policy.order, matches!(step, PageStep::Broken(_))) {
             self.reader.track.page(order, &page.records);
         }
         let total = page.facts.total;
-        let restarts = step == Step::Restart;
+        let restarts = step == PageStep::Restart;
         let mut ending = match step {
-            Step::Next { next, perhaps } => self.onward(&policy, now, next, total, perhaps),
-            Step::Again => Ending::Next { next: here.clone(), perhaps: false },
-            Step::Restart => {
+            PageStep::Next { next, perhaps } => self.onward(&policy, now, next, total, perhaps),
+            PageStep::Again => PageEnding::Next { next: here.clone(), perhaps: false },
+            PageStep::Restart => {
                 self.reader.track.give_up();
-                Ending::Next { next: self.first(&policy), perhaps: false }
+                PageEnding::Next { next: self.first(&policy), perhaps: false }
             }
-            Step::End(_) => Ending::End,
-            Step::TooMuch { next, total, at_most } => {
-                Ending::Over { next, end: self.too_much(&policy, total, at_most) }
+            PageStep::End(_) => PageEnding::End,
+            PageStep::TooMuch { next, total, at_most } => {
+                PageEnding::Over { next, end: self.too_much(&policy, total, at_most) }
             }
             // The cap falls on the last page of a range: nothing is missing.
-            Step::MaxPage { next, .. } if self.is_past_range(&policy, &next) => Ending::End,
-            Step::MaxPage { next, pages } => Ending::Over { next, end: self.at_max_page(&policy, pages) },
-            Step::Broken(fault) => {
+            PageStep::MaxPage { next, .. } if self.is_past_range(&policy, &next) => PageEnding::End,
+            PageStep::MaxPage { next, pages } => PageEnding::Over { next, end: self.at_max_page(&policy, pages) },
+            PageStep::Broken(fault) => {
                 self.give_up(self.end_by(&fault), fault, page.evidence, wants);
                 return;
             }
         };
         match self.limit.as_mut().map(|limit| limit.take(&mut page)) {
-            None | Some(Reach::Below) => {}
-            Some(Reach::Enough) if matches!(ending, Ending::Next { .. }) => self.awaits_news = true,
-            Some(Reach::Enough | Reach::Full) => ending = Ending::End,
+            None | Some(LimitStatus::Below) => {}
+            Some(LimitStatus::Enough) if matches!(ending, PageEnding::Next { .. }) => self.awaits_news = true,
+            Some(LimitStatus::Enough | LimitStatus::Full) => ending = PageEnding::End,
         }
-        let resliced = matches!(&ending, Ending::Over { end: RunEnd::Split { .. } | RunEnd::Failed { .. }, .. });
+        let resliced = matches!(&ending, PageEnding::Over { end: RunEnd::Split { .. } | RunEnd::Failed { .. }, .. });
         if (resliced || restarts) && policy.details.is_some() {
-            // The narrower windows, or the pages that are read again, name these ids again. A run that dies before that
-            // must not go on behind them.
+            // The narrower windows, or the repeated pages, name these ids again. A run that dies before that must not
+            // resume behind them.
             page.facts.items = 0;
             page.candidates.clear();
-            if let Ending::Over { next, .. } = &mut ending {
+            if let PageEnding::Over { next, .. } = &mut ending {
                 next.clone_from(&here);
             }
         }
@@ -345,77 +357,83 @@ impl Run {
         }
     }
 
-    /// What the page at `here` means for the rest, by the size that was asked for.
-    fn walk_on(&mut self, policy: &super::Policy, here: &Position, page: &Page) -> Step {
-        let asked = self.reader.asked_size;
+    /// What the page at `here` means for the rest, by the requested size.
+    fn walk_on(&mut self, policy: &super::RunPolicy, here: &Position, page: &FetchedPage) -> PageStep {
+        let requested = self.reader.requested_size;
         let (facts, content, rejected) = (&page.facts, page.content, &page.rejected);
-        if asked == policy.paging.page_size {
+        if requested == policy.paging.page_size {
             return self.reader.walk.after(&policy.paging, here, facts, content, rejected);
         }
-        let rule = Rule { page_size: asked, ..policy.paging.clone() };
+        let rule = PagingRule { page_size: requested, ..policy.paging.clone() };
         self.reader.walk.after(&rule, here, facts, content, rejected)
     }
 
-    /// Commits a page and goes where its ending leads.
-    pub(super) fn turn(&mut self, page: Page, marks: Vec<Marked>, ending: Ending, wants: &mut Vec<Want>) {
+    /// Commits a page and moves to where its ending leads.
+    pub(super) fn turn(
+        &mut self,
+        page: FetchedPage,
+        marks: Vec<CandidateMark>,
+        ending: PageEnding,
+        wants: &mut Vec<Want>,
+    ) {
         let (next, perhaps, end) = match ending {
-            Ending::Next { next, perhaps } => (Some(next), perhaps, None),
-            Ending::End => (None, false, Some(RunEnd::Succeeded)),
-            Ending::Over { next, end } => (Some(next), false, Some(end)),
+            PageEnding::Next { next, perhaps } => (Some(next), perhaps, None),
+            PageEnding::End => (None, false, Some(RunEnd::Succeeded)),
+            PageEnding::Over { next, end } => (Some(next), false, Some(end)),
         };
-        self.verdict = end.map(|end| Verdict { end, failure: None });
+        self.planned_end = end.map(|end| PlannedEnd { end, failure: None });
         self.commit(page, marks, next.clone());
         self.reader.step(next, perhaps);
         self.proceed(wants);
     }
 
-    /// Commits a part of what the page at hand leads to, and stays at it.
-    pub(super) fn stay(&mut self, page: Page, marks: Vec<Marked>, wants: &mut Vec<Want>) {
+    /// Commits a part of the current page's results, and stays at the page.
+    pub(super) fn stay(&mut self, page: FetchedPage, marks: Vec<CandidateMark>, wants: &mut Vec<Want>) {
         let here = self.reader.position.clone();
         self.commit(page, marks, here.clone());
         self.reader.step(here, self.reader.perhaps);
         self.proceed(wants);
     }
 
-    fn commit(&mut self, page: Page, mut marks: Vec<Marked>, next: Option<Position>) {
+    fn commit(&mut self, page: FetchedPage, mut marks: Vec<CandidateMark>, next: Option<Position>) {
         self.stats.observed_max =
             self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
-        let mut place = self.reader.place();
-        place.taken = self.limit.as_ref().map(|limit| limit.taken() as u64);
-        // A request for details that settled nothing has brought nothing further.
-        place.progress &= !matches!(place.position, Position::Ids { .. }) || !marks.is_empty();
+        let mut context = self.reader.context();
+        context.taken = self.limit.as_ref().map(|limit| limit.taken() as u64);
+        // A request for details that settled nothing is no progress.
+        context.progress &= !matches!(context.position, Position::Ids { .. }) || !marks.is_empty();
         let checked = self.checked(&page, &mut marks);
-        let (Stage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
-        let settled = Settled { checked, marks, refresh: self.refreshes() };
-        let batch = page.into_batch(&self.lease, run, policy, &place, settled, next);
+        let (RunStage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
+        let settled = SettledRecords { checked, marks, refresh: self.refreshes() };
+        let batch = page.into_batch(&self.lease, run, policy, &context, settled, next);
         self.reader.healing = SelfHealing::default();
         self.reader.rate = RateStats::default();
         self.enqueue(batch);
     }
 }
 
-impl Reader {
-    pub(super) fn place(&self) -> Place {
-        let position = self.asked.clone().or_else(|| self.position.clone()).unwrap_or(Position::Time);
-        // A source that answers with a token again is still at a new page: the ledger's key must differ (C-37).
+impl PageReader {
+    pub(super) fn context(&self) -> BatchContext {
+        let position = self.requested.clone().or_else(|| self.position.clone()).unwrap_or(Position::Time);
+        // A source that repeats a token is still at a new page: the ledger's key must differ (C-37).
         let before_token = position
             .token_key()
             .map(|token| if self.walk.may_have_read(&token) { format!("{token}#{}", self.batch_no) } else { token });
         let numbered = self.position.as_ref().is_some_and(|here| here.number().is_some());
-        Place {
+        BatchContext {
             batch_no: self.batch_no,
             before_token,
             position,
             total: self.walk.total().filter(|_| numbered),
             taken: None,
-            page_size: self.asked_size,
+            page_size: self.requested_size,
             healing: self.healing,
             rate: self.rate,
             retries: self.failures + self.throttles,
             throttles: self.throttles,
-            // A page of ids is no progress before its details are there, and neither is reading pages again.
+            // A page of ids is no progress before its details are fetched, and neither is reading pages again.
             progress: !self.walk.is_restarted()
-                && (self.phase.is_none() || matches!(self.asked, Some(Position::Ids { .. }))),
+                && (self.phase.is_none() || matches!(self.requested, Some(Position::Ids { .. }))),
         }
     }
 }

@@ -4,35 +4,35 @@ mod budget;
 mod details;
 mod ends;
 mod flow;
-mod fuse;
+mod halt;
 mod limits;
 mod moved;
 mod pages;
 mod refusals;
-mod trouble;
+mod self_healing;
 mod update;
 
 use super::*;
-use crate::gate::Decision::Allow;
-use crate::id::{BatchId, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
-use crate::paging::{self, Facts, Kind, Position};
-use crate::protocol::planner::{Budget, Phase, Shape, SliceForm};
-use crate::record::{Record, Version};
+use crate::gate::GateDecision::Allow;
+use crate::id::{BatchId, CursorId, Fence, JobId, PlanId, SliceId, TaskId};
+use crate::paging::{self, PageFacts, PagingKind, Position};
+use crate::protocol::planner::{PhaseSpec, SliceBudget, SliceContext, SliceTemplate};
+use crate::record::{Record, RecordVersion};
 use crate::retry;
 use crate::state::Operation;
-use crate::tx::{BatchCommitted, Captured, CursorMoved, Lineage, Resume, RunEnded};
+use crate::tx::{BatchCommitted, Captured, CursorMoved, ResumePoint, RunEnded, TaskLineage};
 use crate::window::Window;
 
 const RUN: RunId = RunId(7);
 
-/// As they are, but that no page waits for others.
+/// Default options, but no page waits for others.
 fn at_once() -> Options {
     Options { linger: Duration::ZERO, ..Options::default() }
 }
 
-/// A run and a clock; every call gives back what the run wants next.
+/// A run and a clock; every call returns what the run wants next.
 struct Driver {
-    run: Run,
+    run: RunMachine,
     now: Ts,
 }
 
@@ -42,28 +42,28 @@ impl Driver {
     }
 
     fn of(lease: Lease, options: Options) -> Driver {
-        let mut driver = Driver { run: Run::new(lease, options, Rng::new(1)), now: at(0) };
+        let mut driver = Driver { run: RunMachine::new(lease, options, Rng::new(1)), now: at(0) };
         let mut wants = Vec::new();
         driver.run.start(&mut wants);
         assert!(matches!(&wants[..], [Want::Tx(Tx::StartRun(_))]), "{wants:?}");
         driver
     }
 
-    /// Opened, prepared, and asking for its first permit.
-    fn reading(options: Options, rule: paging::Rule, resume: Option<Option<Position>>) -> Driver {
+    /// Opened, prepared, and requesting its first permit.
+    fn reading(options: Options, rule: paging::PagingRule, resume: Option<Option<Position>>) -> Driver {
         let mut driver = Driver::new(options);
         let wants = driver.on(started(resume));
         assert!(matches!(&wants[..], [Want::Prepare { .. }]), "{wants:?}");
-        let wants = driver.on(Got::Prepared(Ok(policy(rule))));
+        let wants = driver.on(RunInput::Prepared(Ok(policy(rule))));
         assert!(matches!(&wants[..], [Want::Permit { .. }]), "{wants:?}");
         driver
     }
 
     /// Opened and prepared like this, and what it wants then.
-    fn prepared(lease: Lease, policy: Policy, resume: Option<Option<Position>>) -> (Driver, Vec<Want>) {
+    fn prepared(lease: Lease, policy: RunPolicy, resume: Option<Option<Position>>) -> (Driver, Vec<Want>) {
         let mut driver = Driver::of(lease, at_once());
         driver.on(started(resume));
-        let wants = driver.on(Got::Prepared(Ok(Arc::new(policy))));
+        let wants = driver.on(RunInput::Prepared(Ok(Arc::new(policy))));
         (driver, wants)
     }
 
@@ -71,20 +71,20 @@ impl Driver {
         Driver::reading(at_once(), tokens(), None)
     }
 
-    fn on(&mut self, got: Got) -> Vec<Want> {
+    fn on(&mut self, got: RunInput) -> Vec<Want> {
         let mut wants = Vec::new();
         self.run.on(self.now, got, &mut wants);
         wants
     }
 
-    /// Grants the permit that is asked for.
-    fn fetch(&mut self) -> Fetch {
+    /// Grants the requested permit.
+    fn fetch(&mut self) -> PageFetch {
         self.fetch_with(Advice::default())
     }
 
-    /// The same, with a word about the state of the far side.
-    fn fetch_with(&mut self, advice: Advice) -> Fetch {
-        match &self.on(Got::Permit(Allow, advice))[..] {
+    /// The same, with advice about the upstream's health.
+    fn fetch_with(&mut self, advice: Advice) -> PageFetch {
+        match &self.on(RunInput::Permit(Allow, advice))[..] {
             [Want::Fetch(fetch)] => fetch.clone(),
             other => panic!("expected a fetch, got {other:?}"),
         }
@@ -103,33 +103,33 @@ impl Driver {
     }
 
     /// A fetch that fails like this; the wants that follow.
-    fn refuse(&mut self, refusal: Refusal) -> Vec<Want> {
+    fn refuse(&mut self, refusal: PageFailure) -> Vec<Want> {
         self.fetch();
-        self.on(Got::Fetched(Err(Box::new(refusal))))
+        self.on(RunInput::Fetched(Err(Box::new(refusal))))
     }
 
     /// Reads one page and commits it; the wants that follow.
-    fn read(&mut self, page: Got) -> Vec<Want> {
+    fn read(&mut self, page: RunInput) -> Vec<Want> {
         self.fetch();
         self.on(page);
         self.on(committed())
     }
 
-    /// Plays the far side and the store until the run is closed. `advice` goes with every permit.
+    /// Plays the upstream and the store until the run is closed. `advice` goes with every permit.
     fn play(
         &mut self,
         wants: Vec<Want>,
         mut advice: impl FnMut() -> Advice,
-        mut far: impl FnMut(&Fetch) -> Page,
+        mut upstream: impl FnMut(&PageFetch) -> FetchedPage,
     ) -> Played {
         let (mut wants, mut fetches, mut commits) = (VecDeque::from(wants), Vec::new(), Vec::new());
         for _ in 0..10_000 {
             let more = match wants.pop_front().expect("the run waits for nothing") {
-                Want::Permit { .. } => self.on(Got::Permit(Allow, advice())),
+                Want::Permit { .. } => self.on(RunInput::Permit(Allow, advice())),
                 Want::Fetch(fetch) => {
-                    let page = far(&fetch);
+                    let page = upstream(&fetch);
                     fetches.push(fetch);
-                    self.on(Got::Fetched(Ok(Box::new(page))))
+                    self.on(RunInput::Fetched(Ok(Box::new(page))))
                 }
                 Want::Tx(Tx::CommitBatch(batch)) => {
                     commits.push(batch);
@@ -148,9 +148,9 @@ impl Driver {
     }
 }
 
-/// What a run did.
+/// The requests and commits of a run, and its end.
 struct Played {
-    fetches: Vec<Fetch>,
+    fetches: Vec<PageFetch>,
     commits: Vec<Arc<CommitBatch>>,
     end: Arc<EndRun>,
 }
@@ -166,8 +166,8 @@ fn at(secs: i64) -> Ts {
     Ts::from_secs(secs)
 }
 
-fn mark(secs: i64) -> Mark {
-    Mark::At(at(secs))
+fn mark(secs: i64) -> CursorValue {
+    CursorValue::At(at(secs))
 }
 
 fn lease() -> Lease {
@@ -176,7 +176,7 @@ fn lease() -> Lease {
         fence: Fence(9),
         until: at(60),
         attempts: 1,
-        lineage: Lineage { instance: InstanceId(1), plan: PlanId(2), slice: SliceId(3) },
+        lineage: TaskLineage { job: JobId(1), plan: PlanId(2), slice: SliceId(3) },
         cursor: CursorId(5),
         project_key: "default".into(),
         provenance_code: "p".into(),
@@ -192,21 +192,21 @@ fn lease() -> Lease {
     }
 }
 
-fn tokens() -> paging::Rule {
-    paging::Rule::new(Kind::Token { initial: None }, 2)
+fn tokens() -> paging::PagingRule {
+    paging::PagingRule::new(PagingKind::Token { initial: None }, 2)
 }
 
-fn pages() -> paging::Rule {
-    paging::Rule { kind: Kind::Page { base: 1 }, ..tokens() }
+fn pages() -> paging::PagingRule {
+    paging::PagingRule { kind: PagingKind::Page { base: 1 }, ..tokens() }
 }
 
-fn offsets() -> paging::Rule {
-    paging::Rule::new(Kind::Offset, 2)
+fn offsets() -> paging::PagingRule {
+    paging::PagingRule::new(PagingKind::Offset, 2)
 }
 
-/// The same, for a window that can be cut at whole seconds.
-fn cuttable(rule: paging::Rule) -> Policy {
-    let shape = Shape {
+/// The same, for a window that can be split at whole seconds.
+fn cuttable(rule: paging::PagingRule) -> RunPolicy {
+    let shape = SliceContext {
         project_key: "default".into(),
         provenance_code: "p".into(),
         endpoint_name: "e".into(),
@@ -217,48 +217,48 @@ fn cuttable(rule: paging::Rule) -> Policy {
         params: Default::default(),
         partition: Default::default(),
         safety_lag: Duration::ZERO,
-        phase: Phase::default(),
-        budget: Budget::default(),
+        phase: PhaseSpec::default(),
+        budget: SliceBudget::default(),
         priority: 100,
-        trigger: "SPLIT".into(),
+        job: "SPLIT".into(),
     };
-    let split = Split { step: Duration::from_secs(1), form: SliceForm::new(shape), by_time: true };
-    Policy { split: Some(split), ..(*policy(rule)).clone() }
+    let split = SplitRule { step: Duration::from_secs(1), template: SliceTemplate::new(shape), by_time: true };
+    RunPolicy { split: Some(split), ..(*policy(rule)).clone() }
 }
 
-fn policy(paging: paging::Rule) -> Arc<Policy> {
-    let stream = Stream {
+fn policy(paging: paging::PagingRule) -> Arc<RunPolicy> {
+    let stream = RecordStream {
         project_key: "default".into(),
         provenance_code: "p".into(),
         endpoint_name: "e".into(),
         dedup_scope: "e".into(),
         kind: "work".into(),
     };
-    Arc::new(Policy {
+    Arc::new(RunPolicy {
         paging,
-        retry: retry::Policy::default(),
+        retry: retry::RetryPolicy::default(),
         stream: Arc::new(stream),
         details: None,
         split: None,
-        limits: Limits::default(),
+        limits: SliceLimits::default(),
         order: None,
         generation: "g1".into(),
         emit: false,
     })
 }
 
-fn started(resume: Option<Option<Position>>) -> Got {
-    started_behind(resume.map(|next| Resume { run: RunId(6), batch_no: 4, next, total: None, taken: None }))
+fn started(resume: Option<Option<Position>>) -> RunInput {
+    started_behind(resume.map(|next| ResumePoint { run: RunId(6), batch_no: 4, next, total: None, taken: None }))
 }
 
-fn started_behind(resume: Option<Resume>) -> Got {
-    Got::Tx(Ok(Done::StartRun(RunStarted::Go {
+fn started_behind(resume: Option<ResumePoint>) -> RunInput {
+    RunInput::Tx(Ok(Done::StartRun(RunStarted::Go {
         slice_signature_hash: "slice".into(),
         run: RUN,
         attempt_no: 9,
         snapshot_hash: "s".into(),
         resume,
-        known: None,
+        validators: None,
     })))
 }
 
@@ -269,35 +269,35 @@ fn token(text: &str) -> Position {
 fn record(key: &str, updated_at: Ts) -> Record {
     Record {
         key: key.to_owned(),
-        version: Version { updated_at, source_version: 0 },
+        version: RecordVersion { updated_at, source_version: 0 },
         fields: String::new(),
         payload: "{}".into(),
         content_hash: [0; 16],
     }
 }
 
-/// A page of two records whose content is told apart by `tag`.
-fn page(tag: u8, next: Option<&str>) -> Got {
+/// A page of two records whose content is identified by `tag`.
+fn page(tag: u8, next: Option<&str>) -> RunInput {
     let record = |at_sec: i64| record(&format!("{tag}-{at_sec}"), at(at_sec));
-    Got::Fetched(Ok(Box::new(Page {
-        facts: Facts { items: 2, next_token: next.map(str::to_owned), ..Facts::default() },
+    RunInput::Fetched(Ok(Box::new(FetchedPage {
+        facts: PageFacts { items: 2, next_token: next.map(str::to_owned), ..PageFacts::default() },
         records: vec![record(i64::from(tag)), record(i64::from(tag) + 1)],
         content: [tag; 16],
-        ..Page::default()
+        ..FetchedPage::default()
     })))
 }
 
-fn refusal(level: Level) -> Refusal {
-    let fault = Fault::new(Code::NetworkError, level, "no answer");
-    Refusal { fault, throttled: false, retry_after: None, evidence: Evidence::default(), offline: false }
+fn refusal(level: Level) -> PageFailure {
+    let fault = Fault::new(Code::NetworkError, level, "no response");
+    PageFailure { fault, throttled: false, retry_after: None, evidence: ExchangeEvidence::default(), offline: false }
 }
 
-fn committed() -> Got {
-    Got::Tx(Ok(Done::CommitBatch(page_committed())))
+fn committed() -> RunInput {
+    RunInput::Tx(Ok(Done::CommitBatch(page_committed())))
 }
 
-fn committed_together(pages: usize) -> Got {
-    Got::Tx(Ok(Done::CommitBatches(vec![page_committed(); pages])))
+fn committed_together(pages: usize) -> RunInput {
+    RunInput::Tx(Ok(Done::CommitBatches(vec![page_committed(); pages])))
 }
 
 fn page_committed() -> BatchCommitted {
@@ -308,25 +308,31 @@ fn tx_stats() -> crate::tx::BatchStats {
     crate::tx::BatchStats { items_count: 2, inserted: 2, ..Default::default() }
 }
 
-fn closed(task_status: TaskStatus) -> Got {
-    Got::Tx(Ok(Done::EndRun(RunEnded { task_status })))
+fn closed(task_status: TaskStatus) -> RunInput {
+    RunInput::Tx(Ok(Done::EndRun(RunEnded { task_status })))
 }
 
-fn failed(error: TxError) -> Got {
-    Got::Tx(Err(error))
+fn failed(error: TxError) -> RunInput {
+    RunInput::Tx(Err(error))
 }
 
-fn advance(value: Option<i64>, target: Option<i64>) -> Got {
+fn advance(value: Option<i64>, target: Option<i64>) -> RunInput {
     let (value, target) = (value.map(mark), target.map(mark));
     let direction = crate::state::Direction::Forward;
-    Got::Tx(Ok(Done::RecordAdvance(crate::tx::Advance { direction, value, target, by: Some(RUN), version: 4 })))
+    RunInput::Tx(Ok(Done::RecordAdvance(crate::tx::AdvanceRecorded {
+        direction,
+        value,
+        target,
+        by: Some(RUN),
+        version: 4,
+    })))
 }
 
 fn w(from: i64, to: i64) -> Window {
     Window { from: at(from), to: at(to) }
 }
 
-/// The windows that a slice is cut into.
+/// The windows that a slice is split into.
 fn windows(end: &RunEnd) -> Vec<Window> {
     let RunEnd::Split { slices, .. } = end else { panic!("expected a split, got {end:?}") };
     slices.iter().map(|slice| slice.window.expect("a window")).collect()
@@ -361,13 +367,13 @@ fn end(wants: &[Want]) -> Arc<EndRun> {
     }
 }
 
-fn finished(wants: &[Want]) -> Ended {
+fn finished(wants: &[Want]) -> RunSummary {
     match wants {
         [Want::Finished(ended)] => ended.clone(),
         other => panic!("expected to be finished, got {other:?}"),
     }
 }
 
-fn asks(wants: &[Want]) -> bool {
+fn requests_permit(wants: &[Want]) -> bool {
     wants.iter().any(|want| matches!(want, Want::Permit { .. }))
 }

@@ -3,13 +3,13 @@ use serde_json::json;
 
 use super::*;
 
-fn draft() -> Draft {
-    Draft {
+fn draft() -> TweetDraft {
+    TweetDraft {
         tweet_id: Some("1890000000000000001".into()),
         text: Some("hello".into()),
         created_at: Some("Fri Feb 06 09:31:48 +0000 2026".into()),
         author_username: Some("alice".into()),
-        ..Draft::default()
+        ..TweetDraft::default()
     }
 }
 
@@ -38,7 +38,7 @@ fn long_texts_are_cut_by_code_points() {
     assert_eq!(clean(&"ü".repeat(25_000)).chars().count(), 25_000);
     let cut = clean(&format!("{}é", "𝄞".repeat(25_000)));
     assert_eq!((cut.chars().count(), cut.ends_with('𝄞')), (25_000, true));
-    // The blank where it was cut goes as well.
+    // The blank at the cut goes as well.
     assert_eq!(clean(&format!("{} b", "a".repeat(24_999))).chars().count(), 24_999);
 }
 
@@ -63,30 +63,30 @@ fn dates_of_both_forms_are_brought_to_utc() {
 // covers: TWEET-48, TWEET-49, TWEET-REQ-9, TWEET-TEST-3, TWEET-ERR-5
 #[test]
 fn missing_fields_are_listed_and_nothing_is_thrown() {
-    let invalid = Draft::default().validate().unwrap_err();
+    let invalid = TweetDraft::default().validate().unwrap_err();
     assert_eq!(invalid.missing, ["tweet_id", "author_username", "text", "created_at"]);
     assert_eq!(invalid.to_string(), "missing: tweet_id, author_username, text, created_at");
-    let blank = Draft { tweet_id: Some(" ".into()), author_username: Some(String::new()), ..draft() };
+    let blank = TweetDraft { tweet_id: Some(" ".into()), author_username: Some(String::new()), ..draft() };
     assert_eq!(blank.validate().unwrap_err().missing, ["tweet_id", "author_username"]);
 }
 
 // covers: TWEET-38
 #[test]
 fn a_date_that_cannot_be_read_is_never_replaced() {
-    let odd = Draft { created_at: Some("soon".into()), ..draft() }.validate().unwrap_err();
-    assert_eq!(odd.to_string(), "created_at is no date: \"soon\"");
+    let odd = TweetDraft { created_at: Some("soon".into()), ..draft() }.validate().unwrap_err();
+    assert_eq!(odd.to_string(), "created_at is not a date: \"soon\"");
 }
 
 // covers: TWEET-55
 #[test]
 fn an_empty_text_needs_media_or_a_reference() {
-    let empty = || Draft { text: Some(" \n".into()), ..draft() };
+    let empty = || TweetDraft { text: Some(" \n".into()), ..draft() };
     assert_eq!(empty().validate().unwrap_err().missing, ["text"]);
-    let shown = Draft { media: vec![photo()], ..empty() }.validate().unwrap();
+    let shown = TweetDraft { media: vec![photo()], ..empty() }.validate().unwrap();
     assert_eq!((shown.text.as_str(), shown.media), ("", Some(vec![photo()])));
     let reference = Some(Reference { id: "7".into(), r#type: ReferenceType::Retweeted });
-    assert_eq!(Draft { reference, ..empty() }.validate().unwrap().text, "");
-    let absent = Draft { text: None, media: vec![photo()], ..draft() };
+    assert_eq!(TweetDraft { reference, ..empty() }.validate().unwrap().text, "");
+    let absent = TweetDraft { text: None, media: vec![photo()], ..draft() };
     assert_eq!(absent.validate().unwrap_err().missing, ["text"], "it must be there, if only empty");
 }
 
@@ -94,28 +94,31 @@ fn an_empty_text_needs_media_or_a_reference() {
 #[test]
 fn the_text_of_the_referenced_tweet_is_cleaned_the_same_way() {
     let long = format!("a\n\n{}", "b".repeat(30_000));
-    let tweet = Draft { referenced_tweet_text: Some(long), ..draft() }.validate().unwrap();
+    let tweet = TweetDraft { referenced_tweet_text: Some(long), ..draft() }.validate().unwrap();
     let text = tweet.referenced_tweet_text.unwrap();
     assert!(text.starts_with("a b") && text.chars().count() == MAX_TEXT_LENGTH);
 }
 
 // covers: TWEET-124
 #[test]
-fn what_identifies_is_refused_when_it_is_too_long_and_what_is_shown_is_cut() {
+fn long_identifiers_are_refused_and_long_display_texts_are_cut() {
     let long = "x".repeat(256);
-    let invalid = Draft { tweet_id: Some(long.clone()), author_username: Some("a\nb".into()), ..draft() };
+    let invalid = TweetDraft { tweet_id: Some(long.clone()), author_username: Some("a\nb".into()), ..draft() };
     let invalid = invalid.validate().unwrap_err();
-    assert_eq!(invalid.to_string(), "tweet_id has more than 255 characters; author_username holds a control character");
-    let tweet = Draft { author_display_name: Some(long), ..draft() }.validate().unwrap();
+    assert_eq!(
+        invalid.to_string(),
+        "tweet_id has more than 255 characters; author_username contains a control character"
+    );
+    let tweet = TweetDraft { author_display_name: Some(long), ..draft() }.validate().unwrap();
     assert_eq!(tweet.author_display_name.unwrap().len(), 255);
-    let nameless = Draft { author_display_name: Some(" ".into()), ..draft() }.validate().unwrap();
+    let nameless = TweetDraft { author_display_name: Some(" ".into()), ..draft() }.validate().unwrap();
     assert_eq!(nameless.author_display_name, None);
 }
 
 // covers: TWEET-125, TWEET-126, TWEET-127, TWEET-128, TWEET-129, TWEET-130, TWEET-132, TWEET-139
 #[test]
 fn a_tweet_has_the_columns_by_their_names() {
-    let tweet = Draft {
+    let tweet = TweetDraft {
         author_display_name: Some("Alice".into()),
         reference: Some(Reference { id: "1889999999999999999".into(), r#type: ReferenceType::Retweeted }),
         referenced_tweet_text: Some("long text in full".into()),

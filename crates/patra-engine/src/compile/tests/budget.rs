@@ -2,7 +2,7 @@
 
 use super::*;
 
-// covers: ING-8.1-07
+// covers: ING-8.1-07, ING-2.4-03
 #[tokio::test]
 async fn a_slice_is_made_for_what_its_budget_can_read() {
     let ids = r#"  few:
@@ -29,10 +29,10 @@ async fn a_slice_is_made_for_what_its_budget_can_read() {
 "#;
     let store = store(ids).await;
     let depth = async |endpoint: &str, overrides: &str| {
-        let trigger = TriggerTaken { overrides: overrides.into(), ..trigger(endpoint) };
+        let trigger = ClaimedJob { overrides: overrides.into(), ..trigger(endpoint) };
         match plan(&store, &trigger).await.span {
-            Span::Time { depth, .. } => depth,
-            other @ Span::Ids { .. } => panic!("{other:?}"),
+            PlanSpan::Time { depth, .. } => depth,
+            other @ PlanSpan::Ids { .. } => panic!("{other:?}"),
         }
     };
     assert_eq!(depth("works", "{}").await, 2_000, "as many pages as a slice may have");

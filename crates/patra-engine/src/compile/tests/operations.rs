@@ -1,7 +1,7 @@
 //! HARVEST, BACKFILL and UPDATE of one endpoint, side by side.
 
-use patra_core::cursor::Scope;
-use patra_core::protocol::planner::Shape;
+use patra_core::cursor::CursorScope;
+use patra_core::protocol::planner::SliceContext;
 use patra_core::state::{Direction, UpdateReason};
 
 use super::*;
@@ -18,20 +18,20 @@ const ORDERS: &str = r#"  orders:
     response: { items_path: "$.items", id_path: "$.id", updated_at_path: "$.at" }
 "#;
 
-fn asked(operation: Operation) -> TriggerTaken {
+fn asked(operation: Operation) -> ClaimedJob {
     let reason = (operation == Operation::Update).then_some(UpdateReason::Staleness);
-    TriggerTaken { operation, reason, activity: Some("spring".into()), ..trigger("orders") }
+    ClaimedJob { operation, reason, activity: Some("spring".into()), ..trigger("orders") }
 }
 
 /// What is the same whatever is done with the endpoint.
-fn common(draft: &Draft) -> Shape {
-    Shape {
+fn common(draft: &PlanDraft) -> SliceContext {
+    SliceContext {
         operation: Operation::Harvest,
         snapshot_hash: String::new(),
         first: patra_core::paging::Position::Time,
         phase: Default::default(),
         priority: 0,
-        ..draft.shape.clone()
+        ..draft.context.clone()
     }
 }
 
@@ -43,28 +43,28 @@ async fn the_operations_differ_in_cursor_span_and_priority_and_in_nothing_else()
     let backfill = plan(&store, &asked(Operation::Backfill)).await;
     let update = plan(&store, &asked(Operation::Update)).await;
 
-    let cursor = |draft: &Draft| {
+    let cursor = |draft: &PlanDraft| {
         let name = &draft.cursor;
         (name.cursor_key.clone(), name.scope, name.operation.direction())
     };
-    assert_eq!(cursor(&harvest), ("updated_at".into(), Scope::Expr, Direction::Forward));
-    assert_eq!(cursor(&backfill), ("updated_at".into(), Scope::Custom, Direction::Backfill));
-    assert_eq!(cursor(&update), ("item_id".into(), Scope::Custom, Direction::Forward));
+    assert_eq!(cursor(&harvest), ("updated_at".into(), CursorScope::Expr, Direction::Forward));
+    assert_eq!(cursor(&backfill), ("updated_at".into(), CursorScope::Custom, Direction::Backfill));
+    assert_eq!(cursor(&update), ("item_id".into(), CursorScope::Custom, Direction::Forward));
     assert_ne!(harvest.cursor.namespace_key, backfill.cursor.namespace_key);
 
     // Windows of time, or the ids of records that are stored, which are fetched in the second phase alone.
-    let Span::Time { cut, initial, .. } = &harvest.span else { panic!("{:?}", harvest.span) };
-    let Span::Time { cut: same_cut, initial: same, .. } = &backfill.span else { panic!("{:?}", backfill.span) };
+    let PlanSpan::Time { cut, initial, .. } = &harvest.span else { panic!("{:?}", harvest.span) };
+    let PlanSpan::Time { cut: same_cut, initial: same, .. } = &backfill.span else { panic!("{:?}", backfill.span) };
     assert_eq!((cut, initial), (same_cut, same));
-    let Span::Ids { refresh, .. } = &update.span else { panic!("{:?}", update.span) };
+    let PlanSpan::Ids { refresh, .. } = &update.span else { panic!("{:?}", update.span) };
     assert_eq!((refresh.reason, refresh.size), (UpdateReason::Staleness, 50));
-    let two_phase = [&harvest, &backfill, &update].map(|draft| draft.shape.phase.two_phase);
+    let two_phase = [&harvest, &backfill, &update].map(|draft| draft.context.phase.two_phase);
     assert_eq!(two_phase, [false, false, true]);
 
-    let priority = [&harvest, &update, &backfill].map(|draft| draft.shape.priority);
+    let priority = [&harvest, &update, &backfill].map(|draft| draft.context.priority);
     assert_eq!(priority, [100, 200, 300], "smaller goes first");
-    let urgent = TriggerTaken { priority: -250, ..asked(Operation::Backfill) };
-    assert_eq!(plan(&store, &urgent).await.shape.priority, 50, "and a trigger may say otherwise");
+    let urgent = ClaimedJob { priority: -250, ..asked(Operation::Backfill) };
+    assert_eq!(plan(&store, &urgent).await.context.priority, 50, "and a trigger may say otherwise");
 
     for other in [&backfill, &update] {
         assert_eq!((other.c_max, other.inventory), (harvest.c_max, harvest.inventory));

@@ -1,15 +1,15 @@
 use std::sync::Arc;
 
-use patra_core::cursor::Mark;
-use patra_core::protocol::run::Evidence;
+use patra_core::cursor::CursorValue;
+use patra_core::protocol::run::ExchangeEvidence;
 use patra_core::state::{Direction, Operation, TaskStatus};
-use patra_core::tx::{Advance, Lineage, PlanSaved, RunStats};
-use patra_core::{Code, CursorId, Fence, InstanceId, PlanId, SliceId, TaskId};
+use patra_core::tx::{AdvanceRecorded, PlanSaved, RunStats, TaskLineage};
+use patra_core::{Code, CursorId, Fence, JobId, PlanId, SliceId, TaskId};
 use patra_testkit::ManualClock;
 use patra_testkit::memory::SharedMem;
 
 use super::super::*;
-use crate::gate::Gate;
+use crate::gate::RateGate;
 
 struct Desk {
     metrics: Metrics,
@@ -20,7 +20,7 @@ impl Desk {
     fn new() -> Desk {
         let clock = Arc::new(ManualClock::new(Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
-        let gate = Gate::new(store.clone(), clock, "test", 0);
+        let gate = RateGate::new(store.clone(), clock, "test", 0);
         Desk { metrics: Metrics::new(gate), store }
     }
 
@@ -43,7 +43,7 @@ fn lease(source: &str) -> Lease {
         fence: Fence(1),
         until: Ts::from_secs(60),
         attempts: 1,
-        lineage: Lineage { instance: InstanceId(1), plan: PlanId(1), slice: SliceId(1) },
+        lineage: TaskLineage { job: JobId(1), plan: PlanId(1), slice: SliceId(1) },
         cursor: CursorId(1),
         project_key: "default".into(),
         provenance_code: source.into(),
@@ -59,10 +59,10 @@ fn lease(source: &str) -> Lease {
     }
 }
 
-fn refusal(level: Level, throttled: bool) -> Refusal {
+fn refusal(level: Level, throttled: bool) -> PageFailure {
     let fault = Fault::new(Code::UpstreamAuthFailed, level, "no");
-    let evidence = Evidence { latency_ms: 30, ..Evidence::default() };
-    Refusal { fault, throttled, retry_after: None, evidence, offline: false }
+    let evidence = ExchangeEvidence { latency_ms: 30, ..ExchangeEvidence::default() };
+    PageFailure { fault, throttled, retry_after: None, evidence, offline: false }
 }
 
 // covers: ING-14.4-01, ING-14.4-02, ING-14.4-03, ING-11.10-02, ING-11.10-03, ING-11.10-04
@@ -105,7 +105,7 @@ async fn errors_are_counted_by_level_and_what_is_fatal_keeps_its_reason() {
         r#"patra_ingest_http_latency_ms_count{source="p",endpoint="works",op="HARVEST"} 3"#,
     ])
     .await;
-    desk.on(&RunEvent::Answered { lease: &lease, answer: Ok(&Page::default()) });
+    desk.on(&RunEvent::Answered { lease: &lease, answer: Ok(&FetchedPage::default()) });
     desk.check(&[r#"patra_ingest_consecutive_failures{source="p",endpoint="works",op="HARVEST"} 0"#]).await;
 }
 
@@ -113,20 +113,21 @@ async fn errors_are_counted_by_level_and_what_is_fatal_keeps_its_reason() {
 #[tokio::test]
 async fn healing_advances_idempotency_claims_waits_and_ends_are_counted() {
     let (desk, lease) = (Desk::new(), lease("p"));
-    desk.metrics.healed(&Action::RateDown { percent: 70 });
-    desk.metrics.healed(&Action::CircuitOpened { until: Ts::from_secs(1) });
-    let ended = |outcome| Ended { outcome, stats: RunStats::default(), cursor: None };
-    for outcome in [Outcome::Split(2), Outcome::Closed(TaskStatus::Failed, None)] {
+    desk.metrics.healed(&HealthAction::RateDown { percent: 70 });
+    desk.metrics.healed(&HealthAction::CircuitOpened { until: Ts::from_secs(1) });
+    let ended = |outcome| RunSummary { outcome, stats: RunStats::default(), cursor: None };
+    for outcome in [RunOutcome::Split(2), RunOutcome::Closed(TaskStatus::Failed, None)] {
         let duration = Duration::from_secs(2);
         desk.on(&RunEvent::Ended { lease: &lease, ended: &ended(outcome), duration, is_news: false });
     }
     desk.on(&RunEvent::Admitted { lease: &lease, admitted: Ok(Duration::from_millis(20)) });
-    desk.on(&RunEvent::Admitted { lease: &lease, admitted: Err(Why::QuotaHard) });
-    desk.metrics.claimed(&Ok(Claimed { leases: vec![lease.clone()], now: Ts::from_secs(1_000) }));
-    desk.metrics.claimed(&Ok(Claimed { leases: vec![], now: Ts::from_secs(1_000) }));
+    desk.on(&RunEvent::Admitted { lease: &lease, admitted: Err(GateRefusal::QuotaHard) });
+    desk.metrics.claimed(&Ok(ClaimedTasks { leases: vec![lease.clone()], now: Ts::from_secs(1_000) }));
+    desk.metrics.claimed(&Ok(ClaimedTasks { leases: vec![], now: Ts::from_secs(1_000) }));
     desk.metrics.claimed(&Err(TxError::Busy));
-    let mark = |secs| Some(Mark::At(Ts::from_secs(secs)));
-    let advance = |value| Advance { direction: Direction::Forward, value, target: mark(9), by: None, version: 1 };
+    let mark = |secs| Some(CursorValue::At(Ts::from_secs(secs)));
+    let advance =
+        |value| AdvanceRecorded { direction: Direction::Forward, value, target: mark(9), by: None, version: 1 };
     desk.metrics.stored(&Done::RecordAdvance(advance(mark(5))));
     desk.metrics.stored(&Done::RecordAdvance(advance(mark(9))));
     desk.metrics.stored(&Done::SavePlan(PlanSaved { plan: PlanId(1), cursor: CursorId(1), created: 3, existing: 1 }));

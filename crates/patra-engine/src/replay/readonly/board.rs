@@ -1,55 +1,70 @@
 //! Whoever only reads a batch looks at no board.
 
 use patra_core::port::board::{
-    About, Advanced, Counts, CursorAsk, Held, HttpStatus, Queued, Step, TopError, Watermark,
+    ActivePause, CursorFilter, CursorStep, HttpStatusCount, QueueDepth, SeriesStep, TopError, Watermark, WorkCounts,
+    WorkFilter,
 };
-use patra_core::port::{Boards, Boxed};
-use patra_core::tx::{Inventory, TxError};
+use patra_core::port::{BoardQueries, BoxFuture};
+use patra_core::tx::{PartitionKey, TxError};
 use patra_core::{CursorId, Level, RunId, Ts, Window};
 
-use super::ReadOnly;
+use super::ReadOnlyStore;
 
-impl Boards for ReadOnly {
-    fn queued(&self, _about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>> {
+impl BoardQueries for ReadOnlyStore {
+    fn queued(&self, _about: WorkFilter) -> BoxFuture<'_, Result<(Vec<QueueDepth>, Ts), TxError>> {
         no_boards()
     }
 
-    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>> {
+    fn active_pauses(&self) -> BoxFuture<'_, Result<Vec<ActivePause>, TxError>> {
         no_boards()
     }
 
-    fn counts(&self, _about: About, _window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>> {
+    fn counts(
+        &self,
+        _about: WorkFilter,
+        _window: Window,
+    ) -> BoxFuture<'_, Result<Vec<(PartitionKey, WorkCounts)>, TxError>> {
         no_boards()
     }
 
-    fn series(&self, _about: About, _window: Window, _minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>> {
+    fn series(
+        &self,
+        _about: WorkFilter,
+        _window: Window,
+        _minutes: u32,
+    ) -> BoxFuture<'_, Result<Vec<SeriesStep>, TxError>> {
         no_boards()
     }
 
     fn errors(
         &self,
-        _about: About,
+        _about: WorkFilter,
         _level: Option<Level>,
         _window: Window,
         _limit: u32,
-    ) -> Boxed<'_, Result<Vec<TopError>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<TopError>, TxError>> {
         no_boards()
     }
 
-    fn watermarks(&self, _ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>> {
+    fn watermarks(&self, _ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
         no_boards()
     }
 
-    fn advances(&self, _cursor: CursorId, _window: Window, _limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>> {
+    fn advances(
+        &self,
+        _cursor: CursorId,
+        _window: Window,
+        _limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CursorStep>, TxError>> {
         no_boards()
     }
 
-    fn statuses(&self, _run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>> {
+    fn statuses(&self, _run: RunId) -> BoxFuture<'_, Result<Vec<HttpStatusCount>, TxError>> {
         no_boards()
     }
 }
 
-fn no_boards<T: Send + 'static>() -> Boxed<'static, Result<T, TxError>> {
+fn no_boards<T: Send + 'static>() -> BoxFuture<'static, Result<T, TxError>> {
     let refused = TxError::Refused("whoever only reads a batch looks at no board".to_owned());
     Box::pin(std::future::ready(Err(refused)))
 }

@@ -1,43 +1,58 @@
 //! What a flaky store says to boards: what the one behind it says.
 
 use patra_core::port::board::{
-    About, Advanced, Counts, CursorAsk, Held, HttpStatus, Queued, Step, TopError, Watermark,
+    ActivePause, CursorFilter, CursorStep, HttpStatusCount, QueueDepth, SeriesStep, TopError, Watermark, WorkCounts,
+    WorkFilter,
 };
-use patra_core::port::{Boards, Boxed};
-use patra_core::tx::{Inventory, TxError};
+use patra_core::port::{BoardQueries, BoxFuture};
+use patra_core::tx::{PartitionKey, TxError};
 use patra_core::{CursorId, Level, RunId, Ts, Window};
 
 use super::Flaky;
 
-impl Boards for Flaky {
-    fn queued(&self, about: About) -> Boxed<'_, Result<(Vec<Queued>, Ts), TxError>> {
+impl BoardQueries for Flaky {
+    fn queued(&self, about: WorkFilter) -> BoxFuture<'_, Result<(Vec<QueueDepth>, Ts), TxError>> {
         self.store.queued(about)
     }
-    fn held(&self) -> Boxed<'_, Result<Vec<Held>, TxError>> {
-        self.store.held()
+    fn active_pauses(&self) -> BoxFuture<'_, Result<Vec<ActivePause>, TxError>> {
+        self.store.active_pauses()
     }
-    fn counts(&self, about: About, window: Window) -> Boxed<'_, Result<Vec<(Inventory, Counts)>, TxError>> {
+    fn counts(
+        &self,
+        about: WorkFilter,
+        window: Window,
+    ) -> BoxFuture<'_, Result<Vec<(PartitionKey, WorkCounts)>, TxError>> {
         self.store.counts(about, window)
     }
-    fn series(&self, about: About, window: Window, minutes: u32) -> Boxed<'_, Result<Vec<Step>, TxError>> {
+    fn series(
+        &self,
+        about: WorkFilter,
+        window: Window,
+        minutes: u32,
+    ) -> BoxFuture<'_, Result<Vec<SeriesStep>, TxError>> {
         self.store.series(about, window, minutes)
     }
     fn errors(
         &self,
-        about: About,
+        about: WorkFilter,
         level: Option<Level>,
         window: Window,
         limit: u32,
-    ) -> Boxed<'_, Result<Vec<TopError>, TxError>> {
+    ) -> BoxFuture<'_, Result<Vec<TopError>, TxError>> {
         self.store.errors(about, level, window, limit)
     }
-    fn watermarks(&self, ask: CursorAsk) -> Boxed<'_, Result<Vec<Watermark>, TxError>> {
+    fn watermarks(&self, ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
         self.store.watermarks(ask)
     }
-    fn advances(&self, cursor: CursorId, window: Window, limit: u32) -> Boxed<'_, Result<Vec<Advanced>, TxError>> {
+    fn advances(
+        &self,
+        cursor: CursorId,
+        window: Window,
+        limit: u32,
+    ) -> BoxFuture<'_, Result<Vec<CursorStep>, TxError>> {
         self.store.advances(cursor, window, limit)
     }
-    fn statuses(&self, run: RunId) -> Boxed<'_, Result<Vec<HttpStatus>, TxError>> {
+    fn statuses(&self, run: RunId) -> BoxFuture<'_, Result<Vec<HttpStatusCount>, TxError>> {
         self.store.statuses(run)
     }
 }

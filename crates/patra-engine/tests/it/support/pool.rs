@@ -2,44 +2,44 @@
 
 use patra_core::SourceId;
 use patra_core::port::pool::{
-    CaptureRule, Document, DocumentFilter, EndedJob, JobFilter, JobItem, JobPoll, Project, StoredTweet, TweetFilter,
-    UrlFilter, UrlPage,
+    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobItem, JobPoll, ProjectRow, StoredTweet,
+    TweetFilter, UrlFilter, UrlPage,
 };
-use patra_core::port::{Boxed, Pool};
+use patra_core::port::{BoxFuture, PoolQueries};
 use patra_core::tweet::FetchStats;
 use patra_core::tx::TxError;
 
 use super::Flaky;
 
-impl Pool for Flaky {
-    fn projects(&self) -> Boxed<'_, Result<Vec<Project>, TxError>> {
+impl PoolQueries for Flaky {
+    fn projects(&self) -> BoxFuture<'_, Result<Vec<ProjectRow>, TxError>> {
         self.store.projects()
     }
-    fn pool_urls(&self, ask: UrlFilter) -> Boxed<'_, Result<UrlPage, TxError>> {
+    fn pool_urls(&self, ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
         self.store.pool_urls(ask)
     }
-    fn capture_rules(&self, project_key: Option<&str>) -> Boxed<'_, Result<Vec<CaptureRule>, TxError>> {
+    fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
         self.store.capture_rules(project_key)
     }
-    fn documents(&self, ask: DocumentFilter) -> Boxed<'_, Result<Vec<Document>, TxError>> {
+    fn documents(&self, ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
         self.store.documents(ask)
     }
-    fn ended_jobs(&self, ask: JobFilter) -> Boxed<'_, Result<Vec<EndedJob>, TxError>> {
+    fn ended_jobs(&self, ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
         self.store.ended_jobs(ask)
     }
-    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> Boxed<'_, Result<Vec<JobItem>, TxError>> {
+    fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<JobItem>, TxError>> {
         self.store.items_of_job(instance, after, limit)
     }
-    fn polls_of_job(&self, instance: i64) -> Boxed<'_, Result<Vec<JobPoll>, TxError>> {
+    fn polls_of_job(&self, instance: i64) -> BoxFuture<'_, Result<Vec<JobPoll>, TxError>> {
         self.store.polls_of_job(instance)
     }
-    fn fetch_stats(&self, sources: &[SourceId]) -> Boxed<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
+    fn fetch_stats(&self, sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
         self.store.fetch_stats(sources)
     }
-    fn tweets(&self, ask: TweetFilter) -> Boxed<'_, Result<Vec<StoredTweet>, TxError>> {
+    fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
         self.store.tweets(ask)
     }
-    fn job_types(&self, project_key: &str) -> Boxed<'_, Result<Vec<String>, TxError>> {
+    fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
         self.store.job_types(project_key)
     }
 }

@@ -1,25 +1,25 @@
-//! How we prove who we are. Everything that a type implies is written out, so that the transport decides nothing.
+//! Authentication. Everything that a type implies is written out, so that the transport decides nothing.
 
 use url::Url;
 
 use super::inputs::templates;
 use super::response::lower;
-use crate::manifest::{self, Endpoint, Manifest};
-use crate::snapshot::{Auth, OAuth2, Session};
-use crate::words::{AuthLocation, AuthType};
+use crate::keywords::{AuthLocation, AuthType};
+use crate::manifest::{self, EndpointConfig, Manifest};
+use crate::snapshot::{AuthSpec, OAuth2Spec, SessionSpec};
 
-pub(super) fn auth(manifest: &Manifest, endpoint: &Endpoint) -> Auth {
+pub(super) fn auth(manifest: &Manifest, endpoint: &EndpointConfig) -> AuthSpec {
     let base_url = endpoint.http.base_url.as_deref().unwrap_or_default();
     let declared = endpoint.auth.clone().unwrap_or_default();
     let kind = declared.r#type.unwrap_or_default();
     if kind == AuthType::None {
-        return Auth::default();
+        return AuthSpec::default();
     }
     let location = declared.location.unwrap_or_default();
-    // A session that is a cookie travels like one.
+    // A session stored in a cookie is sent as a cookie.
     let cookie = declared.session.as_ref().is_some_and(|session| session.cookie.is_some());
     let like = if kind == AuthType::Session && cookie { AuthType::Cookie } else { kind };
-    Auth {
+    AuthSpec {
         r#type: kind,
         location,
         name: declared.name.unwrap_or_else(|| default_name(like, location).to_owned()),
@@ -50,9 +50,9 @@ fn default_prefix(kind: AuthType, location: AuthLocation) -> &'static str {
     }
 }
 
-fn oauth2(declared: manifest::OAuth2) -> OAuth2 {
-    let platform = OAuth2::default();
-    OAuth2 {
+fn oauth2(declared: manifest::OAuth2Config) -> OAuth2Spec {
+    let platform = OAuth2Spec::default();
+    OAuth2Spec {
         grant: declared.grant.unwrap_or(platform.grant),
         token_url: declared.token_url.unwrap_or_default(),
         scope: declared.scope,
@@ -66,9 +66,9 @@ fn oauth2(declared: manifest::OAuth2) -> OAuth2 {
     }
 }
 
-fn session(declared: manifest::Session, base_url: &str) -> Session {
-    let (platform, body) = (Session::default(), declared.body.unwrap_or_default());
-    Session {
+fn session(declared: manifest::SessionConfig, base_url: &str) -> SessionSpec {
+    let (platform, body) = (SessionSpec::default(), declared.body.unwrap_or_default());
+    SessionSpec {
         method: declared.method.unwrap_or(platform.method),
         url: absolute(base_url, &declared.url.unwrap_or_default()),
         headers_template: declared.headers,
@@ -82,7 +82,7 @@ fn session(declared: manifest::Session, base_url: &str) -> Session {
     }
 }
 
-/// A path goes behind that of the base URL, as the endpoint's own does.
+/// A path is appended to the base URL, like the endpoint's own path.
 fn absolute(base_url: &str, url: &str) -> String {
     match Url::parse(base_url) {
         Ok(base) if url.starts_with('/') => format!("{}{url}", base.as_str().trim_end_matches('/')),

@@ -1,32 +1,33 @@
-//! What a run is given, and what templates may do with it.
+//! Inputs of a run, and template rules.
 
 use std::collections::BTreeMap;
 
-use crate::manifest::{self, Endpoint};
-use crate::snapshot::{Expr, Param, Parent, Partition, RequestParam};
-use crate::words::ParamLocation;
+use crate::keywords::ParamLocation;
+use crate::manifest::{self, EndpointConfig};
+use crate::snapshot::{ExprSpec, ParamSpec, ParentSpec, PartitionSpec, RequestParamSpec};
 
-pub(super) fn params(endpoint: &Endpoint) -> BTreeMap<String, Param> {
-    let param = |declared: &manifest::Param| {
-        let manifest::Param { default, required, pattern, secret, description } = declared.clone();
+pub(super) fn params(endpoint: &EndpointConfig) -> BTreeMap<String, ParamSpec> {
+    let param = |declared: &manifest::ParamConfig| {
+        let manifest::ParamConfig { default, required, pattern, secret, description } = declared.clone();
         let (required, secret) = (required.unwrap_or(false), secret.unwrap_or(false));
-        Param { default, required, pattern, secret, description }
+        ParamSpec { default, required, pattern, secret, description }
     };
     endpoint.params.iter().map(|(name, declared)| (name.clone(), param(declared))).collect()
 }
 
-pub(super) fn partitions(endpoint: &Endpoint) -> Vec<Partition> {
-    let partition = |declared: &manifest::Partition| {
-        let manifest::Partition { param, values, parent } = declared.clone();
-        let parent = parent.map(|parent| Parent { endpoint: parent.endpoint.unwrap_or_default(), path: parent.path });
-        Partition { param: param.unwrap_or_default(), values, parent }
+pub(super) fn partitions(endpoint: &EndpointConfig) -> Vec<PartitionSpec> {
+    let partition = |declared: &manifest::PartitionConfig| {
+        let manifest::PartitionConfig { param, values, parent } = declared.clone();
+        let parent =
+            parent.map(|parent| ParentSpec { endpoint: parent.endpoint.unwrap_or_default(), path: parent.path });
+        PartitionSpec { param: param.unwrap_or_default(), values, parent }
     };
     endpoint.partitions.iter().map(partition).collect()
 }
 
-pub(super) fn expr(endpoint: &Endpoint) -> Expr {
-    let (declared, platform) = (endpoint.expr.clone(), Expr::default());
-    Expr {
+pub(super) fn expr(endpoint: &EndpointConfig) -> ExprSpec {
+    let (declared, platform) = (endpoint.expr.clone(), ExprSpec::default());
+    ExprSpec {
         allowed_functions: declared.allowed_functions,
         timezone: platform.timezone,
         null_policy: declared.null_policy.unwrap_or(platform.null_policy),
@@ -34,13 +35,13 @@ pub(super) fn expr(endpoint: &Endpoint) -> Expr {
     }
 }
 
-/// The templates alone; their conditions are in [`request_params`].
-pub(super) fn templates(params: BTreeMap<String, manifest::RequestParam>) -> BTreeMap<String, String> {
+/// The templates without their conditions, which are in [`request_params`].
+pub(super) fn templates(params: BTreeMap<String, manifest::RequestParamConfig>) -> BTreeMap<String, String> {
     params.into_iter().map(|(name, param)| (name, param.expr)).collect()
 }
 
-/// Every value that a request carries by name: of the query, then of the headers, then of the form.
-pub(super) fn request_params(endpoint: &Endpoint) -> Vec<RequestParam> {
+/// Every named value of a request: query, then headers, then form.
+pub(super) fn request_params(endpoint: &EndpointConfig) -> Vec<RequestParamSpec> {
     let form = endpoint.body.as_ref().and_then(|body| body.form.as_ref());
     let query = endpoint.query.iter().map(|(name, param)| (ParamLocation::Query, name, param));
     let headers = endpoint.http.headers.iter().map(|(name, param)| (ParamLocation::Header, name, param));
@@ -49,8 +50,8 @@ pub(super) fn request_params(endpoint: &Endpoint) -> Vec<RequestParam> {
         .chain(headers)
         .chain(form)
         .map(|(location, name, param)| {
-            let manifest::RequestParam { expr, default, required, pattern } = param.clone();
-            RequestParam { name: name.clone(), location, expr, default, required, pattern }
+            let manifest::RequestParamConfig { expr, default, required, pattern } = param.clone();
+            RequestParamSpec { name: name.clone(), location, expr, default, required, pattern }
         })
         .collect()
 }

@@ -1,15 +1,15 @@
-//! How patiently, how fast and how much: what nobody said is the platform's.
+//! Retry, rate, limits and health; unset values are the platform's.
 
-use crate::iso::Iso;
-use crate::manifest::Endpoint;
-use crate::snapshot::{Health, Limits, RateLimit, Retry};
+use crate::iso_duration::IsoDuration;
+use crate::manifest::EndpointConfig;
+use crate::snapshot::{HealthSpec, LimitsSpec, RateLimitSpec, RetrySpec};
 
-pub(super) fn retry(endpoint: &Endpoint) -> Retry {
-    let (retry, platform) = (endpoint.retry.clone(), Retry::default());
-    let (min, max) = (retry.min_delay.map(Iso::millis), retry.max_delay.map(Iso::millis));
-    // When only one bound is given, the platform's other one gives way.
+pub(super) fn retry(endpoint: &EndpointConfig) -> RetrySpec {
+    let (retry, platform) = (endpoint.retry.clone(), RetrySpec::default());
+    let (min, max) = (retry.min_delay.map(IsoDuration::millis), retry.max_delay.map(IsoDuration::millis));
+    // If only one bound is set, the platform's other bound is adjusted to it.
     let min_delay_ms = min.unwrap_or(platform.min_delay_ms.min(max.unwrap_or(u64::MAX)));
-    Retry {
+    RetrySpec {
         max_attempts: retry.max_attempts.unwrap_or(platform.max_attempts),
         min_delay_ms,
         max_delay_ms: max.unwrap_or(platform.max_delay_ms).max(min_delay_ms),
@@ -19,9 +19,9 @@ pub(super) fn retry(endpoint: &Endpoint) -> Retry {
     }
 }
 
-pub(super) fn rate_limit(endpoint: &Endpoint) -> RateLimit {
-    let (rate, platform) = (endpoint.rate_limit.clone(), RateLimit::default());
-    RateLimit {
+pub(super) fn rate_limit(endpoint: &EndpointConfig) -> RateLimitSpec {
+    let (rate, platform) = (endpoint.rate_limit.clone(), RateLimitSpec::default());
+    RateLimitSpec {
         qps: rate.refill_rate_per_sec.unwrap_or(platform.qps),
         burst: rate.burst.unwrap_or(platform.burst),
         scope: rate.scope.unwrap_or(platform.scope),
@@ -36,9 +36,9 @@ pub(super) fn rate_limit(endpoint: &Endpoint) -> RateLimit {
     }
 }
 
-pub(super) fn limits(endpoint: &Endpoint) -> Limits {
-    let (limits, platform) = (&endpoint.limits, Limits::default());
-    Limits {
+pub(super) fn limits(endpoint: &EndpointConfig) -> LimitsSpec {
+    let (limits, platform) = (&endpoint.limits, LimitsSpec::default());
+    LimitsSpec {
         concurrency: limits.concurrency.unwrap_or(platform.concurrency),
         inventory: limits.inventory.unwrap_or(platform.inventory),
         page_depth: limits.page_depth.unwrap_or(platform.page_depth),
@@ -48,9 +48,9 @@ pub(super) fn limits(endpoint: &Endpoint) -> Limits {
     }
 }
 
-pub(super) fn health(endpoint: &Endpoint) -> Health {
-    let (health, platform) = (&endpoint.health, Health::default());
-    Health {
+pub(super) fn health(endpoint: &EndpointConfig) -> HealthSpec {
+    let (health, platform) = (&endpoint.health, HealthSpec::default());
+    HealthSpec {
         throttle_ratio: health.throttle_ratio.unwrap_or(platform.throttle_ratio),
         throttle_window: health.throttle_window.unwrap_or(platform.throttle_window),
         failure_ratio: health.failure_ratio.unwrap_or(platform.failure_ratio),

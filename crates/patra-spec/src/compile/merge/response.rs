@@ -1,19 +1,20 @@
-//! How an answer is read and what becomes of its items. No layer but the endpoint speaks of these.
+//! How a response is decoded and mapped. Only the endpoint sets these, no other layer.
 
 use patra_core::{Code, Level};
 
 use super::inputs::request_params;
-use crate::manifest::{self, Endpoint};
-use crate::snapshot::{Condition, ErrorRule, Mapping, OutputField, Response};
-use crate::words::{Format, OnError};
+use crate::keywords::{OnFieldError, ResponseFormat};
+use crate::manifest::{self, EndpointConfig};
+use crate::snapshot::{ConditionSpec, ErrorRuleSpec, MappingSpec, OutputFieldSpec, ResponseSpec};
 
-pub(super) fn response(endpoint: &Endpoint) -> Response {
+pub(super) fn response(endpoint: &EndpointConfig) -> ResponseSpec {
     let response = endpoint.response.clone();
     let paging_has_more = endpoint.pagination.as_ref().and_then(|paging| paging.has_more_path.clone());
     let format = response.format.unwrap_or_default();
-    // The rows of a table are all there is, and tweets are found without being told where.
-    let whole = || if matches!(format, Format::Csv | Format::Tweets) { "$".to_owned() } else { String::new() };
-    Response {
+    // For CSV and tweets the whole document holds the items.
+    let whole =
+        || if matches!(format, ResponseFormat::Csv | ResponseFormat::Tweets) { "$".to_owned() } else { String::new() };
+    ResponseSpec {
         format,
         lenient: response.lenient.unwrap_or(false),
         csv: response.csv,
@@ -34,15 +35,15 @@ pub(super) fn response(endpoint: &Endpoint) -> Response {
     }
 }
 
-/// Names of headers are compared without case.
+/// Header names are compared without case.
 pub(super) fn lower(header: Option<String>) -> Option<String> {
     header.map(|name| name.to_lowercase())
 }
 
-fn error_rule(rule: &manifest::ErrorRule) -> ErrorRule {
+fn error_rule(rule: &manifest::ErrorRuleConfig) -> ErrorRuleSpec {
     let throttle = rule.throttle.unwrap_or(false);
     let (level, code) = if throttle { (Level::L1, Code::RateLimited) } else { (Level::L2, Code::PlatformError) };
-    ErrorRule {
+    ErrorRuleSpec {
         when: condition(&rule.when),
         status: rule.status.clone(),
         level: rule.level.unwrap_or(level),
@@ -52,9 +53,9 @@ fn error_rule(rule: &manifest::ErrorRule) -> ErrorRule {
     }
 }
 
-fn condition(declared: &manifest::Condition) -> Condition {
+fn condition(declared: &manifest::ConditionConfig) -> ConditionSpec {
     let declared = declared.clone();
-    Condition {
+    ConditionSpec {
         path: declared.path.unwrap_or_default(),
         exists: declared.exists,
         equals: declared.equals,
@@ -64,9 +65,9 @@ fn condition(declared: &manifest::Condition) -> Condition {
     }
 }
 
-pub(super) fn mapping(endpoint: &Endpoint) -> Mapping {
+pub(super) fn mapping(endpoint: &EndpointConfig) -> MappingSpec {
     let record = endpoint.record.clone();
-    Mapping {
+    MappingSpec {
         request_params: request_params(endpoint),
         filter: record.filter.iter().map(condition).collect(),
         output_fields: endpoint.fields.iter().map(output_field).collect(),
@@ -75,9 +76,9 @@ pub(super) fn mapping(endpoint: &Endpoint) -> Mapping {
     }
 }
 
-fn output_field((name, field): (&String, &manifest::Field)) -> OutputField {
-    let manifest::Field { path, r#type, format, required, on_error } = field.clone();
-    // What is required cannot be left out.
-    let on_error = if required { OnError::Reject } else { on_error.unwrap_or_default() };
-    OutputField { name: name.clone(), expr: path, r#type, format, required, on_error }
+fn output_field((name, field): (&String, &manifest::FieldConfig)) -> OutputFieldSpec {
+    let manifest::FieldConfig { path, r#type, format, required, on_error } = field.clone();
+    // A required field that cannot be cast rejects the record.
+    let on_error = if required { OnFieldError::Reject } else { on_error.unwrap_or_default() };
+    OutputFieldSpec { name: name.clone(), expr: path, r#type, format, required, on_error }
 }

@@ -1,5 +1,5 @@
-//! Hostile templates: each ends in a clear error, quickly, in little memory, with the process alive. Fuel is no bound on
-//! memory, so each of these would be dangerous if a rein were missing.
+//! Hostile templates: each gives a clear error, quickly, with little memory, and without aborting the process. Fuel
+//! does not limit memory, so each of these would be dangerous if one limit were missing.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Set in the child process that runs the hostile templates alone.
+/// Set in the child process that runs only the hostile templates.
 const CHILD: &str = "PATRA_EXPR_ABUSE";
 const MAX_TIME: Duration = Duration::from_millis(100);
 const MAX_KIB: u64 = 64 * 1024;
-/// A quarter of what a thread of ours has.
+/// A quarter of the stack size of our threads.
 const STACK: usize = 512 * 1024;
 
 const TOO_LONG: &str = "error: a value or the rendered text is longer than 65536 bytes";
 const TOO_MUCH: &str = "error: rendering takes too much work: shorten the texts, or search with a simpler pattern";
 
-fn hostile() -> Context {
+fn hostile() -> RenderContext {
     let mut context = context();
     let mixed: String = (0..60_000u64).map(|at| if (at * at * 7 + at / 3) % 5 < 2 { 'a' } else { 'b' }).collect();
     for (name, value) in [
@@ -40,7 +40,7 @@ fn hostile() -> Context {
     context
 }
 
-/// Template and what it must lead to: the beginning of what is shown.
+/// Templates with the beginning of the expected output or error.
 fn cases() -> Vec<(String, String)> {
     let nested = |open: &str, close: &str, count| format!("${{ {}1{} }}", open.repeat(count), close.repeat(count));
     let search = |text: &str, pattern: &str| format!("${{ regex_search({text}, '{pattern}') }}");
@@ -67,7 +67,7 @@ fn cases() -> Vec<(String, String)> {
         (format!("${{ {}params.list | length }}", "params.list + ".repeat(16)), "error: ".into()),
         // Growing functions, nested and chained.
         ("${ params.long | replace('x', 'yyyyyyyyyyyyyyyyyyyy') }".into(), TOO_LONG.into()),
-        ("${ params.long | replace('', 'y') }".into(), "error: replace needs something to look for".into()),
+        ("${ params.long | replace('', 'y') }".into(), "error: replace needs a non-empty search text".into()),
         (format!("${{ params.long{} }}", " | replace('x', 'xx')".repeat(40)), TOO_LONG.into()),
         (format!("${{ 'x'{} }}", " | replace('x', 'xx')".repeat(40)), TOO_LONG.into()),
         (format!("${{ 'é'{} }}", " | urlencode".repeat(70)), "= %25".into()),
@@ -95,7 +95,7 @@ fn cases() -> Vec<(String, String)> {
         ("${".repeat(8_000), "".into()),
         ("${ 1 }".repeat(2_700), "= 1111".into()),
         (format!("${{ format(now(), '{}') }}", "%255Y".repeat(190)), "= 00000".into()),
-        ("${ now() | format('%99999999Y') }".into(), "19: \"%99999999Y\" is no pattern for times".into()),
+        ("${ now() | format('%99999999Y') }".into(), "19: \"%99999999Y\" is not a time pattern".into()),
         ("${ now() | add('P99999999999999999999D') }".into(), "16: ".into()),
         // Patterns: too large, and searches that would take long.
         (search("'x'", "(?:a{1000}){1000}"), format!("22: {patterns}")),
@@ -123,18 +123,18 @@ fn cases() -> Vec<(String, String)> {
 
 // covers: ING-4.8-03
 #[test]
-fn hostile_templates_end_quickly_and_small() {
+fn hostile_templates_fail_fast_with_little_memory() {
     if std::env::var_os(CHILD).is_some() {
         let worker = std::thread::Builder::new().stack_size(STACK).spawn(run).unwrap();
         return worker.join().unwrap();
     }
-    // Alone in a process: what it takes in memory is what the templates take, and an abort would be seen.
-    let name = "expr::tests::abuse::hostile_templates_end_quickly_and_small";
+    // Runs alone in a process: its memory is that of the templates, and an abort would be noticed.
+    let name = "expr::tests::abuse::hostile_templates_fail_fast_with_little_memory";
     let child =
         Command::new(std::env::current_exe().unwrap()).args([name, "--exact"]).env(CHILD, "1").output().unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success(), "{}: {said}\n{}", child.status, String::from_utf8_lossy(&child.stderr));
-    assert!(said.contains("1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{}: {stdout}\n{}", child.status, String::from_utf8_lossy(&child.stderr));
+    assert!(stdout.contains("1 passed"), "{stdout}");
 }
 
 fn run() {
@@ -152,27 +152,27 @@ fn run() {
     assert!(grown < MAX_KIB, "{grown} KiB");
 }
 
-/// How long the work had a core.
+/// CPU time of the work.
 fn timed<T>(work: impl Fn() -> T) -> (T, Duration) {
-    let start = on_the_core();
+    let start = cpu_time();
     let done = work();
-    (done, on_the_core() - start)
+    (done, cpu_time() - start)
 }
 
-/// How long this thread has had a core, so that a busy machine does not count; zero where the system does not tell.
-fn on_the_core() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(told.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
+/// CPU time of this thread, so that a busy machine does not count; zero if the system does not report it.
+fn cpu_time() -> Duration {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(schedstat.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
-/// The most memory that the process has had; 0 where the system does not tell.
+/// Peak memory of the process; 0 if the system does not report it.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:") || line.starts_with("VmRSS:"));
     line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
 }
 
-/// Words that make up expressions, sensible or not.
+/// Tokens of expressions, valid or not.
 fn word() -> impl Strategy<Value = String> {
     let words = [
         "page.no",
@@ -250,7 +250,7 @@ proptest! {
     fn no_mixture_of_words_panics(words in prop::collection::vec(word(), 1..12)) {
         let text = format!("${{ {} }}", words.join(" "));
         if let Ok(template) = Template::compile(&text) {
-            let _ = template.try_out();
+            let _ = template.dry_run();
             if let Ok(Some(out)) = template.render(&context()) {
                 prop_assert!(out.len() <= MAX_OUTPUT);
             }
@@ -263,13 +263,13 @@ proptest! {
         let text = format!("${{ {} 9 }}", words.join(" "));
         let (ours, theirs) = match (Template::compile(&text), engine::compile(0, &text[2..text.len() - 1])) {
             (Ok(ours), Ok(theirs)) => (ours, theirs),
-            (Err(flaw), Ok(_)) => {
-                prop_assert!(flaw.message.contains("at most"), "{}: {}", text, flaw);
+            (Err(syntax_error), Ok(_)) => {
+                prop_assert!(syntax_error.message.contains("at most"), "{}: {}", text, syntax_error);
                 return Ok(());
             }
             _ => return Ok(()),
         };
-        let scope = context().scope(&ours.reads, None, Run::new(context().now, &ours.prepared)).unwrap();
+        let scope = context().scope(&ours.reads, None, RenderState::new(context().now, &ours.prepared)).unwrap();
         if let (Ok(Some(ours)), Ok(theirs)) = (ours.render(&context()), engine::eval(&theirs, &scope)) {
             prop_assert_eq!(ours.to_lowercase(), theirs.to_string().to_lowercase());
         }

@@ -1,5 +1,5 @@
-//! docs/expressions.md and the code say the same: every function has a row, every row a function, and each example gives
-//! what stands beside it.
+//! docs/expressions.md matches the code: every function has a row, every row a function, and each example gives the
+//! documented result.
 
 use std::collections::BTreeSet;
 
@@ -7,23 +7,23 @@ use super::*;
 
 const DOCS: &str = include_str!("../../../../../docs/expressions.md");
 
-/// The values that the examples are about; the document shows the same.
-fn example() -> Context {
+/// The values of the examples, as in the document.
+fn example() -> RenderContext {
     let block = DOCS.split("```json").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let values: serde_json::Value = serde_json::from_str(block).unwrap();
     let time = |value: &serde_json::Value| value.as_str().unwrap().parse().unwrap();
     let window = Window { from: time(&values["window"]["from"]), to: time(&values["window"]["to"]) };
-    let page = Page { no: 3, offset: 200, size: Some(100), token: None };
-    Context {
+    let page = PageVariables { no: 3, offset: 200, size: Some(100), token: None };
+    RenderContext {
         window: Some(window),
         page,
         params: values["params"].as_object().unwrap().clone(),
         now: time(&values["now"]),
-        ..Context::default()
+        ..RenderContext::default()
     }
 }
 
-/// The cells of the table under a heading, without the head.
+/// The cells of the table under a heading, without the header row.
 fn rows(heading: &str) -> Vec<Vec<String>> {
     let section = DOCS.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
     let lines = section.lines().filter(|line| line.starts_with('|')).skip(2);
@@ -49,7 +49,7 @@ fn every_function_is_documented_and_every_documented_function_exists() {
 }
 
 #[test]
-fn the_examples_give_what_the_document_says() {
+fn documented_examples_give_their_results() {
     let context = example();
     let (functions, operators) = (rows("Functions"), rows("Operators"));
     assert!(operators.len() > 5);
@@ -66,7 +66,7 @@ fn the_examples_give_what_the_document_says() {
 }
 
 #[test]
-fn the_documented_limits_are_those_of_the_code() {
+fn documented_limits_match_the_code() {
     for limit in ["16 KiB", "1,024 bytes", "64 KiB", "256 KiB", "8 groups", "32 deep", "16 times"] {
         assert!(DOCS.contains(limit), "{limit}");
     }

@@ -1,4 +1,4 @@
-//! How we prove who we are.
+//! The `auth` section.
 
 use super::*;
 
@@ -7,13 +7,13 @@ fn check_auth(auth: &str, expected: &str) {
     check("    query:", &format!("    auth: {auth}\n    query:"), expected);
 }
 
-fn sound(auth: &str) {
+fn valid(auth: &str) {
     check_auth(auth, "");
 }
 
 // covers: ING-4.2-01, ING-3.4-01
 #[test]
-fn every_type_has_what_it_needs() {
+fn each_auth_type_requires_its_keys() {
     for auth in [
         "{ type: none }",
         "{ type: API_KEY, name: X-Key }",
@@ -25,7 +25,7 @@ fn every_type_has_what_it_needs() {
         "{ type: session, session: { url: /login, token_path: $.token } }",
         "{ type: custom, signing_hook: hmac }",
     ] {
-        sound(auth);
+        valid(auth);
     }
     check_auth(
         "{ credential: x }",
@@ -45,12 +45,12 @@ fn every_type_has_what_it_needs() {
     );
     check_auth(
         "{ type: bearer, name: 'a b', prefix: \"a\\nb\" }",
-        "t.yaml:5:33: endpoints.list.auth.name: \"a b\" is no name of a header or parameter\nt.yaml:5:48: endpoints.list.auth.prefix: a prefix holds no line break or other control character",
+        "t.yaml:5:33: endpoints.list.auth.name: \"a b\" is not a valid header or parameter name\nt.yaml:5:48: endpoints.list.auth.prefix: a prefix must not contain line breaks or other control characters",
     );
 }
 
 #[test]
-fn what_belongs_to_another_type_is_refused() {
+fn keys_of_another_auth_type_are_rejected() {
     let hint = "\n  hint: remove it, or change `type`";
     check_auth(
         "{ type: none, credential: x, required: false }",
@@ -72,7 +72,7 @@ fn what_belongs_to_another_type_is_refused() {
 
 // covers: ING-4.2-03, ING-4.17-01
 #[test]
-fn a_credential_goes_where_the_method_allows() {
+fn credential_location_fits_the_method() {
     check_auth(
         "{ type: api_key, name: key, location: body }",
         "t.yaml:5:49: endpoints.list.auth.location: a GET request has no body that could carry a credential\n  hint: use location: header or query, or http.method: post",
@@ -95,48 +95,48 @@ fn a_credential_goes_where_the_method_allows() {
     );
     check_whole(
         &post.replace("    query:", &auth.replace("BODY", "{ form: { key: b } }")),
-        "t.yaml:5:34: endpoints.list.auth.name: `key` is under `body.form` as well\n  hint: keep one of them",
+        "t.yaml:5:34: endpoints.list.auth.name: `key` is also in `body.form`\n  hint: keep one of them",
     );
     check_auth(
         "{ type: api_key, location: query, name: cursor }",
-        "t.yaml:5:51: endpoints.list.auth.name: `cursor` is under `query` as well\n  hint: keep one of them",
+        "t.yaml:5:51: endpoints.list.auth.name: `cursor` is also in `query`\n  hint: keep one of them",
     );
     check_whole(
         &BASE
             .replace("path: /list }", "path: /list, headers: { x-key: a } }\n    auth: { type: api_key, name: X-Key }"),
-        "t.yaml:5:34: endpoints.list.auth.name: `X-Key` is under `http.headers` as well\n  hint: keep one of them",
+        "t.yaml:5:34: endpoints.list.auth.name: `X-Key` is also in `http.headers`\n  hint: keep one of them",
     );
 }
 
 // covers: ING-4.2-04
 #[test]
-fn custom_auth_names_its_hook() {
+fn custom_auth_requires_a_signing_hook() {
     check_auth(
         "{ type: custom }",
         "t.yaml:5:5: endpoints.list.auth.signing_hook: custom auth needs `signing_hook`\n  hint: the name of a hook that signs requests, for example signing_hook: hmac_sha256",
     );
     check_auth(
         "{ type: custom, signing_hook: 'rm -rf' }",
-        "t.yaml:5:41: endpoints.list.auth.signing_hook: \"rm -rf\" is no name of a hook\n  hint: letters, digits, `_`, `-` and `.`, at most 64",
+        "t.yaml:5:41: endpoints.list.auth.signing_hook: \"rm -rf\" is not a valid hook name\n  hint: letters, digits, `_`, `-` and `.`, at most 64",
     );
 }
 
 #[test]
-fn rejections_are_not_tried_again() {
-    sound("{ type: bearer, credential_status: [403, 419] }");
+fn credential_statuses_are_not_retryable() {
+    valid("{ type: bearer, credential_status: [403, 419] }");
     check_auth(
         "{ type: bearer, credential_status: [200] }",
-        "t.yaml:5:47: endpoints.list.auth.credential_status[0]: 200 says nothing about a credential: expected 400 to 499",
+        "t.yaml:5:47: endpoints.list.auth.credential_status[0]: 200 cannot mean a rejected credential: expected 400 to 499",
     );
     check_auth(
         "{ type: bearer, credential_status: [403] }\n    retry: { retryable_status: [403] }",
-        "t.yaml:5:47: endpoints.list.auth.credential_status[0]: 403 is in retry.retryable_status as well\n  hint: a rejected credential is not tried again: keep one of them",
+        "t.yaml:5:47: endpoints.list.auth.credential_status[0]: 403 is also in retry.retryable_status\n  hint: a rejected credential is not retried: keep one of them",
     );
 }
 
 // covers: ING-4.2-02
 #[test]
-fn oauth2_says_where_tokens_come_from_and_how_long_they_live() {
+fn oauth2_requires_token_url_and_lifetime() {
     let needs = "endpoints.list.auth.oauth2.token_url: oauth2 auth needs `oauth2.token_url`: tokens expire and must be renewed\n  hint: for example token_url: https://auth.example.org/token";
     check_auth("{ type: oauth2 }", &format!("t.yaml:5:5: {needs}"));
     check_auth("{ type: oauth2, oauth2: { grant: refresh_token } }", &format!("t.yaml:5:27: {needs}"));
@@ -150,7 +150,7 @@ fn oauth2_says_where_tokens_come_from_and_how_long_they_live() {
     );
     check_auth(
         "{ type: oauth2, oauth2: { token_url: 'https://id.x.org', expires_in: PT1M } }",
-        "t.yaml:5:80: endpoints.list.auth.oauth2.expires_in: a token of PT1M would always be renewed: that is not more than PT1M\n  hint: lower refresh_ahead, or correct expires_in",
+        "t.yaml:5:80: endpoints.list.auth.oauth2.expires_in: a token lifetime of PT1M must be more than refresh_ahead PT1M\n  hint: lower refresh_ahead, or correct expires_in",
     );
     check_whole(
         &BASE
@@ -161,12 +161,12 @@ fn oauth2_says_where_tokens_come_from_and_how_long_they_live() {
 }
 
 #[test]
-fn a_session_logs_in_and_says_what_to_keep() {
-    sound("{ type: session, session: { method: get, url: /login, token_header: X-Token } }");
-    sound(
+fn session_requires_login_url_and_token_location() {
+    valid("{ type: session, session: { method: get, url: /login, token_header: X-Token } }");
+    valid(
         "{ type: session, session: { url: 'https://id.x.org/in', cookie: sid, expires_in: PT5M, headers: { X-User: '${ credential.user }' }, body: { json: { pw: '${ credential.pw }' } } } }",
     );
-    let place = "one of `token_path`, `token_header` and `cookie` says where the session stands in the answer\n  hint: for example token_path: $.token";
+    let place = "exactly one of `token_path`, `token_header` and `cookie` must locate the session in the response\n  hint: for example token_path: $.token";
     check_auth(
         "{ type: session }",
         &format!(
@@ -179,11 +179,11 @@ fn a_session_logs_in_and_says_what_to_keep() {
     );
     check_auth(
         "{ type: session, session: { url: 'http://x.org/login', cookie: 'a b', expires_in: PT0S } }",
-        "t.yaml:5:44: endpoints.list.auth.session.url: plain HTTP is not allowed\n  hint: use https, or set `allow_http: true`\nt.yaml:5:74: endpoints.list.auth.session.cookie: expected the name of a cookie\nt.yaml:5:93: endpoints.list.auth.session.expires_in: a session needs a life of more than PT0S",
+        "t.yaml:5:44: endpoints.list.auth.session.url: plain HTTP is not allowed\n  hint: use https, or set `allow_http: true`\nt.yaml:5:74: endpoints.list.auth.session.cookie: expected the name of a cookie\nt.yaml:5:93: endpoints.list.auth.session.expires_in: a session needs a lifetime of more than PT0S",
     );
     check_auth(
         "{ type: session, session: { url: //evil.org/login, cookie: sid } }",
-        "t.yaml:5:44: endpoints.list.auth.session.url: \"//evil.org/login\" is no URL: relative URL without a base\n  hint: for example https://api.example.org",
+        "t.yaml:5:44: endpoints.list.auth.session.url: \"//evil.org/login\" is not a valid URL: relative URL without a base\n  hint: for example https://api.example.org",
     );
     check_auth(
         "{ type: session, session: { method: get, url: /in, cookie: sid, body: x } }",
@@ -191,13 +191,13 @@ fn a_session_logs_in_and_says_what_to_keep() {
     );
     check_auth(
         "{ type: session, session: { url: /in, cookie: sid, headers: { a: '${ page.no }' }, body: { form: { b: { expr: c, required: true }, d: '${ credential.pw | upper }' } } } }",
-        "t.yaml:5:76: endpoints.list.auth.session.headers.a: there is no `page` when a session is opened: only `credential.<name>` is known\nt.yaml:5:110: endpoints.list.auth.session.body.form.b: only a template can stand here\n  hint: write b: \"…\"\nt.yaml:5:149: endpoints.list.auth.session.body.form.d: a credential stands alone in its expression: no function or operator sees its value\n  hint: write `${ credential.name }`, with text around it if need be; what must be computed from a credential is done by a signing hook: auth.type: custom with auth.signing_hook",
+        "t.yaml:5:76: endpoints.list.auth.session.headers.a: there is no `page` in a login request: only `credential.<name>` is known\nt.yaml:5:110: endpoints.list.auth.session.body.form.b: only a plain template is allowed here\n  hint: write b: \"…\"\nt.yaml:5:149: endpoints.list.auth.session.body.form.d: a credential must be alone in its expression: functions and operators cannot use its value\n  hint: write `${ credential.name }`, with text around it if needed; to compute a value from a credential, use a signing hook: auth.type: custom with auth.signing_hook",
     );
     check_auth(
         "{ type: session, session: { url: /in, cookie: sid, headers: { authorization: Basic abc } } }",
-        "t.yaml:5:88: endpoints.list.auth.session.headers.authorization: credentials do not belong in a manifest\n  hint: say with `auth` which credential goes where; its value is in the vault",
+        "t.yaml:5:88: endpoints.list.auth.session.headers.authorization: credentials do not belong in a manifest\n  hint: use `auth` to reference the credential; its value is in the vault",
     );
-    sound(
+    valid(
         "{ type: session, session: { url: /in, cookie: sid, headers: { authorization: 'Basic ${ credential.basic }' } } }",
     );
     check_auth(
@@ -208,7 +208,7 @@ fn a_session_logs_in_and_says_what_to_keep() {
 
 // covers: ING-3.9-03, ING-3.8-01
 #[test]
-fn credentials_are_named_in_requests_and_nowhere_else() {
+fn credentials_are_allowed_in_requests_only() {
     let with = |auth: &str, from: &str, to: &str| {
         assert!(BASE.contains(from));
         BASE.replace("    query:", &format!("    auth: {auth}\n    query:")).replace(from, to)
@@ -224,7 +224,7 @@ fn credentials_are_named_in_requests_and_nowhere_else() {
             "path: /list",
             &both.replace("Authorization", "Cookie").replace("${ credential.id }:${ credential.secret }", "x"),
         ),
-        "t.yaml:4:72: endpoints.list.http.headers.Cookie: credentials do not belong in a manifest\n  hint: say with `auth` which credential goes where; its value is in the vault",
+        "t.yaml:4:72: endpoints.list.http.headers.Cookie: credentials do not belong in a manifest\n  hint: use `auth` to reference the credential; its value is in the vault",
     );
     let nowhere = "there is no credential here\n  hint: a credential goes into query, headers and body, and only with an `auth` section whose type is not none";
     check_whole(
@@ -241,6 +241,6 @@ fn credentials_are_named_in_requests_and_nowhere_else() {
             "      from:",
             "      key: { expr: \"${ credential.apiKey }\", pattern: \"[a-z]+\" }\n      from:",
         ),
-        "t.yaml:8:55: endpoints.list.query.key.pattern: a pattern cannot be held against a credential: its value is not known here\n  hint: remove `pattern`",
+        "t.yaml:8:55: endpoints.list.query.key.pattern: a pattern cannot be checked against a credential: its value is not known here\n  hint: remove `pattern`",
     );
 }

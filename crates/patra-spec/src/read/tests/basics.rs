@@ -1,9 +1,9 @@
-//! Keys, types, words, requests, paging and windows.
+//! Keys, types, keywords, requests, paging and windows.
 
 use super::*;
 
 #[test]
-fn sound_manifests_have_no_problem() {
+fn valid_manifests_have_no_problem() {
     check_whole(BASE, "");
     check_whole(include_str!("../../../../../sources/demo.yaml"), "");
     check_whole(include_str!("../../../../../sources/crossref.yaml"), "");
@@ -36,6 +36,7 @@ tests:
     assert_eq!(manifest.defaults.rate_limit.burst, Some(10));
 }
 
+// covers: ING-0.1-02
 #[test]
 fn keys_and_types() {
     check(
@@ -96,7 +97,7 @@ fn keys_and_types() {
 
 // covers: ING-3.3-06, ING-4.17-07
 #[test]
-fn words_of_the_dictionaries() {
+fn unknown_keywords_are_rejected() {
     check(
         "type: token",
         "type: tokn",
@@ -133,7 +134,7 @@ fn words_of_the_dictionaries() {
 
 // covers: ING-4.2-07, ING-3.3-08
 #[test]
-fn templates_and_paths_at_their_column() {
+fn template_and_path_errors_have_columns() {
     check(
         "window.from | date",
         "window.from | dat",
@@ -162,7 +163,7 @@ fn templates_and_paths_at_their_column() {
     check(
         "    query:",
         "    fields: { a: '$..b' }\n    query:",
-        "t.yaml:5:20: endpoints.list.fields.a: `..` is not supported here: only plain paths are, for now\n  hint: a plain path names one place, as in `$.message['next-cursor']` or `$.title[0]`",
+        "t.yaml:5:20: endpoints.list.fields.a: `..` is not supported: only plain paths are\n  hint: a plain path selects one value, as in `$.message['next-cursor']` or `$.title[0]`",
     );
 }
 
@@ -181,7 +182,7 @@ fn requests() {
     check(
         "https://x.org",
         "x.org",
-        "t.yaml:4:23: endpoints.list.http.base_url: \"x.org\" is no URL: relative URL without a base\n  hint: for example https://api.example.org",
+        "t.yaml:4:23: endpoints.list.http.base_url: \"x.org\" is not a valid URL: relative URL without a base\n  hint: for example https://api.example.org",
     );
     check(
         "https://x.org",
@@ -191,7 +192,7 @@ fn requests() {
     check(
         "https://x.org",
         "https://me:pw@x.org/?k=1",
-        "t.yaml:4:23: endpoints.list.http.base_url: credentials do not belong in a manifest\nt.yaml:4:23: endpoints.list.http.base_url: a base URL holds no query\n  hint: put parameters under `query`",
+        "t.yaml:4:23: endpoints.list.http.base_url: credentials do not belong in a manifest\nt.yaml:4:23: endpoints.list.http.base_url: a base URL must not contain a query\n  hint: put parameters under `query`",
     );
     check(
         "base_url: \"https://x.org\", ",
@@ -201,17 +202,17 @@ fn requests() {
     check(
         "path: /list",
         "path: list?x=1",
-        "t.yaml:4:46: endpoints.list.http.path: a path begins with `/`\n  hint: write /list?x=1\nt.yaml:4:46: endpoints.list.http.path: a path holds no query\n  hint: put parameters under `query`",
+        "t.yaml:4:46: endpoints.list.http.path: a path begins with `/`\n  hint: write /list?x=1\nt.yaml:4:46: endpoints.list.http.path: a path must not contain a query\n  hint: put parameters under `query`",
     );
     check(
         "path: /list",
         "read_timeout: PT3M",
-        "t.yaml:4:54: endpoints.list.http.read_timeout: PT3M is not more than PT0S and at most PT2M",
+        "t.yaml:4:54: endpoints.list.http.read_timeout: PT3M is out of range: expected more than PT0S and at most PT2M",
     );
     check(
         "path: /list",
         "timeout: 30s",
-        "t.yaml:4:49: endpoints.list.http.timeout: \"30s\" is no ISO-8601 duration\n  hint: durations are ISO-8601: PT30S, PT10M, PT1H, P1D",
+        "t.yaml:4:49: endpoints.list.http.timeout: \"30s\" is not an ISO-8601 duration\n  hint: durations are ISO-8601: PT30S, PT10M, PT1H, P1D",
     );
     check(
         "path: /list",
@@ -221,12 +222,12 @@ fn requests() {
     check(
         "path: /list",
         "headers: { authorization: x }",
-        "t.yaml:4:66: endpoints.list.http.headers.authorization: credentials do not belong in a manifest\n  hint: say with `auth` which credential goes where; its value is in the vault",
+        "t.yaml:4:66: endpoints.list.http.headers.authorization: credentials do not belong in a manifest\n  hint: use `auth` to reference the credential; its value is in the vault",
     );
     check(
         "path: /list",
         "headers: { 'a b': \"x\\ny\" }",
-        "t.yaml:4:58: endpoints.list.http.headers.a b: \"a b\" is no header name\nt.yaml:4:58: endpoints.list.http.headers.a b: a header holds no line break or other control character",
+        "t.yaml:4:58: endpoints.list.http.headers.a b: \"a b\" is not a valid header name\nt.yaml:4:58: endpoints.list.http.headers.a b: a header must not contain line breaks or other control characters",
     );
     check(
         "    query:",
@@ -277,7 +278,7 @@ fn paging() {
     check("page_size: 100 }", "has_more_path: $.a }\n    fields: {}", "");
     check_whole(
         &BASE.replace("page_size: 100", "has_more_path: $.a").replace("$.at", "$.at, has_more_path: $.b"),
-        "t.yaml:8:72: endpoints.list.pagination.has_more_path: \"$.a\" here, but \"$.b\" in response.has_more_path: say it once",
+        "t.yaml:8:72: endpoints.list.pagination.has_more_path: \"$.a\" here, but \"$.b\" in response.has_more_path: set it once",
     );
 }
 
@@ -307,7 +308,7 @@ fn windows() {
     check(
         "align: hour",
         "initial: yesterday",
-        "t.yaml:9:98: endpoints.list.window.initial: `yesterday` is no time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date",
+        "t.yaml:9:98: endpoints.list.window.initial: `yesterday` is not a time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date",
     );
     check(
         "${ window.from | date }",
@@ -324,7 +325,7 @@ fn windows() {
             .replace("{ type: token, next_token_path: $.next, page_size: 100 }", "{ type: time }")
             .replace("updated_since: true", "updated_since: false")
             .replace("window.from", "page.token"),
-        "t.yaml:7:13: endpoints.list.query.from: the template does not render: `sample` is no time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date\nt.yaml:9:39: endpoints.list.window.supports_updated_since: time paging needs `supports_updated_since: true`: the window is all that selects records",
+        "t.yaml:7:13: endpoints.list.query.from: the template does not render: `sample` is not a time: expected RFC 3339, as in 2026-01-31T08:00:00Z, or a date\nt.yaml:9:39: endpoints.list.window.supports_updated_since: time paging needs `supports_updated_since: true`: only the window selects records",
     );
 }
 
@@ -333,7 +334,7 @@ fn names_are_compared_without_case() {
     let twice = format!("{BASE}  LIST: {{}}\n");
     let problems = read("t.yaml", &twice).unwrap_err();
     assert!(
-        problems.to_string().contains("t.yaml:11:3: endpoints.list: the endpoint `list` is there twice"),
+        problems.to_string().contains("t.yaml:11:3: endpoints.list: the endpoint `list` is defined twice"),
         "{problems}"
     );
     let manifest = read("t.yaml", &BASE.replace("provenance: test", "provenance: ' TeSt '")).unwrap();
@@ -349,7 +350,7 @@ fn limits_and_schedules() {
     );
 }
 
-/// Whatever is thrown at it, reading ends in a manifest or in problems.
+/// Reading any input gives a manifest or problems.
 #[test]
 fn truncated_and_mangled_manifests_never_panic() {
     for end in 0..BASE.len() {
@@ -360,7 +361,7 @@ fn truncated_and_mangled_manifests_never_panic() {
 }
 
 #[test]
-fn a_text_that_no_database_takes_is_refused_where_it_stands() {
+fn nul_characters_are_rejected_at_their_position() {
     let problems = read("t.yaml", "provenance: a\nname: \"x\\0y\"\nendpoints: {}\n").unwrap_err().to_string();
     assert!(problems.contains("t.yaml:2:") && problems.contains("NUL"), "{problems}");
 }

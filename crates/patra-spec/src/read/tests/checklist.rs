@@ -1,22 +1,23 @@
-//! The nine points of ING-4.17 and the checks of ING-3.3, each broken alone and then together; paging, windows and limits.
+//! The nine points of ING-4.17 and the checks of ING-3.3, each violated alone and then together; paging, windows and
+//! limits.
 
 use super::*;
 
 /// Breaks one thing and expects one problem, with its file, its path and its reason.
 fn broken(from: &str, to: &str, path: &str, reason: &str) {
-    let (place, shown) = only(&BASE.replacen(from, to, 1));
+    let (span, shown) = only(&BASE.replacen(from, to, 1));
     assert!(BASE.contains(from), "{from}");
-    assert!(place.starts_with("t.yaml:"), "{place}");
+    assert!(span.starts_with("t.yaml:"), "{span}");
     assert_eq!(shown, format!("{path}: {reason}"), "{to}");
 }
 
-/// The place of the one problem, and what it says.
+/// The position and message of the only problem.
 fn only(yaml: &str) -> (String, String) {
     let problems = read("t.yaml", yaml).unwrap_err();
     let [problem] = problems.as_slice() else { panic!("{problems}") };
     assert!(problem.line > 1 && problem.column > 0, "{problem}");
-    let place = format!("{}:{}:{}", problem.file, problem.line, problem.column);
-    (place, format!("{}: {}", problem.path, problem.message))
+    let span = format!("{}:{}:{}", problem.file, problem.line, problem.column);
+    (span, format!("{}: {}", problem.path, problem.message))
 }
 
 // covers: ING-4.17-01, ING-4.17-02, ING-4.17-03, ING-4.17-04, ING-4.17-05, ING-4.17-06, ING-4.17-07, ING-4.17-08
@@ -24,7 +25,7 @@ fn only(yaml: &str) -> (String, String) {
 #[test]
 fn each_point_of_the_checklist_is_checked() {
     let points = [
-        // 1: the credential fits what the endpoint demands.
+        // 1: the credential fits the endpoint.
         (
             "    query:",
             "    auth: { type: api_key, name: key, location: body }\n    query:",
@@ -38,28 +39,28 @@ fn each_point_of_the_checklist_is_checked() {
             "endpoints.list.pagination.next_token_path",
             "token paging needs `next_token_path`",
         ),
-        // 3: the window that is claimed is sent.
+        // 3: a declared window is sent.
         (
             "      from: \"${ window.from | date }\"\n",
             "",
             "endpoints.list.window.supports_updated_since",
             "`supports_updated_since` is true, but no template sends `window.from` or `window.to`",
         ),
-        // 4: both phases are there.
+        // 4: both phases exist.
         (
             "    query:",
             "    two_phase: { detail: work }\n    query:",
             "endpoints.list.two_phase.detail",
             "there is no endpoint `work`",
         ),
-        // 5: the trio is complete.
+        // 5: the required paths are complete.
         ("id_path: $.id, ", "", "endpoints.list.response.id_path", "`id_path` is missing"),
-        // 6: nothing is above the limits.
+        // 6: no value is above its limit.
         (
             "page_size: 100",
             "page_size: 100, max_page_size: 50",
             "endpoints.list.pagination.page_size",
-            "page_size 100 is more than the 50 that the far side gives",
+            "page_size 100 is more than the 50 that the upstream returns",
         ),
         (
             "    query:",
@@ -73,14 +74,14 @@ fn each_point_of_the_checklist_is_checked() {
             "endpoints.list.rate_limit.refill_rate_per_sec",
             "expected more than 0 and at most 10000 requests per second",
         ),
-        // 7: words are those of the dictionaries.
+        // 7: keywords are valid.
         (
             "type: token",
             "type: cursor",
             "endpoints.list.pagination.type",
             "`cursor` is not one of token, offset, page, url, time",
         ),
-        // 8: namespace and direction follow the operation: a manifest cannot say them.
+        // 8: namespace and direction follow the operation: a manifest cannot set them.
         ("align: hour", "direction: backward", "endpoints.list.window.direction", "unknown key `direction`"),
         // 9: a signing hook has a name.
         (
@@ -100,13 +101,13 @@ fn each_point_of_the_checklist_is_checked() {
 fn namespace_and_direction_follow_the_operation_alone() {
     use patra_core::state::{Direction, Operation};
 
-    // No section has a word for them, so nothing can contradict the operation (C-16, C-17).
+    // No section has a key for them, so nothing can contradict the operation (C-16, C-17).
     let words = ["direction", "namespace", "namespace_scope", "namespace_key", "cursor_type", "cursor_key"];
-    let said: Vec<_> = crate::read::tour::shapes()
+    let keys: Vec<_> = crate::read::key_schema::key_schemas()
         .keys()
         .filter(|path| path.rsplit('.').next().is_some_and(|key| words.contains(&key)))
         .collect();
-    assert!(said.is_empty(), "{said:?}");
+    assert!(keys.is_empty(), "{keys:?}");
     for word in words {
         let (path, reason) = (format!("endpoints.list.{word}"), format!("unknown key `{word}`"));
         broken("    query:", &format!("    {word}: GLOBAL\n    query:"), &path, &reason);
@@ -124,7 +125,7 @@ fn namespace_and_direction_follow_the_operation_alone() {
 
 // covers: ING-3.3-06, ING-3.3-07, ING-3.3-08, ING-3.3-09, ING-3.3-10, ING-3.3-11, ING-4.2-05
 #[test]
-fn each_check_before_freezing_finds_what_it_is_for() {
+fn each_check_before_freezing_reports_its_problem() {
     broken(
         "path: /list",
         "path: /list, method: patch",
@@ -143,19 +144,19 @@ fn each_check_before_freezing_finds_what_it_is_for() {
         "    query:",
         "    batching: { max_records_per_request: 10 }\n    query:",
         "endpoints.list.batching.max_records_per_request",
-        "pagination.page_size 100 is more than the 10 records that one request may ask for",
+        "pagination.page_size 100 is more than the 10 records that one request may fetch",
     );
     broken(
         "    query:",
         "    two_phase: { detail: list }\n    query:",
         "endpoints.list.two_phase.detail",
-        "`list` is no detail endpoint",
+        "`list` is not a detail endpoint",
     );
 }
 
 // covers: ING-4.1-03
 #[test]
-fn everything_wrong_is_said_at_once() {
+fn all_problems_are_reported_at_once() {
     let yaml = BASE
         .replace("path: /list", "path: /list, method: patch")
         .replace("next_token_path: $.next, ", "")
@@ -185,18 +186,18 @@ fn everything_wrong_is_said_at_once() {
 
 // covers: ING-4.3-07, ING-4.3-15, ING-4.3-16, ING-4.5-01
 #[test]
-fn paging_is_bounded_and_says_one_thing() {
+fn paging_is_bounded_and_unambiguous() {
     let paging = "page_size: 100 }";
-    for sound in [
+    for valid in [
         "page_size: 100, max_page_size: 100, max_page: 7, on_max_page: split, order_by: published, tail_probe: true, unique_tokens: true }",
         "page_size: 100, max_page: 7, on_max_page: PARTIAL, order_by: updated asc }",
     ] {
-        check(paging, sound, "");
+        check(paging, valid, "");
     }
     check(
         paging,
         "max_page_size: 0, on_max_page: stop, order_by: ' ' }",
-        "t.yaml:8:72: endpoints.list.pagination.max_page_size: expected 1 to 10000 items\nt.yaml:8:88: endpoints.list.pagination.on_max_page: `stop` is not one of partial, split\nt.yaml:8:104: endpoints.list.pagination.order_by: expected a text of up to 64 bytes\n  hint: updated desc, updated asc, or how else the far side orders",
+        "t.yaml:8:72: endpoints.list.pagination.max_page_size: expected 1 to 10000 items\nt.yaml:8:88: endpoints.list.pagination.on_max_page: `stop` is not one of partial, split\nt.yaml:8:104: endpoints.list.pagination.order_by: expected a text of up to 64 bytes\n  hint: updated desc, updated asc, or another order of the upstream",
     );
     check(
         paging,
@@ -206,7 +207,7 @@ fn paging_is_bounded_and_says_one_thing() {
     let unfiltered = BASE.replace("supports_updated_since: true, ", "").replace("${ window.from | date }", "x");
     check_whole(
         &unfiltered.replace(paging, "max_page: 5, on_max_page: split }"),
-        "t.yaml:8:83: endpoints.list.pagination.on_max_page: a window can only be cut narrower where `supports_updated_since` is true\n  hint: use on_max_page: partial",
+        "t.yaml:8:83: endpoints.list.pagination.on_max_page: a window can only be split if `supports_updated_since` is true\n  hint: use on_max_page: partial",
     );
     let has_no = |key: &str, kind: &str| {
         format!("`{key}` has no meaning with {kind} paging\n  hint: remove it, or change `type`")
@@ -231,7 +232,7 @@ fn paging_is_bounded_and_says_one_thing() {
 }
 
 #[test]
-fn only_what_is_polled_has_an_end_of_one_s_own_choosing() {
+fn run_limits_are_for_polled_endpoints_only() {
     let polled = |paging: &str| {
         let lines = "    polled: true\n    params: { limit: {}, since: {} }\n    query:";
         BASE.replacen("    query:", lines, 1).replace("page_size: 100 }", paging)
@@ -244,7 +245,7 @@ fn only_what_is_polled_has_an_end_of_one_s_own_choosing() {
     let windowed = polled("limit_param: limit }").replace("    polled: true\n", "");
     check_whole(
         &windowed,
-        "t.yaml:9:70: endpoints.list.pagination.limit_param: `limit_param` is for endpoints that sources poll, and that give whole records\n  hint: set `polled: true`, or remove it",
+        "t.yaml:9:70: endpoints.list.pagination.limit_param: `limit_param` is for polled endpoints that return whole records\n  hint: set `polled: true`, or remove it",
     );
     check_whole(
         &BASE.replace("type: token, next_token_path: $.next, page_size: 100", "type: time, repeat_ends: true"),
@@ -254,13 +255,13 @@ fn only_what_is_polled_has_an_end_of_one_s_own_choosing() {
 
 // covers: ING-4.4-15, ING-3.3-09
 #[test]
-fn windows_end_where_their_unit_does() {
+fn windows_are_whole_units() {
     check("align: hour", "align: hour, as_of: true, monotonic: true, out_of_range: keep", "");
     check("align: hour", "align: hour, out_of_range: SKIP", "");
     check(
         "max_window: P1D",
         "max_window: PT90M",
-        "t.yaml:9:98: endpoints.list.window.align: windows of PT1H30M do not end where the unit does\n  hint: choose a max_window of whole units",
+        "t.yaml:9:98: endpoints.list.window.align: windows of PT1H30M are not a multiple of the unit\n  hint: choose a max_window of whole units",
     );
     check(
         "align: hour",
@@ -270,19 +271,19 @@ fn windows_end_where_their_unit_does() {
     let unfiltered = BASE.replace("supports_updated_since: true, ", "").replace("${ window.from | date }", "x");
     check_whole(
         &unfiltered.replace("align: hour", "out_of_range: keep"),
-        "t.yaml:9:73: endpoints.list.window.out_of_range: the far side does not filter by time: every slice would keep every record\n  hint: remove it, or send the window",
+        "t.yaml:9:73: endpoints.list.window.out_of_range: the upstream does not filter by time: every slice would keep every record\n  hint: remove it, or send the window",
     );
 }
 
 // covers: ING-3.2-07, ING-3.2-08, ING-4.17-06
 #[test]
-fn retries_rates_and_proxies_are_sensible() {
+fn retries_rates_and_proxies_are_checked() {
     let with = |lines: &str, expected: &str| check("    query:", &format!("    {lines}\n    query:"), expected);
     with("retry: { retryable_status: [409, 429, 503], retryable_codes: [busy, 17] }", "");
     with("retry: { retryable_status: [] }", "");
     with(
         "retry: { retryable_status: [200, 401], retryable_codes: [''] }",
-        "t.yaml:5:33: endpoints.list.retry.retryable_status[0]: 200 is no status of an error: expected 400 to 599\nt.yaml:5:38: endpoints.list.retry.retryable_status[1]: 401 rejects the credential: trying again does not help\nt.yaml:5:62: endpoints.list.retry.retryable_codes[0]: the code is empty",
+        "t.yaml:5:33: endpoints.list.retry.retryable_status[0]: 200 is not an error status: expected 400 to 599\nt.yaml:5:38: endpoints.list.retry.retryable_status[1]: 401 rejects the credential: a retry does not help\nt.yaml:5:62: endpoints.list.retry.retryable_codes[0]: the code is empty",
     );
     with(
         "rate_limit: { quota_daily: 10, quota_hourly: 10, header_adaptive: true, warmup_sec: 0, retry_after_respect: false }",
@@ -291,7 +292,7 @@ fn retries_rates_and_proxies_are_sensible() {
     with("rate_limit: { header_adaptive: [Retry-After, 'X-RateLimit-*'] }", "");
     with(
         "rate_limit: { quota_daily: 10, quota_hourly: 11, header_adaptive: ['a b'], warmup_sec: 86401 }",
-        "t.yaml:5:50: endpoints.list.rate_limit.quota_hourly: 11 requests an hour are more than the 10 of a whole day\nt.yaml:5:72: endpoints.list.rate_limit.header_adaptive[0]: \"a b\" is no header name\nt.yaml:5:92: endpoints.list.rate_limit.warmup_sec: expected at most 86400 seconds",
+        "t.yaml:5:50: endpoints.list.rate_limit.quota_hourly: 11 requests an hour are more than the 10 of a whole day\nt.yaml:5:72: endpoints.list.rate_limit.header_adaptive[0]: \"a b\" is not a valid header name\nt.yaml:5:92: endpoints.list.rate_limit.warmup_sec: expected at most 86400 seconds",
     );
     with(
         "rate_limit: { quota_daily: 0, header_adaptive: yes }",
@@ -314,11 +315,11 @@ fn retries_rates_and_proxies_are_sensible() {
     check(
         "path: /list",
         "proxy: \"http://me:pw@proxy.x.org/a\"",
-        "t.yaml:4:47: endpoints.list.http.proxy: credentials do not belong in a manifest\nt.yaml:4:47: endpoints.list.http.proxy: a proxy is a scheme, a host and a port, and nothing behind",
+        "t.yaml:4:47: endpoints.list.http.proxy: credentials do not belong in a manifest\nt.yaml:4:47: endpoints.list.http.proxy: a proxy URL has a scheme, a host and a port only",
     );
     check(
         "path: /list",
         "proxy: socks5://x",
-        "t.yaml:4:47: endpoints.list.http.proxy: \"socks5://x\" is no address of a proxy\n  hint: for example http://proxy.example.org:3128",
+        "t.yaml:4:47: endpoints.list.http.proxy: \"socks5://x\" is not a valid proxy URL\n  hint: for example http://proxy.example.org:3128",
     );
 }

@@ -1,4 +1,4 @@
-//! What a run is given, what templates may do with it, and what requests must be.
+//! Inputs of a run, template rules, and request parameters.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn params_are_declared() {
     );
     check_with(
         "params: { q: { required: true } }\nschedule: { every: PT1H }",
-        "t.yaml:6:5: endpoints.list.schedule: a schedule gives no params, and `q` is required\n  hint: give it a default, or a partition that binds it: [{ param: q, values: [..] }]",
+        "t.yaml:6:5: endpoints.list.schedule: a scheduled run has no params, but `q` is required\n  hint: give it a default, or a partition that binds it: [{ param: q, values: [..] }]",
     );
     let bound = "partitions: [{ param: q, values: [a] }]\nschedule: { every: PT1H }";
     check_with(&format!("params: {{ q: {{ required: true }} }}\n{bound}"), "");
@@ -48,7 +48,7 @@ fn params_are_declared() {
 
 // covers: ING-3.2-10, ING-4.2-07
 #[test]
-fn values_of_requests_may_have_conditions() {
+fn request_params_may_have_conditions() {
     let q = "      cursor:";
     check(
         q,
@@ -64,7 +64,7 @@ fn values_of_requests_may_have_conditions() {
     check(
         "path: /list",
         "headers: { X-A: { expr: a, default: \"b\\nc\", patern: x } }",
-        "t.yaml:4:51: endpoints.list.http.headers.X-A: a header holds no line break or other control character\nt.yaml:4:84: endpoints.list.http.headers.X-A.patern: unknown key `patern`\n  hint: did you mean `pattern`?",
+        "t.yaml:4:51: endpoints.list.http.headers.X-A: a header must not contain line breaks or other control characters\nt.yaml:4:84: endpoints.list.http.headers.X-A.patern: unknown key `patern`\n  hint: did you mean `pattern`?",
     );
     check(
         q,
@@ -80,12 +80,12 @@ fn values_of_requests_may_have_conditions() {
 
 // covers: ING-3.3-08, ING-4.8-01, ING-3.2-11
 #[test]
-fn functions_beyond_the_capability_are_refused_where_they_stand() {
+fn disallowed_functions_are_reported_at_their_offset() {
     check("    query:", "    expr: { allowed_functions: [date] }\n    query:", "");
     check(
         "    query:",
         "    expr: { allowed_functions: [now, formatDateTime] }\n    query:",
-        "t.yaml:8:31: endpoints.list.query.from: `date` is not allowed for this source\n  hint: allowed are: now, formatDateTime",
+        "t.yaml:8:31: endpoints.list.query.from: `date` is not allowed for this source\n  hint: allowed functions: now, formatDateTime",
     );
     check(
         "    query:",
@@ -95,28 +95,28 @@ fn functions_beyond_the_capability_are_refused_where_they_stand() {
     check(
         "    query:",
         "    expr: { null_policy: skip, time_format: unix, timezone: Europe/Berlin }\n    query:",
-        "t.yaml:5:26: endpoints.list.expr.null_policy: `skip` is not one of omit, empty, error\nt.yaml:5:45: endpoints.list.expr.time_format: \"unix\" is no way to write a time\n  hint: iso, epoch, epoch_ms, date, or a pattern such as %Y-%m-%d\nt.yaml:5:61: endpoints.list.expr.timezone: times are in UTC\n  hint: write UTC, and use format(time, pattern, '+02:00') where the far side has another zone",
+        "t.yaml:5:26: endpoints.list.expr.null_policy: `skip` is not one of omit, empty, error\nt.yaml:5:45: endpoints.list.expr.time_format: \"unix\" is not a time format\n  hint: iso, epoch, epoch_ms, date, or a pattern such as %Y-%m-%d\nt.yaml:5:61: endpoints.list.expr.timezone: times are in UTC\n  hint: write UTC, and use format(time, pattern, '+02:00') if the upstream uses another zone",
     );
     check("    query:", "    expr: { null_policy: EMPTY, time_format: '%s', timezone: utc }\n    query:", "");
 }
 
 #[test]
-fn partitions_bind_what_is_declared_and_sent() {
+fn partitions_bind_declared_and_sent_params() {
     check_with("params: { q: {} }\npartitions: [{ param: q, values: [a, 1, true] }]", "");
     check_with(
         "params: { q: {} }\npartitions: [{ param: q, parent: { endpoint: LIST } }]",
-        "t.yaml:6:50: endpoints.list.partitions[0].parent.endpoint: the parents go in a circle: list -> list\n  hint: a parent must be read before its children",
+        "t.yaml:6:50: endpoints.list.partitions[0].parent.endpoint: the parents form a cycle: list -> list\n  hint: a parent must be read before its children",
     );
-    let which = "one of `values` and `parent` says which values there are\n  hint: for example values: [a, b], or parent: { endpoint: authors }";
+    let which = "exactly one of `values` and `parent` is required\n  hint: for example values: [a, b], or parent: { endpoint: authors }";
     check_with(
         "params: { q: {}, r: {} }\npartitions: [{ values: [a] }, { param: Q, values: [a] }, { param: q }, { param: r, values: [a] }]",
         &format!(
-            "t.yaml:6:18: endpoints.list.partitions[0].param: `param` is missing\n  hint: the parameter that takes the values, for example param: year\nt.yaml:6:44: endpoints.list.partitions[1].param: there is no parameter `Q`\n  hint: did you mean `q`?\nt.yaml:6:62: endpoints.list.partitions[2]: {which}\nt.yaml:6:85: endpoints.list.partitions[3].param: no template sends `params.r`, so every partition would read the same"
+            "t.yaml:6:18: endpoints.list.partitions[0].param: `param` is missing\n  hint: the parameter that takes the values, for example param: year\nt.yaml:6:44: endpoints.list.partitions[1].param: there is no parameter `Q`\n  hint: did you mean `q`?\nt.yaml:6:62: endpoints.list.partitions[2]: {which}\nt.yaml:6:85: endpoints.list.partitions[3].param: no template sends `params.r`, so every partition would read the same records"
         ),
     );
     check_with(
         "params: { q: { pattern: '[a-z]' } }\npartitions: [{ param: q, values: [a, a, b1] }]",
-        "t.yaml:6:42: endpoints.list.partitions[0].values[1]: this value is there twice\nt.yaml:6:45: endpoints.list.partitions[0].values[2]: it does not match the pattern of `q`",
+        "t.yaml:6:42: endpoints.list.partitions[0].values[1]: this value is a duplicate\nt.yaml:6:45: endpoints.list.partitions[0].values[2]: the value does not match the pattern of `q`",
     );
     check_with(
         "params: { q: {} }\npartitions: [{ param: q, values: [a] }, { param: q, values: [b] }]",
@@ -133,7 +133,7 @@ fn partitions_are_bounded() {
     let values = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     check_with(
         &format!("params: {{ q: {{}} }}\npartitions: [{{ param: q, values: [{}] }}]", values(10_001)),
-        "t.yaml:6:30: endpoints.list.partitions[0].values: at most 10000 values are read",
+        "t.yaml:6:30: endpoints.list.partitions[0].values: at most 10000 values are allowed",
     );
     let names = ["a", "b", "c", "d", "e"];
     let declared: Vec<_> = names.iter().map(|name| format!("{name}: {{}}")).collect();
@@ -150,12 +150,12 @@ fn partitions_are_bounded() {
     );
     check_whole(
         &yaml,
-        "t.yaml:6:5: endpoints.list.partitions: at most 4 dimensions are read\nt.yaml:6:5: endpoints.list.partitions: together they make more than 1000000 combinations",
+        "t.yaml:6:5: endpoints.list.partitions: at most 4 dimensions are allowed\nt.yaml:6:5: endpoints.list.partitions: together they make more than 1000000 combinations",
     );
 }
 
 #[test]
-fn parents_are_read_before_their_children() {
+fn cyclic_parents_are_rejected() {
     let endpoint = |name: &str, parent: &str| {
         format!(
             "  {name}:\n    params: {{ q: {{}} }}\n    partitions: [{{ param: q, parent: {{ endpoint: {parent} }} }}]\n    http: {{ base_url: \"https://x.org\", path: \"/${{ params.q }}\" }}\n    response: {{ items_path: $, id_path: $.id }}\n"
@@ -164,7 +164,7 @@ fn parents_are_read_before_their_children() {
     let yaml = format!("provenance: t\nendpoints:\n{}{}{}", endpoint("a", "b"), endpoint("b", "c"), endpoint("c", "a"));
     let circle = |line: u32, name: &str, way: &str| {
         format!(
-            "t.yaml:{line}:50: endpoints.{name}.partitions[0].parent.endpoint: the parents go in a circle: {way}\n  hint: a parent must be read before its children"
+            "t.yaml:{line}:50: endpoints.{name}.partitions[0].parent.endpoint: the parents form a cycle: {way}\n  hint: a parent must be read before its children"
         )
     };
     check_whole(
@@ -172,7 +172,7 @@ fn parents_are_read_before_their_children() {
         &[circle(5, "a", "a -> b -> c -> a"), circle(10, "b", "b -> c -> a -> b"), circle(15, "c", "c -> a -> b -> c")]
             .join("\n"),
     );
-    // A diamond is no circle.
+    // A diamond is not a cycle.
     let open = yaml.replace("    partitions: [{ param: q, parent: { endpoint: a } }]\n", "");
     check_whole(&open, "");
 }

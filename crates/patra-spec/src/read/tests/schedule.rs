@@ -7,18 +7,19 @@ fn with(lines: &str, expected: &str) {
 }
 
 const FIELDS: &str = "\n  hint: five fields in UTC: minute, hour, day, month, weekday, as in \"*/15 6-18 * * mon-fri\"";
-const NEEDS: &str = "UPDATE fetches stored records by their ids, and no endpoint is named that gives records by id\n  hint: add an endpoint with `role: detail` whose requests send `ids` or `id`, and name it: update: { detail: NAME }";
+const NEEDS: &str = "UPDATE fetches stored records by id, but no detail endpoint is set\n  hint: add an endpoint with `role: detail` whose requests send `ids` or `id`, and name it: update: { detail: NAME }";
 
 #[test]
-fn a_schedule_says_once_when_it_fires() {
-    for sound in ["{ every: PT1S }", "{ cron: \"*/15  6-18 * * Mon-Fri\" }", "{ cron: \"0 0 29 2 *\" }"] {
-        with(&format!("schedule: {sound}"), "");
+fn schedule_needs_exactly_one_of_every_and_cron() {
+    for valid in ["{ every: PT1S }", "{ cron: \"*/15  6-18 * * Mon-Fri\" }", "{ cron: \"0 0 29 2 *\" }"] {
+        with(&format!("schedule: {valid}"), "");
     }
-    let missing = "nothing says when: `every` or `cron` is missing\n  hint: for example every: PT1H, or cron: \"0 6 * * *\" for six o'clock in UTC";
+    let missing =
+        "`every` or `cron` is missing\n  hint: for example every: PT1H, or cron: \"0 6 * * *\" for six o'clock in UTC";
     with("schedule: {}", &format!("t.yaml:5:5: endpoints.list.schedule.every: {missing}"));
     with(
         "schedule: { every: PT1H, cron: \"0 * * * *\" }",
-        "t.yaml:5:36: endpoints.list.schedule.cron: `every` and `cron` both say when\n  hint: keep one of them",
+        "t.yaml:5:36: endpoints.list.schedule.cron: `every` and `cron` cannot both be set\n  hint: keep one of them",
     );
     with(
         "schedule: { cron: \"0 24 * * *\" }",
@@ -26,14 +27,12 @@ fn a_schedule_says_once_when_it_fires() {
     );
     with(
         "schedule: { cron: \"0 0 30 2 *\" }",
-        &format!(
-            "t.yaml:5:23: endpoints.list.schedule.cron: no day of the calendar fits this pattern, or hardly any{FIELDS}"
-        ),
+        &format!("t.yaml:5:23: endpoints.list.schedule.cron: the pattern never fires, or hardly ever{FIELDS}"),
     );
     with("schedule: { cron: 5 }", "t.yaml:5:23: endpoints.list.schedule.cron: expected a text, found the number 5");
     with(
         "schedule: { every: 1h }",
-        "t.yaml:5:24: endpoints.list.schedule.every: \"1h\" is no ISO-8601 duration\n  hint: durations are ISO-8601: PT30S, PT10M, PT1H, P1D",
+        "t.yaml:5:24: endpoints.list.schedule.every: \"1h\" is not an ISO-8601 duration\n  hint: durations are ISO-8601: PT30S, PT10M, PT1H, P1D",
     );
     let manifest =
         read("t.yaml", &BASE.replacen("    query:", "    schedule: { cron: \" 0  6 * * * \" }\n    query:", 1));
@@ -48,13 +47,13 @@ fn check_detailed(lines: &str, expected: &str) {
 }
 
 #[test]
-fn each_reason_of_update_has_its_own_time() {
+fn update_schedules_are_unique_per_reason() {
     let all = "[{ reason: staleness, cron: \"0 3 * * *\" }, { reason: EXPR_CHANGE, every: P1D }, { reason: signals, every: PT5M }]";
     check_detailed(&format!("update: {{ detail: work }}\n    schedule: {{ update: {all} }}"), "");
     check_detailed(&format!("two_phase: {{ detail: work }}\n    schedule: {{ every: PT1H, update: {all} }}"), "");
     check_detailed(
         "update: { detail: work }\n    schedule: { update: [{ reason: signals, every: PT5M }, { reason: signals, every: PT0S, cron: \"* * * * *\" }, { reason: age }, {}] }",
-        "t.yaml:6:70: endpoints.list.schedule.update[1].reason: `signals` has a schedule already\nt.yaml:6:86: endpoints.list.schedule.update[1].every: a schedule needs at least one second\nt.yaml:6:98: endpoints.list.schedule.update[1].cron: `every` and `cron` both say when\n  hint: keep one of them\nt.yaml:6:113: endpoints.list.schedule.update[2].every: nothing says when: `every` or `cron` is missing\n  hint: for example every: PT1H, or cron: \"0 6 * * *\" for six o'clock in UTC\nt.yaml:6:123: endpoints.list.schedule.update[2].reason: `age` is not one of staleness, expr_change, signals\nt.yaml:6:130: endpoints.list.schedule.update[3].reason: `reason` is missing\n  hint: one of staleness, expr_change, signals\nt.yaml:6:130: endpoints.list.schedule.update[3].every: nothing says when: `every` or `cron` is missing\n  hint: for example every: PT1H, or cron: \"0 6 * * *\" for six o'clock in UTC",
+        "t.yaml:6:70: endpoints.list.schedule.update[1].reason: `signals` has a schedule already\nt.yaml:6:86: endpoints.list.schedule.update[1].every: a schedule needs at least one second\nt.yaml:6:98: endpoints.list.schedule.update[1].cron: `every` and `cron` cannot both be set\n  hint: keep one of them\nt.yaml:6:113: endpoints.list.schedule.update[2].every: `every` or `cron` is missing\n  hint: for example every: PT1H, or cron: \"0 6 * * *\" for six o'clock in UTC\nt.yaml:6:123: endpoints.list.schedule.update[2].reason: `age` is not one of staleness, expr_change, signals\nt.yaml:6:130: endpoints.list.schedule.update[3].reason: `reason` is missing\n  hint: one of staleness, expr_change, signals\nt.yaml:6:130: endpoints.list.schedule.update[3].every: `every` or `cron` is missing\n  hint: for example every: PT1H, or cron: \"0 6 * * *\" for six o'clock in UTC",
     );
     with(
         "schedule: { every: PT1H, update: [{ reason: signals, every: PT5M }] }",
@@ -64,7 +63,7 @@ fn each_reason_of_update_has_its_own_time() {
 
 // covers: ING-3.3-11, ING-4.17-04
 #[test]
-fn update_names_an_endpoint_that_can_give_records() {
+fn update_requires_a_detail_endpoint() {
     check_detailed("update: { detail: Work, stale_after: PT1S, segment_size: 100000 }", "");
     check_detailed("two_phase: { detail: work }\n    update: { segment_size: 1 }", "");
     with("update: { segment_size: 4 }", &format!("t.yaml:5:5: endpoints.list.update.detail: {NEEDS}"));
@@ -74,7 +73,7 @@ fn update_names_an_endpoint_that_can_give_records() {
     );
     with(
         "update: { detail: list }",
-        "t.yaml:5:23: endpoints.list.update.detail: `list` is no detail endpoint\n  hint: give `list` a `role: detail`",
+        "t.yaml:5:23: endpoints.list.update.detail: `list` is not a detail endpoint\n  hint: give `list` a `role: detail`",
     );
     check_detailed(
         "update: { detail: work, stale_after: PT0S, segment_size: 0 }",
@@ -82,17 +81,17 @@ fn update_names_an_endpoint_that_can_give_records() {
     );
     check_detailed(
         "update: { detail: work, segment_size: 100001 }\n    batching: { id_batch_size: 5 }",
-        "t.yaml:5:43: endpoints.list.update.segment_size: expected 1 to 100000 records\nt.yaml:6:32: endpoints.list.batching.id_batch_size: `work` asks for one `id` at a time\n  hint: remove id_batch_size, or send `${ ids | join(',') }` there",
+        "t.yaml:5:43: endpoints.list.update.segment_size: expected 1 to 100000 records\nt.yaml:6:32: endpoints.list.batching.id_batch_size: `work` fetches one `id` per request\n  hint: remove id_batch_size, or send `${ ids | join(',') }` there",
     );
     check_detailed(
         "role: metrics\n    update: { detail: work }",
-        "t.yaml:6:5: endpoints.list.update: a metrics endpoint has no details of its own\n  hint: `update` belongs to a search endpoint",
+        "t.yaml:6:5: endpoints.list.update: a metrics endpoint cannot have a detail endpoint\n  hint: `update` belongs to a search endpoint",
     );
     let nested = "  work:\n    role: detail\n    update: { detail: work }\n    http: { base_url: \"https://x.org\", path: \"/w/${ id }\" }\n    response: { items_path: $, id_path: $.id }\n";
     let yaml = BASE.replacen("    query:", "    two_phase: { detail: work }\n    query:", 1) + nested;
     let problems = read("t.yaml", &yaml).unwrap_err().to_string();
     assert!(
-        problems.contains("endpoints.work.update: `work` is asked for by id, and has no `update` of its own"),
+        problems.contains("endpoints.work.update: `work` fetches records by id and cannot have its own `update`"),
         "{problems}"
     );
     with(
@@ -102,7 +101,7 @@ fn update_names_an_endpoint_that_can_give_records() {
 }
 
 #[test]
-fn a_range_of_pages_needs_pages_and_a_total() {
+fn page_range_needs_numbered_pages_and_a_total() {
     let paged = |paging: &str, total: &str| {
         BASE.replace("{ type: token, next_token_path: $.next, page_size: 100 }", paging)
             .replace("page.token", if paging.contains("offset") { "page.offset" } else { "page.no" })
@@ -114,7 +113,7 @@ fn a_range_of_pages_needs_pages_and_a_total() {
     }
     check_whole(
         &paged("{ type: offset, page_size: 9, page_range: 1 }", ""),
-        "t.yaml:8:59: endpoints.list.pagination.page_range: expected at least 2 pages\n  hint: remove it to read a window as one\nt.yaml:8:59: endpoints.list.pagination.page_range: `page_range` needs a total that tells how many pages there are\n  hint: add response.total_path or response.total_header",
+        "t.yaml:8:59: endpoints.list.pagination.page_range: expected at least 2 pages\n  hint: remove it to read a window as one slice\nt.yaml:8:59: endpoints.list.pagination.page_range: `page_range` needs a total to compute the number of pages\n  hint: add response.total_path or response.total_header",
     );
     check_whole(
         &BASE.replace("page_size: 100", "page_range: 5").replace("$.at }", "$.at, total_path: $.n }"),
@@ -124,7 +123,7 @@ fn a_range_of_pages_needs_pages_and_a_total() {
 
 // covers: ING-4.17-06, ING-12.2-08
 #[test]
-fn thresholds_are_within_reason() {
+fn thresholds_are_bounded() {
     with(
         "limits: { concurrency: 64, inventory: 1, page_depth: 1, max_requests: 1, max_duration: PT1S, error_ratio: 1 }",
         "",
@@ -157,7 +156,7 @@ fn thresholds_are_within_reason() {
         "limits: { parallel: 3 }",
         "t.yaml:5:15: endpoints.list.limits.parallel: unknown key `parallel`\n  hint: expected one of: concurrency, inventory, page_depth, max_requests, max_duration, error_ratio",
     );
-    // Said for all, it is wrong once, and there.
+    // A problem in `defaults` is reported once, at `defaults`.
     check(
         "endpoints:",
         "defaults: { limits: { concurrency: 99 }, health: { rate_floor: 2 }, raw: { keep: PT1S } }\nendpoints:",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use patra_core::Ts;
-use patra_core::tx::Claim;
+use patra_core::tx::ClaimTasks;
 
 /// So many tasks of a lane are looked at where tasks of one partition differ in their C_max. With more than that before it, a
 /// task may have a lower turn than it should: it is then leased early, but never beyond its C_max.
@@ -19,7 +19,7 @@ pub(super) struct Lane {
     /// 0 for none.
     pub(super) credential_id: i64,
     pub(super) priority: i32,
-    /// How many tasks of the partition are under way.
+    /// How many tasks of the partition are in progress.
     pub(super) held: i64,
     pub(super) scheduled_at: Ts,
     pub(super) id: i64,
@@ -42,14 +42,14 @@ impl Lane {
         (&self.provenance_code, &self.endpoint_name, &self.operation_code)
     }
 
-    fn rank(&self, op: &Claim) -> i64 {
+    fn rank(&self, op: &ClaimTasks) -> i64 {
         i64::from(self.priority) * direction(op)
     }
 }
 
 /// Which way the priorities go.
-pub(super) fn direction(op: &Claim) -> i64 {
-    if op.upside_down { -1 } else { 1 }
+pub(super) fn direction(op: &ClaimTasks) -> i64 {
+    if op.reverse_priority { -1 } else { 1 }
 }
 
 /// What the lanes of one partition have in common.
@@ -66,9 +66,9 @@ struct Partition {
 ///
 /// Where all tasks of a partition have one C_max, no task stands before another one that is leased without being leased itself.
 /// So only those matter that can be among the first `limit`: every partition whose first task stands before the lane's first
-/// has one of the places, and every one with as much or less under way has one before the lane's second. Where they differ,
+/// has one of the places, and every one with as much or less in progress has one before the lane's second. Where they differ,
 /// whatever stands before a task counts for its turn.
-pub(super) fn choose<'a>(lanes: &'a [Lane], op: &Claim) -> Vec<Chosen<'a>> {
+pub(super) fn choose<'a>(lanes: &'a [Lane], op: &ClaimTasks) -> Vec<Chosen<'a>> {
     let partitions = partitions(lanes, op);
     let limit = i64::from(op.limit);
     let mut open: Vec<_> = lanes
@@ -103,7 +103,7 @@ pub(super) fn choose<'a>(lanes: &'a [Lane], op: &Claim) -> Vec<Chosen<'a>> {
     chosen
 }
 
-fn partitions<'a>(lanes: &'a [Lane], op: &Claim) -> BTreeMap<Key<'a>, Partition> {
+fn partitions<'a>(lanes: &'a [Lane], op: &ClaimTasks) -> BTreeMap<Key<'a>, Partition> {
     let caps: BTreeMap<Key<'_>, i64> = op
         .caps
         .iter()
@@ -133,7 +133,7 @@ mod tests {
     use std::time::Duration;
 
     use patra_core::state::Operation;
-    use patra_core::tx::Inventory;
+    use patra_core::tx::PartitionKey;
 
     use super::*;
 
@@ -150,7 +150,7 @@ mod tests {
     struct Scene {
         tasks: Vec<Task>,
         held: Vec<i64>,
-        op: Claim,
+        op: ClaimTasks,
     }
 
     impl Scene {
@@ -178,7 +178,7 @@ mod tests {
             let held = (0..partitions).map(|_| below(3)).collect();
             let mut caps = Vec::new();
             for partition in 0..below(3).min(partitions) as usize {
-                let of = Inventory {
+                let of = PartitionKey {
                     provenance_code: partition_name(partition),
                     endpoint_name: "e".into(),
                     operation: Operation::Harvest,
@@ -186,7 +186,11 @@ mod tests {
                 caps.push((of, below(4) as u32));
             }
             let (limit, upside_down) = (1 + below(9) as u32, below(2) == 0);
-            Scene { tasks, held, op: Claim { owner: "w".into(), limit, lease: Duration::ZERO, caps, upside_down } }
+            Scene {
+                tasks,
+                held,
+                op: ClaimTasks { owner: "w".into(), limit, lease: Duration::ZERO, caps, reverse_priority: upside_down },
+            }
         }
 
         fn cap(&self, partition: usize) -> i64 {

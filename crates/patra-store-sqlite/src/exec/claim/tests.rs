@@ -39,11 +39,11 @@ fn queue(rows: u32) -> Connection {
     db
 }
 
-fn claim_of(limit: u32) -> Claim {
-    Claim { owner: "w".into(), limit, lease: Duration::from_secs(1), caps: Vec::new(), upside_down: false }
+fn claim_of(limit: u32) -> ClaimTasks {
+    ClaimTasks { owner: "w".into(), limit, lease: Duration::from_secs(1), caps: Vec::new(), reverse_priority: false }
 }
 
-fn provenances(claimed: &Claimed) -> Vec<&str> {
+fn provenances(claimed: &ClaimedTasks) -> Vec<&str> {
     claimed.leases.iter().map(|lease| &*lease.provenance_code).collect()
 }
 
@@ -77,7 +77,7 @@ fn what_waits_costs_nothing_however_much_it_is() {
 fn a_task_that_is_held_alone_is_passed_over() {
     let db = queue(1_000);
     db.execute("UPDATE ing_hold SET credential_id = NULL, provenance_code = 'p2', task_id = 2", ()).unwrap();
-    let ids = |claimed: Claimed| claimed.leases.into_iter().map(|lease| lease.task.0).collect::<Vec<_>>();
+    let ids = |claimed: ClaimedTasks| claimed.leases.into_iter().map(|lease| lease.task.0).collect::<Vec<_>>();
     // 2 and 12 are the first of `p2` in the first priority.
     assert_eq!(ids(claim(&db, &claim_of(4), NOW).unwrap()), [1, 3, 4, 12]);
 }

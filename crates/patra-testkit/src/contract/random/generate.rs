@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::cursor::Mark;
+use patra_core::cursor::CursorValue;
 use patra_core::rng::Rng;
 use patra_core::state::{Operation, TaskStatus, UpdateReason};
 use patra_core::tx::{
-    AdvanceCursor, Cause, Claim, CreateKey, Done, Fire, FireDue, Inventory, Lease, LeaseRef, NewSlice, PlanTarget,
-    ReadCoverage, ReadParents, RecordAdvance, RemoveProvenance, Renew, RevokeKey, RunStarted, SavePlan, Schedule,
-    Scope, SettleTrigger, Settlement, StartRun, Sweep, SyncDictionary, TriggerTaken, Tx, TxError, When,
+    AdvanceCause, AdvanceCursor, ClaimTasks, ClaimedJob, CreateKey, Done, EndpointSchedule, FireDue, JobSettlement,
+    KeyScope, Lease, LeaseRef, NewSlice, PartitionKey, PlanTarget, ReadCoverage, ReadParents, RecordAdvance,
+    Recurrence, RemoveProvenance, Renew, RequestJob, RevokeKey, RunStarted, SavePlan, SettleJob, StartRun, Sweep,
+    SyncDictionary, Tx, TxError,
 };
 use patra_core::{Fence, RunId, Ts, Window};
 
@@ -34,24 +35,22 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Generator {
     rng: Rng,
-    /// The store has its own clock: nothing may depend on the moment.
-    real: bool,
-    taken: Vec<TriggerTaken>,
+    taken: Vec<ClaimedJob>,
     leases: Vec<Lease>,
     runs: Vec<(Lease, RunId)>,
     done: Vec<Tx>,
 }
 
 impl Generator {
-    pub(super) fn new(seed: u64, real: bool) -> Generator {
-        Generator { rng: Rng::new(seed), real, taken: vec![], leases: vec![], runs: vec![], done: vec![] }
+    pub(super) fn new(seed: u64) -> Generator {
+        Generator { rng: Rng::new(seed), taken: vec![], leases: vec![], runs: vec![], done: vec![] }
     }
 
     pub(super) fn learn(&mut self, tx: &Tx, answer: &Result<Done, TxError>) {
         self.done.push(tx.clone());
         match answer {
-            Ok(Done::TakeTrigger(Some(taken))) => self.taken.push((**taken).clone()),
-            Ok(Done::Claim(claimed)) => self.leases.extend(claimed.leases.iter().cloned()),
+            Ok(Done::ClaimJob(Some(taken))) => self.taken.push((**taken).clone()),
+            Ok(Done::ClaimTasks(claimed)) => self.leases.extend(claimed.leases.iter().cloned()),
             Ok(Done::StartRun(RunStarted::Go { run, .. })) => {
                 let Tx::StartRun(StartRun { lease }) = tx else { return };
                 if let Some(lease) = self.leases.iter().find(|known| LeaseRef::from(*known) == *lease) {
@@ -92,7 +91,7 @@ impl Generator {
                 117..120 => Some(self.archive(store)),
                 120..121 => self.export(),
                 121..124 => Some(self.segments(store)),
-                124..132 if !self.real => return Step::Pass(self.short()),
+                124..132 => return Step::Pass(self.short()),
                 _ => self.again(),
             };
             if let Some(tx) = tx {
@@ -106,20 +105,20 @@ impl Generator {
     }
 
     fn lease(&mut self) -> Duration {
-        if self.real || self.rng.chance(500) { make::LONG } else { make::SHORT }
+        if self.rng.chance(500) { make::LONG } else { make::SHORT }
     }
 
     fn delay(&mut self) -> Duration {
-        if self.real { Duration::ZERO } else { self.short() }
+        self.short()
     }
 
     fn operation(&mut self) -> Operation {
         Operation::ALL[self.rng.below(Operation::ALL.len() as u64) as usize]
     }
 
-    fn name(&mut self) -> patra_core::cursor::Name {
+    fn name(&mut self) -> patra_core::cursor::CursorName {
         let operation = self.operation();
-        patra_core::cursor::Name { project_key: self.project(), ..make::namespace(operation, "ns") }
+        patra_core::cursor::CursorName { project_key: self.project(), ..make::namespace(operation, "ns") }
     }
 
     fn project(&mut self) -> String {
@@ -146,9 +145,9 @@ impl Generator {
         Some(good[self.rng.below(good.len() as u64) as usize].clone())
     }
 
-    fn pick_taken(&mut self, store: &MemStore) -> Option<TriggerTaken> {
-        let good = |taken: &TriggerTaken| {
-            let row = store.instances.iter().find(|row| row.id == taken.instance);
+    fn pick_taken(&mut self, store: &MemStore) -> Option<ClaimedJob> {
+        let good = |taken: &ClaimedJob| {
+            let row = store.instances.iter().find(|row| row.id == taken.job);
             row.is_some_and(|row| row.fence == taken.fence && row.lease.is_some())
         };
         self.pick(&self.taken.clone(), good)
@@ -170,15 +169,15 @@ impl Generator {
             1 => return SyncDictionary { types: make::dictionary(self.rng.below(4)) }.into(),
             _ => {}
         }
-        let millis = if self.real { 3_600_000 } else { 300 + 200 * self.rng.below(2) };
+        let millis = 300 + 200 * self.rng.below(2);
         let every = Some(Duration::from_millis(millis));
         let all = [(make::ENDPOINT, every), ("authors", None), ("grants", None)];
         let count = 1 + self.rng.below(3) as usize;
         let mut apply = make::provenance(&format!("h{}", self.rng.below(4)), &all[..count]);
         if self.rng.chance(500) {
             let (operation, reason) = (Operation::Update, Some(self.reason()));
-            let when = When::Cron(["0 3 * * *", "0 0 30 2 *"][self.rng.below(2) as usize].into());
-            apply.endpoints[0].schedules.push(Schedule { operation, reason, when });
+            let when = Recurrence::Cron(["0 3 * * *", "0 0 30 2 *"][self.rng.below(2) as usize].into());
+            apply.endpoints[0].schedules.push(EndpointSchedule { operation, reason, recurrence: when });
         }
         apply.into()
     }
@@ -190,7 +189,7 @@ impl Generator {
     fn fire(&mut self) -> Tx {
         let operation = self.operation();
         let fire = make::fire(&format!("job-{}", self.rng.below(60)), operation);
-        Fire {
+        RequestJob {
             project_key: self.project(),
             endpoint_name: self.endpoint(),
             reason: (operation == Operation::Update).then(|| self.reason()),
@@ -202,7 +201,7 @@ impl Generator {
     }
 
     fn fan_out(&mut self, store: &MemStore) -> Option<Tx> {
-        let half_done = self.taken.iter().rev().find(|taken| taken.place.is_some() && self.rng.chance(300)).cloned();
+        let half_done = self.taken.iter().rev().find(|taken| taken.position.is_some() && self.rng.chance(300)).cloned();
         let taken = half_done.or_else(|| self.pick_taken(store))?;
         let users: BTreeSet<_> = (0..self.rng.below(4)).map(|_| ["a", "b", "c"][self.rng.below(3) as usize]).collect();
         let mut fan = make::fan(&taken, &users.into_iter().collect::<Vec<_>>(), self.rng.chance(300));
@@ -228,11 +227,11 @@ impl Generator {
     fn settle(&mut self) -> Option<Tx> {
         let taken = self.recent(&self.taken.clone())?;
         let settlement = match self.rng.below(4) {
-            0 => Settlement::Nothing { remark: "nothing".into() },
-            1 => Settlement::Refused { error: "impossible".into() },
-            _ => Settlement::Later { delay: self.delay() },
+            0 => JobSettlement::Nothing { remark: "nothing".into() },
+            1 => JobSettlement::Refused { error: "impossible".into() },
+            _ => JobSettlement::Later { delay: self.delay() },
         };
-        Some(SettleTrigger { instance: taken.instance, fence: taken.fence, settlement }.into())
+        Some(SettleJob { job: taken.job, fence: taken.fence, settlement }.into())
     }
 
     fn save_plan(&mut self, store: &MemStore) -> Option<Tx> {
@@ -256,7 +255,7 @@ impl Generator {
     }
 
     /// Near the cursor, so that prefixes grow; not always at it, so that there are holes.
-    fn time_plan(&mut self, taken: &TriggerTaken, cursor: Option<&Cursor>, tag: &str) -> SavePlan {
+    fn time_plan(&mut self, taken: &ClaimedJob, cursor: Option<&Cursor>, tag: &str) -> SavePlan {
         let past = taken.operation == Operation::Backfill;
         let origin = if past { ORIGIN } else { 0 };
         let start = cursor.and_then(Cursor::start).map_or(origin, |start| start.micros() / 10_000_000 * 10);
@@ -280,7 +279,7 @@ impl Generator {
         }
     }
 
-    fn id_plan(&mut self, store: &MemStore, taken: &TriggerTaken, cursor: Option<&Cursor>, tag: &str) -> SavePlan {
+    fn id_plan(&mut self, store: &MemStore, taken: &ClaimedJob, cursor: Option<&Cursor>, tag: &str) -> SavePlan {
         let own = store.tasks.iter().filter(|task| cursor.is_some_and(|cursor| task.cursor == cursor.id));
         let ordinals = own.filter_map(|task| task.what.segment.as_ref()).map(|segment| segment.ordinal);
         let first = ordinals.max().map_or(0, |last| last + 1);
@@ -291,14 +290,14 @@ impl Generator {
     }
 
     fn claim(&mut self) -> Tx {
-        let of = Inventory {
+        let of = PartitionKey {
             provenance_code: make::PROVENANCE.into(),
             endpoint_name: self.endpoint(),
             operation: self.operation(),
         };
         let caps = if self.rng.chance(300) { vec![(of, self.rng.below(3) as u32)] } else { Vec::new() };
         let claim = make::claim(1 + self.rng.below(3) as u32, self.lease());
-        Claim { caps, upside_down: self.rng.chance(200), ..claim }.into()
+        ClaimTasks { caps, reverse_priority: self.rng.chance(200), ..claim }.into()
     }
 
     fn renew(&mut self) -> Tx {
@@ -319,8 +318,12 @@ impl Generator {
 
     fn record(&mut self, store: &MemStore) -> Option<Tx> {
         let cursor = store.cursors.get(self.rng.below(5) as usize)?.id;
-        let cause =
-            self.recent(&self.runs.clone()).map(|(lease, run)| Cause { task: lease.task, run, batch_no: 1, late: 2 });
+        let cause = self.recent(&self.runs.clone()).map(|(lease, run)| AdvanceCause {
+            task: lease.task,
+            run,
+            batch_no: 1,
+            late: 2,
+        });
         let observed_max = self.rng.chance(500).then_some(Ts::from_micros(1_234_567));
         Some(RecordAdvance { cursor, cause, observed_max }.into())
     }
@@ -332,14 +335,14 @@ impl Generator {
         let somewhere = match cursor.name.operation {
             Operation::Harvest => make::at(off),
             Operation::Backfill => make::at(ORIGIN - off),
-            Operation::Update => Mark::Nth { ordinal: off / 10, last: "somewhere".into() },
+            Operation::Update => CursorValue::Nth { ordinal: off / 10, last: "somewhere".into() },
         };
         let to = if self.rng.chance(700) { cursor.target.clone().unwrap_or(somewhere) } else { somewhere };
         Some(AdvanceCursor { cursor: cursor.id, to, version }.into())
     }
 
     fn sweep(&mut self) -> Tx {
-        Sweep { limit: 1_000, max_attempts: 3, everyone: self.real || self.rng.chance(200) }.into()
+        Sweep { limit: 1_000, max_attempts: 3, all_owners: self.rng.chance(200) }.into()
     }
 
     fn key(&mut self) -> Tx {
@@ -349,7 +352,8 @@ impl Generator {
         }
         let (hash, name) = (format!("hash {prefix}"), format!("name {prefix}"));
         let (projects, shared) = (vec!["one".to_owned()], self.rng.chance(500));
-        CreateKey { prefix, hash, name, scope: Scope::Read, projects, shared, only_first: self.rng.chance(300) }.into()
+        CreateKey { prefix, hash, name, scope: KeyScope::Read, projects, shared, only_first: self.rng.chance(300) }
+            .into()
     }
 
     /// As after an answer that was lost.

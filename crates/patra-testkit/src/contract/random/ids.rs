@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patra_core::port::query::{Cell, Progress, Row, View};
+use patra_core::port::query::{Cell, JobProgress, View, ViewRow};
 use patra_core::tx::{
-    CommitBatch, Done, LeaseRef, Lineage, PlanTarget, Redriven, RunStarted, Subject, Target, Tx, What, Which,
+    CancelSubject, CommitBatch, Done, LeaseRef, PauseSelector, PauseSubject, PlanTarget, RedriveTarget, Redriven,
+    RunStarted, TaskLineage, Tx,
 };
-use patra_core::{BatchId, CursorId, HoldId, InstanceId, PlanId, RunId, SliceId, TaskId};
+use patra_core::{BatchId, CursorId, JobId, PauseId, PlanId, RunId, SliceId, TaskId};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
@@ -41,9 +42,9 @@ impl Ids {
         self.pair_all(&collect(model), &collect(store))
     }
 
-    pub(super) fn pair_rows(&mut self, view: View, model: &[Row], store: &[Row]) -> bool {
+    pub(super) fn pair_rows(&mut self, view: View, model: &[ViewRow], store: &[ViewRow]) -> bool {
         let Some(kind) = kind_of(view, "id") else { return true };
-        let collect = |rows: &[Row]| -> Vec<_> {
+        let collect = |rows: &[ViewRow]| -> Vec<_> {
             rows.iter().filter_map(|row| if let Cell::Int(id) = row[0] { Some((kind, id)) } else { None }).collect()
         };
         self.pair_all(&collect(model), &collect(store))
@@ -57,8 +58,8 @@ impl Ids {
     }
 
     /// Rows of the quarantine are known by their place; no answer names them.
-    pub(super) fn pair_quarantine(&mut self, model: &[Row], store: &[Row]) {
-        let place = |row: &Row| {
+    pub(super) fn pair_quarantine(&mut self, model: &[ViewRow], store: &[ViewRow]) {
+        let place = |row: &ViewRow| {
             let cells = ["run_id", "batch_no", "item_index"].map(|column| View::Quarantine.cell(row, column));
             format!("{cells:?}")
         };
@@ -98,12 +99,12 @@ impl Ids {
         tx
     }
 
-    pub(super) fn in_progress(&self, mut progress: Progress) -> Progress {
-        self.translate(Kind::Instance, &mut progress.instance.0);
+    pub(super) fn in_progress(&self, mut progress: JobProgress) -> JobProgress {
+        self.translate(Kind::Instance, &mut progress.job.0);
         progress
     }
 
-    pub(super) fn in_row(&self, view: View, mut row: Row) -> Row {
+    pub(super) fn in_row(&self, view: View, mut row: ViewRow) -> ViewRow {
         for (cell, column) in row.iter_mut().zip(view.columns()) {
             match (cell, kind_of(view, column.name)) {
                 (Cell::Int(id), Some(kind)) => self.translate(kind, id),
@@ -167,9 +168,9 @@ fn kind_of(view: View, column: &str) -> Option<Kind> {
 
 fn visit_done(done: &mut Done, visit: Visit<'_>) {
     match done {
-        Done::Fire(done) => instance(&mut done.instance, visit),
-        Done::TakeTrigger(Some(done)) => {
-            instance(&mut done.instance, visit);
+        Done::RequestJob(done) => instance(&mut done.job, visit),
+        Done::ClaimJob(Some(done)) => {
+            instance(&mut done.job, visit);
             if let Some(open) = &mut done.plan {
                 plan(&mut open.plan, visit);
             }
@@ -183,7 +184,7 @@ fn visit_done(done: &mut Done, visit: Visit<'_>) {
             plan(&mut done.plan, visit);
             cursor(&mut done.cursor, visit);
         }
-        Done::Claim(done) => {
+        Done::ClaimTasks(done) => {
             for lease in &mut done.leases {
                 task(&mut lease.task, visit);
                 lineage(&mut lease.lineage, visit);
@@ -200,25 +201,25 @@ fn visit_done(done: &mut Done, visit: Visit<'_>) {
         Done::CommitBatch(done) => batch(&mut done.batch, visit),
         Done::CommitBatches(done) => done.iter_mut().for_each(|done| batch(&mut done.batch, visit)),
         Done::Sweep(done) => done.requeued.iter_mut().chain(&mut done.failed).for_each(|id| task(id, visit)),
-        Done::Hold(done) => hold(&mut done.hold, visit),
+        Done::PauseWork(done) => hold(&mut done.pause, visit),
         Done::RecordAdvance(done) => {
             if let Some(id) = &mut done.by {
                 run(id, visit);
             }
         }
-        Done::Redrive(Redriven::Queued { task: id, .. }) => task(id, visit),
-        Done::Redrive(Redriven::ReadBack { batch: id, .. }) => batch(id, visit),
+        Done::RedriveWork(Redriven::Queued { task: id, .. }) => task(id, visit),
+        Done::RedriveWork(Redriven::ReadBack { batch: id, .. }) => batch(id, visit),
         _ => {}
     }
 }
 
 fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
     match tx {
-        Tx::SettleTrigger(op) => instance(&mut op.instance, visit),
-        Tx::FanOut(op) => instance(&mut Arc::make_mut(op).instance, visit),
+        Tx::SettleJob(op) => instance(&mut op.job, visit),
+        Tx::FanOut(op) => instance(&mut Arc::make_mut(op).job, visit),
         Tx::SavePlan(op) => {
             let op = Arc::make_mut(op);
-            instance(&mut op.instance, visit);
+            instance(&mut op.job, visit);
             if let PlanTarget::Existing(id) = &mut op.target {
                 plan(id, visit);
             }
@@ -232,26 +233,26 @@ fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
             held(&mut op.lease, visit);
             lineage(&mut op.lineage, visit);
             run(&mut op.run, visit);
-            if let Some(hold) = &mut op.hold {
+            if let Some(hold) = &mut op.pause {
                 subject(&mut hold.subject, visit);
             }
         }
-        Tx::Hold(op) => subject(&mut op.subject, visit),
-        Tx::Release(op) => match &mut op.which {
-            Which::Hold(id) => hold(id, visit),
-            Which::On(what) => subject(what, visit),
+        Tx::PauseWork(op) => subject(&mut op.subject, visit),
+        Tx::ResumeWork(op) => match &mut op.target {
+            PauseSelector::Id(id) => hold(id, visit),
+            PauseSelector::On(what) => subject(what, visit),
         },
-        Tx::Cancel(op) => match &mut op.target {
-            Target::Trigger(_) => {}
-            Target::Plan(id) => plan(id, visit),
-            Target::Slice(id) => slice(id, visit),
-            Target::Task(id) => task(id, visit),
+        Tx::CancelWork(op) => match &mut op.target {
+            CancelSubject::Job(_) => {}
+            CancelSubject::Plan(id) => plan(id, visit),
+            CancelSubject::Slice(id) => slice(id, visit),
+            CancelSubject::Task(id) => task(id, visit),
         },
-        Tx::Redrive(op) => match &mut op.what {
-            What::Batch { run: id, .. } => run(id, visit),
-            What::Task(id) => task(id, visit),
+        Tx::RedriveWork(op) => match &mut op.target {
+            RedriveTarget::Batch { run: id, .. } => run(id, visit),
+            RedriveTarget::Task(id) => task(id, visit),
         },
-        Tx::Abandon(op) => visit(Kind::Quarantine, &mut op.quarantine),
+        Tx::AbandonRecord(op) => visit(Kind::Quarantine, &mut op.quarantine),
         Tx::RecordExport(op) => visit(Kind::Run, &mut op.run),
         Tx::RecordAdvance(op) => {
             cursor(&mut op.cursor, visit);
@@ -269,13 +270,13 @@ fn held(lease: &mut LeaseRef, visit: Visit<'_>) {
     task(&mut lease.task, visit);
 }
 
-fn lineage(lineage: &mut Lineage, visit: Visit<'_>) {
-    instance(&mut lineage.instance, visit);
+fn lineage(lineage: &mut TaskLineage, visit: Visit<'_>) {
+    instance(&mut lineage.job, visit);
     plan(&mut lineage.plan, visit);
     slice(&mut lineage.slice, visit);
 }
 
-fn subject(subject: &mut Subject, visit: Visit<'_>) {
+fn subject(subject: &mut PauseSubject, visit: Visit<'_>) {
     if let Some(id) = &mut subject.plan {
         plan(id, visit);
     }
@@ -291,11 +292,11 @@ fn slice(id: &mut SliceId, visit: Visit<'_>) {
     visit(Kind::Slice, &mut id.0);
 }
 
-fn hold(id: &mut HoldId, visit: Visit<'_>) {
+fn hold(id: &mut PauseId, visit: Visit<'_>) {
     visit(Kind::Hold, &mut id.0);
 }
 
-fn instance(id: &mut InstanceId, visit: Visit<'_>) {
+fn instance(id: &mut JobId, visit: Visit<'_>) {
     visit(Kind::Instance, &mut id.0);
 }
 

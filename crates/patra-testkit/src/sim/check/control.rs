@@ -1,7 +1,9 @@
 //! Holds and cancellations: what is held is neither claimed nor planned, what runs is told, and what is cancelled ends.
 
-use patra_core::state::HoldKind;
-use patra_core::tx::{Cancelled, Claimed, Done, LeaseRef, Renewed, RunEnd, Subject, Target, Tx, TxError};
+use patra_core::state::PauseKind;
+use patra_core::tx::{
+    CancelSubject, ClaimedTasks, Done, LeaseRef, PauseSubject, Renewed, RunEnd, Tx, TxError, WorkCancelled,
+};
 use patra_core::{Code, Level};
 
 use super::{Broken, Checker};
@@ -14,7 +16,7 @@ impl Checker {
         tx: &Tx,
         result: &Result<Done, TxError>,
     ) -> Result<(), Broken> {
-        if let (Tx::Cancel(op), Ok(Done::Cancel(done))) = (tx, result) {
+        if let (Tx::CancelWork(op), Ok(Done::CancelWork(done))) = (tx, result) {
             check_cancel(mem, &op.target, done)?;
         }
         if let (Tx::EndRun(op), Ok(_)) = (tx, result) {
@@ -24,18 +26,18 @@ impl Checker {
             return Ok(());
         }
         match (tx, result) {
-            (Tx::Claim(_), Ok(Done::Claim(claimed))) => check_claim(mem, claimed)?,
+            (Tx::ClaimTasks(_), Ok(Done::ClaimTasks(claimed))) => check_claim(mem, claimed)?,
             (Tx::Renew(_), Ok(Done::Renew(renewed))) => check_renewal(mem, renewed)?,
-            (Tx::TakeTrigger(_), Ok(Done::TakeTrigger(Some(taken)))) => {
-                let origin = &mem.instances[taken.instance.0 as usize - 1].origin;
+            (Tx::ClaimJob(_), Ok(Done::ClaimJob(Some(taken)))) => {
+                let origin = &mem.instances[taken.job.0 as usize - 1].origin;
                 if let Some(hold) = lasting(mem).find(|hold| is_plain(&hold.subject) && fits(&hold.subject, origin)) {
                     return Err(format!("held: trigger {} was taken in spite of {}", taken.public_id, hold.subject));
                 }
             }
             _ => {}
         }
-        let ended = |id: &&patra_core::HoldId| mem.holds.get(id).is_none_or(|hold| hold.released.is_some());
-        if let (Some(hold), false) = (self.stops.iter().find(ended), matches!(tx, Tx::Release(_))) {
+        let ended = |id: &&patra_core::PauseId| mem.holds.get(id).is_none_or(|hold| hold.released.is_some());
+        if let (Some(hold), false) = (self.stops.iter().find(ended), matches!(tx, Tx::ResumeWork(_))) {
             return Err(format!("held: {} ended hold {hold}", tx.name()));
         }
         self.stops.clear();
@@ -51,14 +53,14 @@ impl Checker {
         if error.level != Level::L4 || ours || self.tasks[at].status == task.status {
             return Ok(());
         }
-        match stops(mem).any(|hold| hold.kind == HoldKind::Break && covers(hold, task)) {
+        match stops(mem).any(|hold| hold.kind == PauseKind::Break && covers(hold, task)) {
             true => Ok(()),
             false => Err(format!("fuse: task {} failed at L4 and nothing is held", task.id)),
         }
     }
 }
 
-fn check_claim(mem: &MemStore, claimed: &Claimed) -> Result<(), Broken> {
+fn check_claim(mem: &MemStore, claimed: &ClaimedTasks) -> Result<(), Broken> {
     for lease in &claimed.leases {
         if let Some(hold) = stops(mem).find(|hold| covers(hold, &mem.tasks[lease.task.0 as usize - 1])) {
             return Err(format!("held: task {} was claimed in spite of {}", lease.task, hold.subject));
@@ -78,16 +80,16 @@ fn check_renewal(mem: &MemStore, renewed: &Renewed) -> Result<(), Broken> {
 }
 
 /// Nothing of what was cancelled goes on.
-fn check_cancel(mem: &MemStore, target: &Target, done: &Cancelled) -> Result<(), Broken> {
+fn check_cancel(mem: &MemStore, target: &CancelSubject, done: &WorkCancelled) -> Result<(), Broken> {
     let ended = |task: &Task| match target {
-        Target::Trigger(public_id) => {
-            let row = &mem.instances[task.lineage.instance.0 as usize - 1];
+        CancelSubject::Job(public_id) => {
+            let row = &mem.instances[task.lineage.job.0 as usize - 1];
             let family = [Some(row.id), row.parent, row.root];
             mem.instances.iter().any(|other| other.public_id == *public_id && family.contains(&Some(other.id)))
         }
-        Target::Plan(plan) => task.lineage.plan == *plan,
-        Target::Slice(slice) => task.lineage.slice == *slice,
-        Target::Task(id) => task.id == *id,
+        CancelSubject::Plan(plan) => task.lineage.plan == *plan,
+        CancelSubject::Slice(slice) => task.lineage.slice == *slice,
+        CancelSubject::Task(id) => task.id == *id,
     };
     match mem.tasks.iter().find(|task| done.found && !task.status.is_final() && ended(task)) {
         Some(task) => Err(format!("cancelled: task {} is {} after {target:?} was cancelled", task.id, task.status)),
@@ -101,23 +103,23 @@ fn lasting(mem: &MemStore) -> impl Iterator<Item = &HoldRow> {
 
 /// Advice stops planning only.
 pub(in crate::sim) fn stops(mem: &MemStore) -> impl Iterator<Item = &HoldRow> {
-    lasting(mem).filter(|hold| hold.kind != HoldKind::Advisory)
+    lasting(mem).filter(|hold| hold.kind != PauseKind::Advisory)
 }
 
-fn is_plain(subject: &Subject) -> bool {
-    let Subject { credential, plan, slice, task, .. } = subject;
+fn is_plain(subject: &PauseSubject) -> bool {
+    let PauseSubject { credential, plan, slice, task, .. } = subject;
     credential.is_none() && plan.is_none() && slice.is_none() && task.is_none()
 }
 
-fn fits(subject: &Subject, origin: &Origin) -> bool {
-    let Subject { provenance_code, endpoint_name, operation, .. } = subject;
+fn fits(subject: &PauseSubject, origin: &Origin) -> bool {
+    let PauseSubject { provenance_code, endpoint_name, operation, .. } = subject;
     provenance_code.as_ref().is_none_or(|code| *code == origin.provenance_code)
         && endpoint_name.as_ref().is_none_or(|name| *name == origin.endpoint_name)
         && operation.is_none_or(|operation| operation == origin.operation)
 }
 
 fn covers(hold: &HoldRow, task: &Task) -> bool {
-    let Subject { credential, plan, slice, task: one, .. } = &hold.subject;
+    let PauseSubject { credential, plan, slice, task: one, .. } = &hold.subject;
     fits(&hold.subject, &task.origin)
         && (credential.is_none() || *credential == task.credential)
         && plan.is_none_or(|plan| plan == task.lineage.plan)

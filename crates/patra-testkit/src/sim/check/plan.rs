@@ -1,8 +1,8 @@
 //! Plans and the tasks that they are made of: nothing is planned twice, nothing is left out, and a cursor lies within what
 //! is complete.
 
-use patra_core::bounds::Bounds;
-use patra_core::cursor::{Mark, completed_end};
+use patra_core::bounds::TaskBounds;
+use patra_core::cursor::{CursorValue, completed_end};
 use patra_core::state::{Direction, TaskStatus};
 use patra_core::tx::{Done, PlanTarget, RunEnd, Tx, TxError};
 use patra_core::{CursorId, Ts, Window};
@@ -76,7 +76,7 @@ impl Checker {
         let cursor = &mem.cursors[saved.cursor.0 as usize - 1];
         let own = mem.tasks.iter().filter(|task| task.cursor == saved.cursor);
         // What has failed since this was asked for is left to a later trigger.
-        let asked = mem.instances[op.instance.0 as usize - 1].created_at;
+        let asked = mem.instances[op.job.0 as usize - 1].created_at;
         let counts =
             |task: &&Task| task.lineage.plan == saved.plan || !is_dead(task) || task.finished_at >= Some(asked);
         let mut parts: Vec<Window> = own.clone().filter(counts).filter_map(|task| task.what.window).collect();
@@ -98,7 +98,7 @@ fn check_page_ranges(tasks: &[Task]) -> Result<(), Broken> {
     }
     let mut next = Some(0);
     for task in tasks {
-        let bounds = Bounds::of_task(&task.what.task_params).map_err(|error| error.to_string())?;
+        let bounds = TaskBounds::of_task(&task.what.task_params).map_err(|error| error.to_string())?;
         let Some(pages) = bounds.pages else { return Err(format!("task {} has no pages", task.id)) };
         if next.is_none_or(|next| pages.from > next) {
             return Err(format!("no gap: task {} begins at page {}, not at {next:?}", task.id, pages.from));
@@ -151,19 +151,19 @@ pub(in crate::sim) fn completed(mem: &MemStore, cursor: CursorId) -> Vec<Window>
 }
 
 /// How far a mark is, going in the direction of its cursor.
-pub(super) fn reach(cursor: &Cursor, mark: &Mark) -> i64 {
+pub(super) fn reach(cursor: &Cursor, mark: &CursorValue) -> i64 {
     match (mark, cursor.direction()) {
-        (Mark::At(at), Direction::Forward) => at.micros(),
-        (Mark::At(at), Direction::Backfill) => -at.micros(),
-        (Mark::Nth { ordinal, .. }, _) => *ordinal,
+        (CursorValue::At(at), Direction::Forward) => at.micros(),
+        (CursorValue::At(at), Direction::Backfill) => -at.micros(),
+        (CursorValue::Nth { ordinal, .. }, _) => *ordinal,
     }
 }
 
 /// A cursor or its event never lies beyond the completed prefix.
-pub(super) fn within_prefix(mem: &MemStore, cursor: usize, mark: &Mark) -> Result<(), Broken> {
+pub(super) fn within_prefix(mem: &MemStore, cursor: usize, mark: &CursorValue) -> Result<(), Broken> {
     let row = &mem.cursors[cursor];
     let Some(began) = row.began else { return within_segments(mem, row, mark) };
-    let prefix = Mark::At(completed_end(row.direction(), began, &completed(mem, row.id)));
+    let prefix = CursorValue::At(completed_end(row.direction(), began, &completed(mem, row.id)));
     if reach(row, mark) > reach(row, &prefix) {
         return Err(format!("no gap: cursor {} at {mark:?}, beyond its completed prefix {prefix:?}", row.id));
     }

@@ -1,10 +1,10 @@
 //! UPDATE: the segments of a plan are together all that is wanted, and a segment that is done has looked at all of its ids.
 
 use patra_core::Ts;
-use patra_core::bounds::{Bounds, Segment};
-use patra_core::cursor::Mark;
+use patra_core::bounds::{IdSegment, TaskBounds};
+use patra_core::cursor::CursorValue;
 use patra_core::state::{SignalStatus, TaskStatus};
-use patra_core::tx::{CommitBatch, Done, PlanSaved, TxError, Wanted};
+use patra_core::tx::{CommitBatch, Done, PlanSaved, RefreshCriteria, TxError};
 
 use super::{Broken, Checker};
 use crate::memory::{Cursor, MemStore, Task};
@@ -13,7 +13,7 @@ impl Checker {
     /// Every id that was wanted when the task was made has been looked at since.
     pub(super) fn check_segment(&self, mem: &MemStore, task: &Task) -> Result<(), Broken> {
         let segment = segment_of(task)?;
-        match forgotten(mem, &segment.wanted, task.created_at, |key| segment.range.contains(key)) {
+        match forgotten(mem, &segment.criteria, task.created_at, |key| segment.range.contains(key)) {
             Some(key) => Err(format!("no gap: task {} succeeded without a look at {key}", task.id)),
             None => Ok(()),
         }
@@ -53,16 +53,18 @@ pub(super) fn check_ranges(mem: &MemStore, saved: &PlanSaved, complete: bool) ->
         (end, next) = (Some(segment.range.through), Some(ordinal + 1));
     }
     let (true, Some(first), Some(end)) = (complete, tasks.first(), end) else { return Ok(()) };
-    let asked = mem.instances[first.lineage.instance.0 as usize - 1].created_at;
-    match forgotten(mem, &segment_of(first)?.wanted, asked, |key| **key > *end) {
+    let asked = mem.instances[first.lineage.job.0 as usize - 1].created_at;
+    match forgotten(mem, &segment_of(first)?.criteria, asked, |key| **key > *end) {
         Some(key) => Err(format!("no gap: {key} is in no segment of plan {}", saved.plan)),
         None => Ok(()),
     }
 }
 
 /// A cursor that counts segments lies behind none that is not done.
-pub(super) fn within_segments(mem: &MemStore, cursor: &Cursor, mark: &Mark) -> Result<(), Broken> {
-    let Mark::Nth { ordinal, .. } = mark else { return Err(format!("{mark:?} of a cursor that counts segments")) };
+pub(super) fn within_segments(mem: &MemStore, cursor: &Cursor, mark: &CursorValue) -> Result<(), Broken> {
+    let CursorValue::Nth { ordinal, .. } = mark else {
+        return Err(format!("{mark:?} of a cursor that counts segments"));
+    };
     let own = || mem.tasks.iter().filter(|task| task.cursor == cursor.id);
     let Some(newest) = own().map(|task| task.lineage.plan).max() else { return Ok(()) };
     let open = own().find(|task| {
@@ -75,20 +77,20 @@ pub(super) fn within_segments(mem: &MemStore, cursor: &Cursor, mark: &Mark) -> R
     }
 }
 
-fn segment_of(task: &Task) -> Result<Segment, Broken> {
-    let bounds = Bounds::of_task(&task.what.task_params).map_err(|error| error.to_string())?;
+fn segment_of(task: &Task) -> Result<IdSegment, Broken> {
+    let bounds = TaskBounds::of_task(&task.what.task_params).map_err(|error| error.to_string())?;
     bounds.ids.ok_or_else(|| format!("task {} has a segment without ids", task.id))
 }
 
 /// A record that was wanted at `since` and that nobody has looked at from then on.
-fn forgotten(mem: &MemStore, wanted: &Wanted, since: Ts, inside: impl Fn(&String) -> bool) -> Option<String> {
+fn forgotten(mem: &MemStore, wanted: &RefreshCriteria, since: Ts, inside: impl Fn(&String) -> bool) -> Option<String> {
     let items = || mem.items.iter().filter(|item| item.endpoint_name == "e" && inside(&item.key));
     let item = match wanted {
-        Wanted::Stale { before } => items().find(|item| item.checked_at < *before),
-        Wanted::MappedOtherThan { generation } => {
+        RefreshCriteria::Stale { before } => items().find(|item| item.checked_at < *before),
+        RefreshCriteria::MappedOtherThan { generation } => {
             items().find(|item| *item.generation != **generation && item.checked_at < since)
         }
-        Wanted::Signalled => {
+        RefreshCriteria::Signalled => {
             let rows = mem.signals.values().filter(|row| row.status == SignalStatus::Open && inside(&row.about.key));
             let row = rows.into_iter().find(|row| row.about.endpoint_name == "e" && row.updated_at < since);
             return row.map(|row| row.about.key.clone());

@@ -1,83 +1,83 @@
-//! The command line, by hand: the faults are the script's own knobs, so that a new one needs no line here.
+//! The command line, parsed by hand. Faults are the knobs of the script, so a new knob needs no code here.
 
 use std::net::SocketAddr;
 
 use patra_upstream::Script;
 
 pub(crate) const HELP: &str = "\
-patra-upstream: a scripted far side, a paged JSON API with faults
+patra-upstream: a mock API, a paged JSON API with scripted faults
 
 Usage: patra-upstream [--NAME VALUE]...
 
   --listen ADDR:PORT     (127.0.0.1:18080; port 0 picks one)
   --records N            (10000)
   --seed N               the same seed gives the same bytes (1)
-  --step-secs N          from one updated_at to the next (60)
-  --tie-every N          every n-th shares the updated_at before it, 0 for none (7)
+  --step-secs N          seconds between two updated_at (60)
+  --tie-every N          every n-th record has the updated_at of the one before, 0 for none (7)
   --threads N            (1)
 
-How it behaves; also while serving, by GET /knobs?name=value with _ for -:
+Behaviour; can also be changed while serving with GET /knobs?name=value, with _ for -:
   --visible N            only the first N records exist
-  --page-size N          when a request names none (100)
+  --page-size N          if the request has none (100)
   --page-size-max N      (1000)
-  --latency-ms N         before each answer
-  --e429 K, --at-e429 N,N...      429 on every K-th data request, or exactly on these
+  --latency-ms N         delay before each response
+  --e429 K, --at-e429 N,N...      429 on every K-th data request, or on these requests
   --retry-after S        seconds, date:S for an HTTP date, or none (1)
   --rate-per-sec N       429 above N requests in a second
   --e500 K, --at-e500 N,N...      500
   --reset K, --at-reset N,N...    the connection is reset
   --truncate K, --at-truncate N,N...
-  --truncate-mode M      close: closed half way; cut: cut JSON of fitting length (close)
+  --truncate-mode M      close: connection closed halfway; cut: truncated JSON with matching length (close)
   --oversize K, --at-oversize N,N...
   --oversize-mib N       (16)
-  --slow K, --at-slow N,N...      the body in pieces
+  --slow K, --at-slow N,N...      the body in chunks
   --slow-chunk-bytes N --slow-pause-ms N          (64, 10)
-  --repeat-token-after N          /cursor and /link loop behind page N
-  --total-delta N --total-drift true              totals that lie, or change
+  --repeat-token-after N          /cursor and /link loop after page N
+  --total-delta N --total-drift true              totals that are wrong, or change
   --late INDEX:AFTER,... records hidden up to the AFTER-th data request
-  --require-header NAME:VALUE --require-query NAME:VALUE    401 without
-  --log-limit N          data requests remembered (10000)
+  --require-header NAME:VALUE --require-query NAME:VALUE    401 without it
+  --log-limit N          data requests kept in the log (10000)
   --ceiling N --ceiling-mode refuse|clamp         a query serves its first N records: 400 beyond, or a silent end
 
-Who may read (everything but the doors and the controls):
+Authentication (of everything but the auth and control routes):
   --auth open|oauth|session|signed, bearer:TOKEN, basic:USER:PASSWORD, or header|query|body|cookie:NAME:VALUE (open)
-  --auth-status 401|403                           for who may not
+  --auth-status 401|403                           status if authentication fails
   --oauth-client-id, --oauth-client-secret        (client, client-secret)
-  --oauth-refresh-token T                         good for one refresh, the first (refresh-0)
-  --oauth-expires-in-secs N --oauth-max-uses N    how long access tokens live (3600, 0 for any number)
-  --oauth-rotate true|false                       each refresh token works once; a second use ends its family (true)
-  --oauth-issue-refresh true                      client_credentials answers with a refresh token too
+  --oauth-refresh-token T                         the initial refresh token (refresh-0)
+  --oauth-expires-in-secs N --oauth-max-uses N    lifetime of access tokens (3600, 0 for unlimited uses)
+  --oauth-rotate true|false                       each refresh token works once; reuse revokes its family (true)
+  --oauth-issue-refresh true                      client_credentials returns a refresh token too
   --login-user, --login-password                  (user, password)
-  --login-answer body|header|cookie               where the session is: token, X-Session-Token, session=
-  --login-expires-in-secs N --login-max-uses N    (3600, 0 for any number)
+  --login-location body|header|cookie             where the session is: token, X-Session-Token, session=
+  --login-expires-in-secs N --login-max-uses N    (3600, 0 for unlimited uses)
   --signing-key-id, --signing-secret              (key-1, signing-secret)
-  --signing-tolerance-secs N                      how old a signature may be (300)
-  --signing-place headers|query                   where /sign puts it
-  --signing-token T                               the bearer token that /sign asks for
-  --door-e500 K, --at-door-e500 N,N... --door-latency-ms N      at /oauth/token, /login and /sign
+  --signing-tolerance-secs N                      largest age of a signature (300)
+  --signing-location headers|query                where /sign puts the signature
+  --signing-token T                               the bearer token that /sign requires
+  --auth-e500 K, --at-auth-e500 N,N... --auth-latency-ms N      at /oauth/token, /login and /sign
 
-What there is:
-  --detail-max-ids N                              ids in one request to /details (100)
-  --detail-unknown omit|404|400                   what becomes of a request with an id that does not exist
-  --detail-gone INDEX,...                         listed by /ids, unknown to /details
-  --detail-poison INDEX:STATUS,...                fails every request that names it
+Content:
+  --detail-max-ids N                              most ids in one request to /details (100)
+  --detail-unknown omit|404|400                   how an unknown id is handled
+  --detail-gone INDEX,...                         listed by /ids, missing in /details
+  --detail-poison INDEX:STATUS,...                fails every request for it
   --users N              record n is a post of user n % N (10)
   --users-closed INDEX:STATUS,...
   --graphql-error K, --at-graphql-error N,N... --graphql-code CODE      errors in a 200 (RATE_LIMITED)
   --export-key KEY       (export-key)
-  --notes N              that each keyword finds on the platform of notes (45)
-  --notes-gone N,... --notes-broken N,... --notes-slow N,... --notes-slow-ms N     notes that are gone, fail, or take so long
+  --notes N              notes that each keyword finds on the notes platform (45)
+  --notes-gone N,... --notes-broken N,... --notes-slow N,... --notes-slow-ms N     notes that are deleted, fail, or are slow
 
-The provider of tweets:
-  --tweets-key KEY --tweets-key-status 401|403    X-API-Key, and the answer without it (tweets-key, 403)
-  --tweets-per-user N --tweets-counts USER:N,...  how many each has written, and some others (45)
-  --tweets-unknown USER,...                       who does not exist
-  --tweets-lists ID:USER+USER,...                 whose tweets a list has
+Tweet provider:
+  --tweets-key KEY --tweets-key-status 401|403    X-API-Key, and the status without it (tweets-key, 403)
+  --tweets-per-user N --tweets-counts USER:N,...  tweets per user, with exceptions (45)
+  --tweets-unknown USER,...                       users who do not exist
+  --tweets-lists ID:USER+USER,...                 members of a list
   --tweets-page-size N                            (20)
   --tweets-envelope wire|documented               data.tweets or tweets (wire)
-  --tweets-pinned true                            the oldest tweet stands on every page
-  --tweets-always-more true --tweets-repeat-cursor true         has_next_page stays true: empty pages, or the last again
-  --tweets-faults USER:FAULT:TIMES,...            FAULT is a status, error, no_list or late_MILLIS; without TIMES for ever
+  --tweets-pinned true                            the oldest tweet is on every page
+  --tweets-always-more true --tweets-repeat-cursor true         has_next_page stays true: empty pages, or the last page again
+  --tweets-faults USER:FAULT:TIMES,...            FAULT is a status, error, no_list or late_MILLIS; without TIMES always
 
 GET  /offset?offset=&limit=  /page?page=&size=&base=  /cursor?cursor=*&rows=&endcursor=keep
      /link?page=&size=  /window?limit=  each with from= to= order=asc|desc
@@ -104,11 +104,11 @@ pub(crate) struct Args {
     pub(crate) script: Script,
 }
 
-/// Each takes about a kilobyte of memory.
+/// Most records; each takes about a kilobyte of memory.
 const MAX_RECORDS: usize = 10_000_000;
 
 impl Args {
-    /// `None` when help was asked for.
+    /// Parses the arguments; `None` if help was requested.
     pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Option<Self>, String> {
         let mut parsed = Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 18080)),
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_it_does_not_know() {
+    fn unknown_arguments_are_rejected() {
         for line in ["x", "--bogus 1", "--records", "--records many", "--threads 0", "--records 99999999999"] {
             assert!(parse(line).is_err(), "{line}");
         }
     }
 
-    /// The help is written by hand; this keeps it whole.
+    /// The help is written by hand; this test keeps it complete.
     #[test]
     fn every_knob_is_in_the_help() {
         let script = serde_json::to_value(Script::default()).unwrap();
@@ -186,7 +186,7 @@ mod tests {
             let knobs: Vec<String> = fields.map(|(field, _)| format!("{name}-{field}")).collect();
             for knob in if group { knobs } else { vec![name.clone()] } {
                 let knob = format!("--{}", knob.replace('_', "-"));
-                // Whole words: one knob's name may begin another's.
+                // Compares whole words: one knob's name may be a prefix of another's.
                 assert!(HELP.split([' ', '\n', ',']).any(|word| word == knob), "{knob}");
             }
         }

@@ -1,10 +1,10 @@
-//! The far side as a program of its own, for benches and for trying things by hand.
+//! The mock API as a program, for benches and manual tests.
 
 mod args;
 
 use std::process::ExitCode;
 
-use patra_upstream::{Dataset, Server};
+use patra_upstream::{Dataset, MockApi};
 use tokio::runtime::Builder;
 
 use self::args::{Args, HELP};
@@ -37,7 +37,7 @@ fn run(args: Args) -> std::io::Result<()> {
     let dataset = builder.step_micros(i64::from(args.step_secs) * 1_000_000).build();
     let runtime = Builder::new_multi_thread().worker_threads(args.threads).enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::start(args.listen, dataset, args.script)?;
+        let server = MockApi::start(args.listen, dataset, args.script)?;
         println!("{}", server.base_url());
         tokio::signal::ctrl_c().await?;
         server.stop().await;

@@ -1,10 +1,10 @@
 //! The knobs of [`crate::script::access`].
 
 use super::{number, optional};
-use crate::script::{Auth, LoginAnswer, Script, SignaturePlace};
+use crate::script::{MockAuth, Script, SessionLocation, SignatureLocation};
 
 impl Script {
-    /// `false`: the name is none of these.
+    /// Sets one knob; returns `false` if the name is not known here.
     pub(super) fn set_access(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let text = || value.to_owned();
         match name {
@@ -19,39 +19,39 @@ impl Script {
             "oauth_issue_refresh" => self.oauth.issue_refresh = number(name, value)?,
             "login_user" => self.login.user = text(),
             "login_password" => self.login.password = text(),
-            "login_answer" => self.login.answer = answer(value)?,
+            "login_location" => self.login.location = session_location(value)?,
             "login_expires_in_secs" => self.login.expires_in_secs = number(name, value)?,
             "login_max_uses" => self.login.max_uses = number(name, value)?,
             "signing_key_id" => self.signing.key_id = text(),
             "signing_secret" => self.signing.secret = text(),
             "signing_tolerance_secs" => self.signing.tolerance_secs = number(name, value)?,
-            "signing_place" => self.signing.place = place(value)?,
+            "signing_location" => self.signing.location = signature_location(value)?,
             "signing_token" => self.signing.token = optional(value, |v| Ok(v.to_owned()))?,
-            "door_latency_ms" => self.door_latency_ms = number(name, value)?,
+            "auth_latency_ms" => self.auth_latency_ms = number(name, value)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 }
 
-/// `header:NAME:VALUE` and the like.
-fn auth(text: &str) -> Result<Auth, String> {
+/// Parses `header:NAME:VALUE` etc.
+fn auth(text: &str) -> Result<MockAuth, String> {
     let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
     let pair = || {
         let (name, value) = rest.split_once(':').ok_or_else(|| format!("auth must be {kind}:NAME:VALUE"))?;
         Ok::<_, String>((name.trim().to_owned(), value.trim().to_owned()))
     };
     Ok(match kind {
-        "open" | "none" => Auth::Open,
-        "oauth" => Auth::OAuth,
-        "session" => Auth::Session,
-        "signed" => Auth::Signed,
-        "bearer" if !rest.is_empty() => Auth::Bearer { token: rest.to_owned() },
-        "header" => pair().map(|(name, value)| Auth::Header { name, value })?,
-        "query" => pair().map(|(name, value)| Auth::Query { name, value })?,
-        "body" => pair().map(|(name, value)| Auth::Body { name, value })?,
-        "basic" => pair().map(|(user, password)| Auth::Basic { user, password })?,
-        "cookie" => pair().map(|(name, value)| Auth::Cookie { name, value })?,
+        "open" | "none" => MockAuth::Open,
+        "oauth" => MockAuth::OAuth,
+        "session" => MockAuth::Session,
+        "signed" => MockAuth::Signed,
+        "bearer" if !rest.is_empty() => MockAuth::Bearer { token: rest.to_owned() },
+        "header" => pair().map(|(name, value)| MockAuth::Header { name, value })?,
+        "query" => pair().map(|(name, value)| MockAuth::Query { name, value })?,
+        "body" => pair().map(|(name, value)| MockAuth::Body { name, value })?,
+        "basic" => pair().map(|(user, password)| MockAuth::Basic { user, password })?,
+        "cookie" => pair().map(|(name, value)| MockAuth::Cookie { name, value })?,
         _ => return Err(format!("auth cannot be {text:?}")),
     })
 }
@@ -64,20 +64,20 @@ fn status(text: &str) -> Result<u16, String> {
     }
 }
 
-fn answer(text: &str) -> Result<LoginAnswer, String> {
+fn session_location(text: &str) -> Result<SessionLocation, String> {
     match text {
-        "body" => Ok(LoginAnswer::Body),
-        "header" => Ok(LoginAnswer::Header),
-        "cookie" => Ok(LoginAnswer::Cookie),
-        _ => Err(format!("login_answer is body, header or cookie, not {text:?}")),
+        "body" => Ok(SessionLocation::Body),
+        "header" => Ok(SessionLocation::Header),
+        "cookie" => Ok(SessionLocation::Cookie),
+        _ => Err(format!("login_location is body, header or cookie, not {text:?}")),
     }
 }
 
-fn place(text: &str) -> Result<SignaturePlace, String> {
+fn signature_location(text: &str) -> Result<SignatureLocation, String> {
     match text {
-        "headers" => Ok(SignaturePlace::Headers),
-        "query" => Ok(SignaturePlace::Query),
-        _ => Err(format!("signing_place is headers or query, not {text:?}")),
+        "headers" => Ok(SignatureLocation::Headers),
+        "query" => Ok(SignatureLocation::Query),
+        _ => Err(format!("signing_location is headers or query, not {text:?}")),
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_knob_turns_its_own_field() {
+    fn every_knob_sets_its_field() {
         check("auth", "header:X-Key: s:3", "auth", &json!({"header": {"name": "X-Key", "value": "s:3"}}));
         check("auth", "query:key:s3", "auth", &json!({"query": {"name": "key", "value": "s3"}}));
         check("auth", "body:key:s3", "auth", &json!({"body": {"name": "key", "value": "s3"}}));
@@ -100,7 +100,7 @@ mod tests {
             check("auth", kind, "auth", &json!(expected));
         }
         check("auth_status", "403", "auth_status", &json!(403));
-        check("door_latency_ms", "5", "door_latency_ms", &json!(5));
+        check("auth_latency_ms", "5", "auth_latency_ms", &json!(5));
         for field in ["client_id", "client_secret", "refresh_token"] {
             check_in("oauth", field, "x", &json!("x"));
         }
@@ -110,25 +110,25 @@ mod tests {
         check_in("oauth", "issue_refresh", "true", &json!(true));
         check_in("login", "user", "x", &json!("x"));
         check_in("login", "password", "x", &json!("x"));
-        check_in("login", "answer", "cookie", &json!("cookie"));
+        check_in("login", "location", "cookie", &json!("cookie"));
         check_in("login", "expires_in_secs", "5", &json!(5));
         check_in("login", "max_uses", "5", &json!(5));
         check_in("signing", "key_id", "x", &json!("x"));
         check_in("signing", "secret", "x", &json!("x"));
         check_in("signing", "tolerance_secs", "5", &json!(5));
-        check_in("signing", "place", "query", &json!("query"));
+        check_in("signing", "location", "query", &json!("query"));
         check_in("signing", "token", "x", &json!("x"));
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_rejected() {
         for (name, value) in [
             ("auth", "header:X-Key"),
             ("auth", "bearer"),
             ("auth", "magic"),
             ("auth_status", "500"),
-            ("login_answer", "mail"),
-            ("signing_place", "body"),
+            ("login_location", "mail"),
+            ("signing_location", "body"),
             ("oauth_rotate", "maybe"),
         ] {
             assert!(Script::default().set(name, value).is_err(), "{name}={value}");

@@ -1,10 +1,10 @@
 //! The knobs of [`crate::script::content`].
 
 use super::{list, number, optional};
-use crate::script::{CeilingMode, Failing, Script, Unknown};
+use crate::script::{CeilingMode, FailingItem, Script, UnknownIdPolicy};
 
 impl Script {
-    /// `false`: the name is none of these.
+    /// Sets one knob; returns `false` if the name is not known here.
     pub(super) fn set_content(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
             "detail_max_ids" => self.detail.max_ids = number(name, value)?,
@@ -28,13 +28,17 @@ impl Script {
     }
 }
 
-fn unknown(text: &str) -> Result<Unknown, String> {
-    if text == "omit" { Ok(Unknown::Omit) } else { error_status("detail_unknown", text).map(Unknown::Status) }
+fn unknown(text: &str) -> Result<UnknownIdPolicy, String> {
+    if text == "omit" {
+        Ok(UnknownIdPolicy::Omit)
+    } else {
+        error_status("detail_unknown", text).map(UnknownIdPolicy::Status)
+    }
 }
 
-fn failing(name: &str, text: &str) -> Result<Failing, String> {
+fn failing(name: &str, text: &str) -> Result<FailingItem, String> {
     let (index, status) = text.split_once(':').ok_or_else(|| format!("{name} must be index:status,index:status"))?;
-    Ok(Failing { index: number(name, index)?, status: error_status(name, status)? })
+    Ok(FailingItem { index: number(name, index)?, status: error_status(name, status)? })
 }
 
 pub(super) fn error_status(name: &str, text: &str) -> Result<u16, String> {
@@ -58,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_knob_turns_its_own_field() {
+    fn every_knob_sets_its_field() {
         check_in("detail", "max_ids", "5", &json!(5));
         check_in("detail", "unknown", "404", &json!({"status": 404}));
         check_in("detail", "unknown", "omit", &json!("omit"));
@@ -78,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_rejected() {
         for (name, value) in [
             ("detail_unknown", "200"),
             ("detail_poison", "3"),

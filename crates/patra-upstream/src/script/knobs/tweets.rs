@@ -2,10 +2,10 @@
 
 use super::content::error_status;
 use super::{list, number};
-use crate::script::{Script, TweetAnswer, TweetEnvelope, TweetFault};
+use crate::script::{Script, TweetEnvelope, TweetFault, TweetFaultKind};
 
 impl Script {
-    /// `false`: the name is none of these.
+    /// Sets one knob; returns `false` if the name is not known here.
     pub(super) fn set_tweets(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let tweets = &mut self.tweets;
         match name {
@@ -45,21 +45,21 @@ fn envelope(text: &str) -> Result<TweetEnvelope, String> {
     }
 }
 
-/// `user:fault` for ever, `user:fault:times` for the first so many requests.
+/// Parses `user:fault` for all requests, or `user:fault:times` for the first ones.
 fn fault(name: &str, text: &str) -> Result<TweetFault, String> {
     let mut parts = text.split(':');
     let (Some(user), Some(what), times, None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
         return Err(format!("{name} must be user:fault or user:fault:times"));
     };
-    let answer = match what {
-        "error" => TweetAnswer::Error,
-        "no_list" => TweetAnswer::NoList,
+    let kind = match what {
+        "error" => TweetFaultKind::Error,
+        "no_list" => TweetFaultKind::NoList,
         what => match what.strip_prefix("late_") {
-            Some(millis) => TweetAnswer::Late(number(name, millis)?),
-            None => TweetAnswer::Status(error_status(name, what)?),
+            Some(millis) => TweetFaultKind::Late(number(name, millis)?),
+            None => TweetFaultKind::Status(error_status(name, what)?),
         },
     };
-    Ok(TweetFault::new(user, answer, times.map_or(Ok(0), |times| number(name, times))?))
+    Ok(TweetFault::new(user, kind, times.map_or(Ok(0), |times| number(name, times))?))
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_knob_turns_its_own_field() {
+    fn every_knob_sets_its_field() {
         check_in("tweets", "key", "k", &json!("k"));
         check_in("tweets", "key_status", "401", &json!(401));
         check_in("tweets", "per_user", "9", &json!(9));
@@ -83,16 +83,16 @@ mod tests {
             check_in("tweets", name, "true", &json!(true));
         }
         let faults = json!([
-            { "user": "a", "answer": { "status": 429 }, "times": 2 },
-            { "user": "b", "answer": "error", "times": 0 },
-            { "user": "c", "answer": { "late": 50 }, "times": 0 },
-            { "user": "d", "answer": "no_list", "times": 1 },
+            { "user": "a", "kind": { "status": 429 }, "times": 2 },
+            { "user": "b", "kind": "error", "times": 0 },
+            { "user": "c", "kind": { "late": 50 }, "times": 0 },
+            { "user": "d", "kind": "no_list", "times": 1 },
         ]);
         check_in("tweets", "faults", "a:429:2,b:error,c:late_50,d:no_list:1", &faults);
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_values_are_rejected() {
         for (name, value) in [
             ("tweets_counts", "alice"),
             ("tweets_lists", "7"),

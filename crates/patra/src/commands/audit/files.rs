@@ -1,10 +1,10 @@
-//! Log files, and reading files in pieces.
+//! Log files, and reading long lines in pieces.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
-use patra_core::mask::Kind;
+use patra_core::mask::SecretKind;
 
 use super::needles::Needles;
 use super::patterns;
@@ -13,19 +13,19 @@ use crate::error::Error;
 
 /// A longer line is read in pieces that overlap.
 const MAX_LINE: u64 = 1 << 20;
-/// Findings of one file; there is more of the same below.
+/// Most findings of one file.
 pub(super) const MAX_OF_FILE: usize = 20;
-/// Folders below each other; a link back to one above must not last for ever.
+/// Deepest nesting of folders, so that a link to a folder above ends.
 const MAX_DEPTH: usize = 8;
 
 const HINT: &str = "replace the secret, delete the line, and find out who wrote it";
 
-/// Looks through a log file, or through all files of a folder.
+/// Searches a log file, or all files of a folder.
 pub(super) fn logs(path: &Path, needles: &Needles, report: &mut Report) -> Result<(), Error> {
     for file in all(path)? {
         if file.extension().is_some_and(|end| ["gz", "zst", "xz", "bz2"].iter().any(|packed| end == *packed)) {
             let hint = "unpack it and name it with --logs";
-            report.add(Level::Medium, "logs", file.display().to_string(), "a packed file was not read", hint);
+            report.add(Level::Medium, "logs", file.display().to_string(), "a compressed file was not read", hint);
             continue;
         }
         report.count("log_files", 1);
@@ -40,8 +40,8 @@ fn log(path: &Path, needles: &Needles, report: &mut Report) -> Result<(), Error>
         let place = || format!("{}:{number}", path.display());
         if !handed && line.contains("web_session=***") {
             handed = true;
-            let hint = "find out who logs it: masking is the second line of defence";
-            report.add(Level::Medium, "logs", place(), "a cookie was handed to the logger, and masked", hint);
+            let hint = "find out who logs it: masking is only the second line of defence";
+            report.add(Level::Medium, "logs", place(), "a cookie was logged, and masked", hint);
         }
         if let Some(owner) = needles.find(line.as_bytes()) {
             let message = format!("a secret of `{owner}` is in this line");
@@ -49,10 +49,12 @@ fn log(path: &Path, needles: &Needles, report: &mut Report) -> Result<(), Error>
             found += 1;
         } else if let Some(span) = patterns::secrets(line).next() {
             let level = match span.kind {
-                Kind::Cookie | Kind::CookieHeader | Kind::Authorization | Kind::Bearer => Level::Critical,
-                Kind::Member => Level::High,
-                // The first start of a server shows one.
-                Kind::ApiKey => Level::Medium,
+                SecretKind::Cookie | SecretKind::CookieHeader | SecretKind::Authorization | SecretKind::Bearer => {
+                    Level::Critical
+                }
+                SecretKind::Member => Level::High,
+                // The first start of a server prints one.
+                SecretKind::ApiKey => Level::Medium,
             };
             report.add(level, "logs", place(), format!("{} is in this line, not masked", patterns::word(&span)), HINT);
             found += 1;
@@ -61,7 +63,7 @@ fn log(path: &Path, needles: &Needles, report: &mut Report) -> Result<(), Error>
     })
 }
 
-/// Calls for each line until that says no. `overlap` bytes of a line that is too long come twice.
+/// Calls `see` for each line until it returns false. Pieces of a long line overlap by `overlap` bytes.
 pub(super) fn lines(path: &Path, overlap: usize, mut see: impl FnMut(u64, &str) -> bool) -> Result<(), Error> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let mut reader = BufReader::new(file);
@@ -84,7 +86,7 @@ pub(super) fn lines(path: &Path, overlap: usize, mut see: impl FnMut(u64, &str) 
     }
 }
 
-/// The file, or all files below the folder, by name.
+/// The file, or all files in the folder and below, sorted by name.
 pub(super) fn all(path: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     gather(path, MAX_DEPTH, &mut found).map_err(|error| unreadable(path, &error))?;
@@ -105,8 +107,8 @@ fn gather(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> std::io::Resul
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    Error::configuration(format!("{} cannot be read: {error}", path.display()))
-        .hint("name a file or folder that is there, and run the audit as its owner")
+    Error::configuration(format!("cannot read {}: {error}", path.display()))
+        .hint("check the path, and run the audit as its owner")
 }
 
 #[cfg(test)]
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_across_the_pieces_of_a_long_line_is_seen() {
+    fn text_across_two_pieces_of_a_long_line_is_seen() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut text = "x".repeat(MAX_LINE as usize - 4);
         text.push_str("0123456789\nlast");

@@ -1,5 +1,4 @@
-//! The secrets themselves, to be looked for in places where they must not be: many at once, in every form in which they
-//! might be written.
+//! The known secrets, to search for in places where they must not be: many at once, in every encoding.
 
 use std::collections::HashMap;
 
@@ -9,11 +8,11 @@ use zeroize::Zeroizing;
 use patra_connectors::auth::name;
 use patra_core::secret::{Secret, Secrets};
 
-/// A shorter secret is a word that records are made of.
+/// Shortest secret to search for: shorter ones occur in ordinary text.
 pub(super) const MIN_SECRET: usize = 6;
-/// The same for a piece of a cookie: next to the session there are languages and themes.
+/// Shortest value of a cookie to search for: cookies also hold languages and themes.
 const MIN_PIECE: usize = 8;
-/// Secrets that are looked for at once; a pool of accounts fits in many times over.
+/// Most secrets to search for at once.
 const MAX_SECRETS: usize = 100_000;
 
 const HEAD: usize = MIN_SECRET;
@@ -21,7 +20,7 @@ const HEAD: usize = MIN_SECRET;
 #[derive(Default)]
 pub(super) struct Needles {
     forms: Vec<Form>,
-    /// By their first bytes.
+    /// Indexes of forms, by their first bytes.
     heads: HashMap<[u8; HEAD], Vec<usize>>,
     longest: usize,
     left_out: u64,
@@ -40,12 +39,12 @@ impl std::fmt::Debug for Needles {
 }
 
 impl Needles {
-    /// A key of ours. It may stand in files of settings.
+    /// Adds a key of this installation, which may be in files of settings.
     pub(super) fn key(&mut self, owner: &str, text: &str) {
         self.add(owner, text, true);
     }
 
-    /// The values of an opened credential.
+    /// Adds the values of a decrypted credential.
     pub(super) fn credential(&mut self, owner: &str, secrets: &Secrets) {
         for (key, value) in secrets.iter().filter(|(key, _)| !name::PUBLIC.contains(&key.as_str())) {
             self.add(owner, value.expose(), false);
@@ -94,12 +93,12 @@ impl Needles {
         self.forms.push(Form { owner: owner.to_owned(), text: Zeroizing::new(text.to_vec()), is_key });
     }
 
-    /// Whose secret a text holds, if any.
+    /// The owner of a secret in the text, if there is one.
     pub(super) fn find(&self, text: &[u8]) -> Option<&str> {
         self.found(text, |_| true)
     }
 
-    /// The same, keys of ours left out.
+    /// Like [`Needles::find`], without the keys of this installation.
     pub(super) fn find_credential(&self, text: &[u8]) -> Option<&str> {
         self.found(text, |form| !form.is_key)
     }
@@ -117,7 +116,7 @@ impl Needles {
         })
     }
 
-    /// Bytes of the longest: what a text that is read in pieces must repeat.
+    /// Length of the longest form: pieces of a text must overlap by as much.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_found_in_every_form_and_named_by_its_owner() {
+    fn secrets_are_found_in_every_form_with_their_owner() {
         let mut needles = Needles::default();
         let secret = |text: &str| Secret::new(text);
         needles

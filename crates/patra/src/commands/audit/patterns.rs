@@ -1,46 +1,46 @@
-//! What looks like a secret although nobody knows its value.
+//! Text that looks like a secret, although its value is not known.
 
-use patra_core::mask::{Kind, REDACTED, Span, spans};
+use patra_core::mask::{REDACTED, SecretKind, SecretSpan, spans};
 
 use super::needles::MIN_SECRET;
 
-/// Characters of a value of a cookie that tells one visitor from another.
+/// Shortest value of a cookie that can identify a session.
 const MIN_SESSION: usize = 16;
 
-/// What a text seems to hold, in words.
-pub(super) fn word(span: &Span) -> &'static str {
+/// Describes the kind of a secret.
+pub(super) fn word(span: &SecretSpan) -> &'static str {
     match span.kind {
-        Kind::Cookie | Kind::CookieHeader => "a cookie",
-        Kind::Authorization | Kind::Bearer => "an authorization",
-        Kind::ApiKey => "an API key of Patra",
-        Kind::Member => "a value under the name of a secret",
+        SecretKind::Cookie | SecretKind::CookieHeader => "a cookie",
+        SecretKind::Authorization | SecretKind::Bearer => "an authorization",
+        SecretKind::ApiKey => "an API key of Patra",
+        SecretKind::Member => "a value under the name of a secret",
     }
 }
 
-/// Everything in a text that looks like a secret: not masked, no template, not too short to be one.
-pub(super) fn secrets(text: &str) -> impl Iterator<Item = Span> {
+/// Everything in a text that looks like a secret and is neither masked, a template, nor too short.
+pub(super) fn secrets(text: &str) -> impl Iterator<Item = SecretSpan> {
     spans(text).filter(|span| is_literal(&text[span.range.clone()]))
 }
 
-/// The same, as far as it is certain enough for what Patra itself has written: positions and digests hold tokens of pages, and
-/// these are no secrets.
-pub(super) fn certain(text: &str) -> impl Iterator<Item = Span> {
-    secrets(text).filter(|span| span.kind != Kind::Member && span.kind != Kind::Cookie || is_cookie(span))
+/// The certain ones among [`secrets`], for text that Patra itself wrote: its positions and digests contain page tokens, which
+/// are no secrets.
+pub(super) fn certain(text: &str) -> impl Iterator<Item = SecretSpan> {
+    secrets(text).filter(|span| span.kind != SecretKind::Member && span.kind != SecretKind::Cookie || is_cookie(span))
 }
 
-/// Whether a cookie is long enough to be somebody's session: `over18=1` is what everybody says.
+/// Whether a cookie is long enough to be a session: `over18=1` is none.
 pub(super) fn is_session(header: &str) -> bool {
     header.split(';').filter_map(|pair| pair.split_once('=')).any(|(_, value)| value.trim().len() >= MIN_SESSION)
 }
 
-/// A session, under the names that only sessions have.
-fn is_cookie(span: &Span) -> bool {
+/// Whether the name is one that only sessions have.
+fn is_cookie(span: &SecretSpan) -> bool {
     matches!(span.name, "web_session" | "cookie_value")
 }
 
-/// Whether a value is one, and not a place for one.
+/// Whether a value is a literal, not a template or filler.
 pub(super) fn is_literal(value: &str) -> bool {
-    // Behind its scheme: `Bearer ${…}`.
+    // The value after its scheme: `Bearer ${…}`.
     let value = value.trim().trim_start_matches('=');
     let is_scheme = |word: &str| word.len() < 16 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
     let value = value.split_once(' ').filter(|(word, _)| is_scheme(word)).map_or(value, |(_, rest)| rest).trim();

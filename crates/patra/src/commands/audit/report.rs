@@ -1,4 +1,4 @@
-//! What was looked at and what was found.
+//! The report: what was checked, and the findings.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ const MAX_LISTED: usize = 200;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
-    /// A secret is in the clear, or lost.
+    /// A secret is in plaintext, or lost.
     Critical,
-    /// Somebody who should not could get at one.
+    /// Somebody could get access to a secret.
     High,
     /// Worth knowing. The audit passes with it.
     Medium,

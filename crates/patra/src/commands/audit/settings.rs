@@ -1,4 +1,4 @@
-//! Settings, and who may read the files that matter.
+//! Settings, and permissions of the files that hold secrets.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,15 @@ use crate::error::Error;
 use crate::settings::{DOT_ENV, Environment, pair};
 use crate::{store, vault};
 
-/// Different characters that a key has at least; 32 drawn at random have more than a dozen.
+/// Fewest different characters of a good key; 32 random characters have more than a dozen.
 const MIN_DIFFERENT: usize = 8;
-/// A text that only repeats a piece of this many characters or fewer is as weak as the piece.
+/// Longest period of a text that counts as a repetition.
 const LONGEST_PERIOD: usize = 16;
-const MAKE_ONE: &str = "`openssl rand -base64 32` makes a good one; put it before the old one, and seal anew";
+const MAKE_ONE: &str =
+    "create one with `openssl rand -base64 32`, put it before the old one, and run `patra credential reseal`";
 const ONLY_OWNER: &str = "`chmod 600` a file, `chmod 700` a folder";
 
-/// What the environment says, `.env` included.
+/// Checks the environment, including `.env`.
 pub(super) fn environment(environment: &Environment, report: &mut Report) {
     for (name, value) in environment.all().filter(|(name, _)| is_key(name)) {
         weak(name, value, name, report);
@@ -32,11 +33,11 @@ pub(super) fn environment(environment: &Environment, report: &mut Report) {
     if is_on("PATRA_PUBLIC_READ") {
         let level = if open { Level::High } else { Level::Medium };
         let hint = "leave it unset, and give readers a key: `patra key create NAME --scope read`";
-        report.add(level, "authentication", "PATRA_PUBLIC_READ", "what is collected can be read without a key", hint);
+        report.add(level, "authentication", "PATRA_PUBLIC_READ", "collected data can be read without a key", hint);
     }
     if open {
-        let hint = "listen on 127.0.0.1 behind a proxy that speaks TLS, unless the network is your own";
-        report.add(Level::Medium, "listen", "PATRA_LISTEN", "the API listens beyond this machine, without TLS", hint);
+        let hint = "listen on 127.0.0.1 behind a proxy with TLS, unless you trust the network";
+        report.add(Level::Medium, "listen", "PATRA_LISTEN", "other machines can reach the API, without TLS", hint);
     }
     if is_on("PATRA_MIGRATE_WITHOUT_BACKUP") {
         let hint = "unset it once the migration is done";
@@ -44,7 +45,7 @@ pub(super) fn environment(environment: &Environment, report: &mut Report) {
             Level::Medium,
             "backup",
             "PATRA_MIGRATE_WITHOUT_BACKUP",
-            "migrations take no copy before they begin",
+            "migrations take no backup before they start",
             hint,
         );
     }
@@ -58,9 +59,9 @@ fn weak(name: &str, value: &str, place: &str, report: &mut Report) {
     let is_plain = name == "PATRA_MASTER_KEY";
     for key in value.split(|c: char| is_plain && (c == ',' || c == '\n')).map(str::trim).filter(|key| !key.is_empty()) {
         let problem = if is_plain && MasterKey::parse(key).is_err() {
-            Some((Level::Critical, "is no master key: 32 bytes in base64 or hex are needed"))
+            Some((Level::Critical, "is not a master key: it needs 32 bytes in base64 or hex"))
         } else if key.chars().count() < MIN_TEXT {
-            Some((Level::Critical, "is too short: a program that guesses finds it"))
+            Some((Level::Critical, "is too short: it can be guessed"))
         } else if is_guessable(key) {
             Some((Level::High, "is weak: it repeats itself"))
         } else {
@@ -79,7 +80,7 @@ fn is_guessable(key: &str) -> bool {
     different.len() < MIN_DIFFERENT || (1..=LONGEST_PERIOD).any(repeats)
 }
 
-/// Keys of ours, to be looked for everywhere else.
+/// Adds the keys of this installation, to search for them everywhere else.
 pub(super) fn keys(global: &Global, environment: &Environment, needles: &mut Needles) {
     let secret = |name: &str| is_key(name) || name == "ALERT_WEBHOOK_SECRET";
     for (name, value) in environment.all().filter(|(name, _)| secret(name)) {
@@ -92,18 +93,18 @@ pub(super) fn keys(global: &Global, environment: &Environment, needles: &mut Nee
 }
 
 fn key_files(global: &Global) -> Vec<PathBuf> {
-    let beside = global.database_url.is_none().then(|| global.data.join(vault::FILE));
-    global.master_key_file.iter().cloned().chain(beside).filter(|path| path.exists()).collect()
+    let default = global.database_url.is_none().then(|| global.data.join(vault::FILE));
+    global.master_key_file.iter().cloned().chain(default).filter(|path| path.exists()).collect()
 }
 
-/// Who may read the database, its copies and the keys.
+/// Checks who can read the database, its backups and the keys.
 pub(super) fn modes(global: &Global, report: &mut Report) {
     let mut paths = key_files(global);
     if global.database_url.is_none() {
         paths.push(global.data.clone());
         let database = store::database_file(global);
-        let beside = |end: &str| PathBuf::from(format!("{}{end}", database.display()));
-        paths.extend([database.clone(), beside("-wal"), beside("-shm")]);
+        let sibling = |end: &str| PathBuf::from(format!("{}{end}", database.display()));
+        paths.extend([database.clone(), sibling("-wal"), sibling("-shm")]);
     }
     let copies = global.data.join(patra_store_sqlite::backup::FOLDER);
     let is_copy = |path: &PathBuf| path.is_file() && path.to_string_lossy().contains("patra");
@@ -116,7 +117,7 @@ pub(super) fn modes(global: &Global, report: &mut Report) {
     for path in paths.iter().filter(|path| path.exists()) {
         report.count("files", 1);
         if let Some(mode) = open_to_others(path) {
-            let message = format!("others on this machine can get at it: its mode is {mode:03o}");
+            let message = format!("other users of this machine can access it: its mode is {mode:03o}");
             report.add(Level::High, "permissions", path.display().to_string(), message, ONLY_OWNER);
         }
     }
@@ -134,10 +135,10 @@ fn open_to_others(_: &Path) -> Option<u32> {
     None
 }
 
-/// Files of settings: who may read them, whether their keys are weak, and that no cookie is in them.
+/// Checks files of settings: permissions, weak keys, and plaintext cookies.
 pub(super) fn files(named: &[PathBuf], needles: &Needles, report: &mut Report) -> Result<(), Error> {
     let own = PathBuf::from(DOT_ENV);
-    // What is in that one, the environment has too.
+    // The environment already includes this file.
     let read_before = own.exists().then_some(own);
     for path in read_before.iter().chain(named) {
         report.count("config_files", 1);
@@ -153,14 +154,14 @@ pub(super) fn files(named: &[PathBuf], needles: &Needles, report: &mut Report) -
             let is_cookie =
                 patterns::certain(line).any(|span| span.name == "web_session" || span.name == "cookie_value");
             if is_cookie || needles.find_credential(line.as_bytes()).is_some() {
-                let hint = "seal it with `patra credential add`, and take it out here";
-                report.add(Level::High, "config", here, "a credential is in this line, in the clear", hint);
+                let hint = "store it with `patra credential add`, and remove it here";
+                report.add(Level::High, "config", here, "a credential is in this line, in plaintext", hint);
             }
             true
         })?;
         if let Some(mode) = open_to_others(path) {
             let level = if has_secret { Level::High } else { Level::Medium };
-            let message = format!("others on this machine can read it: its mode is {mode:03o}");
+            let message = format!("other users of this machine can read it: its mode is {mode:03o}");
             report.add(level, "permissions", place, message, ONLY_OWNER);
         }
     }

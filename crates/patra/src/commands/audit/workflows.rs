@@ -1,10 +1,10 @@
-//! Files of workflows that are handed on: they name credentials, and never hold one.
+//! Workflow files, which people share: they must name credentials and never contain one.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-use patra_core::mask::{Kind, Span};
+use patra_core::mask::{SecretKind, SecretSpan};
 
 use super::files::{MAX_OF_FILE, all};
 use super::needles::Needles;
@@ -12,11 +12,11 @@ use super::patterns;
 use super::report::{Level, Report};
 use crate::error::Error;
 
-/// No workflow is larger.
+/// Largest workflow file that is checked.
 const MAX_FILE: u64 = 16 << 20;
 const HINT: &str = "put it into a credential of the workflow engine, or into its environment, and replace the secret";
 
-/// Headers that carry a secret, as a list of names and values has them.
+/// Headers that carry a secret.
 const HEADERS: &[&str] = &["authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token"];
 /// Members whose value is a secret.
 const MEMBERS: &[&str] = &[
@@ -38,8 +38,8 @@ pub(super) fn check(folder: &Path, needles: &Needles, report: &mut Report) -> Re
         let large = std::fs::metadata(&file).is_ok_and(|meta| meta.len() > MAX_FILE);
         let text = if large { None } else { std::fs::read(&file).ok() };
         let Some(text) = text else {
-            let hint = "is it a workflow? move it elsewhere";
-            report.add(Level::Medium, "workflows", place, "too large, or not readable: it was not checked", hint);
+            let hint = "move it elsewhere if it is not a workflow";
+            report.add(Level::Medium, "workflows", place, "not checked: the file is too large or not readable", hint);
             continue;
         };
         if let Some(owner) = needles.find(&text) {
@@ -67,13 +67,17 @@ fn walk(value: &Value, path: &str, found: &mut Vec<Found>) {
             let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
             let header = text("name").to_ascii_lowercase();
             if HEADERS.contains(&header.as_str()) && patterns::is_literal(text("value")) {
-                found.push((Level::Critical, path.to_owned(), format!("the header {header} has a value of its own")));
+                found.push((Level::Critical, path.to_owned(), format!("the header {header} has a literal value")));
             }
             for (name, value) in members {
                 let path = format!("{path}.{name}");
                 let is_secret = MEMBERS.contains(&name.to_ascii_lowercase().as_str());
                 if is_secret && value.as_str().is_some_and(patterns::is_literal) {
-                    found.push((Level::High, path.clone(), "a secret stands here, and no reference to one".to_owned()));
+                    found.push((
+                        Level::High,
+                        path.clone(),
+                        "a literal secret instead of a reference to one".to_owned(),
+                    ));
                 }
                 walk(value, &path, found);
             }
@@ -86,15 +90,15 @@ fn walk(value: &Value, path: &str, found: &mut Vec<Found>) {
     }
 }
 
-/// Text of people and of programs: only what is written out counts, not what is computed.
+/// Searches text and code for literal secrets; computed values do not count.
 fn code(text: &str, path: &str, found: &mut Vec<Found>) {
-    let is_written_out = |span: &Span| {
+    let is_written_out = |span: &SecretSpan| {
         let before = text[..span.range.start].chars().next_back();
-        !matches!(span.kind, Kind::Member | Kind::Cookie)
+        !matches!(span.kind, SecretKind::Member | SecretKind::Cookie)
             || matches!(before, Some('"' | '\'' | '`'))
             || span.name == "web_session"
     };
     for span in patterns::secrets(text).filter(is_written_out) {
-        found.push((Level::Critical, path.to_owned(), format!("{} stands here", patterns::word(&span))));
+        found.push((Level::Critical, path.to_owned(), format!("{} is here", patterns::word(&span))));
     }
 }

@@ -1,4 +1,4 @@
-//! Where the values of a credential come from. Errors name places, never what stands there.
+//! Reads the values of a credential from stdin, the environment or files. Errors name the place, never the value.
 
 use std::fs::File;
 use std::io::{IsTerminal as _, Read as _};
@@ -9,11 +9,11 @@ use patra_core::secret::{Secret, Secrets};
 use patra_core::state::AuthType;
 use patra_engine::admin;
 
-use crate::cli::Values;
+use crate::cli::SecretValues;
 use crate::error::Error;
 use crate::progress::say;
 
-pub(super) fn read(values: &Values, auth_type: AuthType) -> Result<Secrets, Error> {
+pub(super) fn read(values: &SecretValues, auth_type: AuthType) -> Result<Secrets, Error> {
     if values.from_env.is_empty() && values.from_file.is_empty() {
         return from_stdin(auth_type);
     }
@@ -34,15 +34,15 @@ pub(super) fn read(values: &Values, auth_type: AuthType) -> Result<Secrets, Erro
     Ok(secrets)
 }
 
-/// A JSON object of texts, or the one value that the kind needs.
+/// Reads a JSON object of texts, or the one value that the type needs.
 fn from_stdin(auth_type: AuthType) -> Result<Secrets, Error> {
     if std::io::stdin().is_terminal() {
-        say("Type the secret, or a JSON object of named values, and end with Ctrl-D. What you type can be seen.");
+        say("Type the secret, or a JSON object of named values, and end with Ctrl-D. Your input is visible.");
     }
     let text = bounded(std::io::stdin().lock(), "stdin")?;
     if text.expose().trim_start().starts_with('{') {
         return serde_json::from_str(text.expose()).map_err(|_| {
-            Error::usage("stdin is no JSON object whose values are texts")
+            Error::usage("stdin is not a JSON object whose values are texts")
                 .hint(r#"for example {"clientId": "…", "clientSecret": "…"}"#)
         });
     }
@@ -53,18 +53,18 @@ fn from_stdin(auth_type: AuthType) -> Result<Secrets, Error> {
 }
 
 fn from_file(path: &Path) -> Result<Secret, Error> {
-    let file = File::open(path).map_err(|error| Error::usage(format!("{} cannot be read: {error}", path.display())))?;
+    let file = File::open(path).map_err(|error| Error::usage(format!("cannot read {}: {error}", path.display())))?;
     bounded(file, &path.display().to_string())
 }
 
-/// Up to the limit, without the last line break: that one is the editor's.
+/// Reads up to the limit, without the last line break, which editors add.
 fn bounded(source: impl std::io::Read, place: &str) -> Result<Secret, Error> {
     let mut text = String::new();
     let limit = MAX_SECRET as u64;
     let read = source.take(limit + 1).read_to_string(&mut text);
-    let read = read.map_err(|error| Error::usage(format!("{place} cannot be read: {error}")))?;
+    let read = read.map_err(|error| Error::usage(format!("cannot read {place}: {error}")))?;
     if read as u64 > limit {
-        return Err(Error::usage(format!("{place} holds more than {MAX_SECRET} bytes")));
+        return Err(Error::usage(format!("{place} has more than {MAX_SECRET} bytes")));
     }
     let text = Secret::new(text);
     let bare = text.expose().strip_suffix('\n').unwrap_or(text.expose());

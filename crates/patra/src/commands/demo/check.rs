@@ -1,13 +1,13 @@
-//! What the demo's database holds, against what the far side has.
+//! Compares the demo's database with the data of the mock API.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use patra_core::port::Queries;
-use patra_core::port::query::{Cell, Filter, View};
+use patra_core::port::query::{Cell, View, ViewFilter};
 use patra_store_sqlite::{Options, SqliteStore};
-use patra_upstream::Server;
+use patra_upstream::MockApi;
 
 use crate::clock::SystemClock;
 use crate::error::Error;
@@ -17,8 +17,8 @@ pub(super) async fn stored(folder: &Path) -> Result<usize, Error> {
     Ok(items(folder).await?.len())
 }
 
-/// Tells the result; an error if anything is missing, double or different.
-pub(super) async fn compare(folder: &Path, server: &Server, before: usize) -> Result<(), Error> {
+/// Prints the result; fails if a record is missing, duplicated or different.
+pub(super) async fn compare(folder: &Path, server: &MockApi, before: usize) -> Result<(), Error> {
     let items = items(folder).await?;
     let stats = server.stats();
     let mut by_key: BTreeMap<&str, usize> = BTreeMap::new();
@@ -32,8 +32,8 @@ pub(super) async fn compare(folder: &Path, server: &Server, before: usize) -> Re
     let double = by_key.values().filter(|count| **count > 1).count();
     say(&format!(
         "6. Done: {} records in the database, {} of them from before the kill.\n   \
-         Against the far side's own list: {missing} missing, {double} double, {different} different.\n   \
-         The far side saw {} requests, refused {} with 429 and {} with 500; {} came before their time.",
+         Compared with the mock API: {missing} missing, {double} double, {different} different.\n   \
+         The mock API got {} requests, refused {} with 429 and {} with 500; {} came earlier than it allowed.",
         items.len(),
         before,
         stats.data_requests,
@@ -42,7 +42,7 @@ pub(super) async fn compare(folder: &Path, server: &Server, before: usize) -> Re
         stats.too_early
     ));
     if missing + double + different > 0 {
-        return Err(Error::unexpected("the collected records are not those of the far side"));
+        return Err(Error::unexpected("the collected records differ from those of the mock API"));
     }
     Ok(())
 }
@@ -54,8 +54,9 @@ async fn items(folder: &Path) -> Result<Vec<(String, String)>, Error> {
     let (id, key, payload) = (at("id"), at("dedup_key"), at("payload"));
     let (mut found, mut before_id) = (Vec::new(), None);
     loop {
-        let rows =
-            reader.list(View::Items, Filter { before_id, limit: Filter::MAX_LIMIT, ..Filter::default() }).await?;
+        let rows = reader
+            .list(View::Items, ViewFilter { before_id, limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() })
+            .await?;
         let Some(last) = rows.last() else { return Ok(found) };
         before_id = last[id].as_int();
         for mut row in rows {

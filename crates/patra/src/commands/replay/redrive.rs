@@ -1,4 +1,4 @@
-//! `replay --redrive`: drive a batch or a task again in production, and wait for it where that is wished.
+//! `replay --redrive`: runs a batch or a task again in production, and waits for it with `--wait`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use serde_json::json;
 
 use patra_core::paging::Position;
 use patra_core::port::Store;
-use patra_core::port::query::{Cell, Filter, View};
+use patra_core::port::query::{Cell, View, ViewFilter};
 use patra_core::state::TaskStatus;
-use patra_core::tx::{Redriven, What};
+use patra_core::tx::{RedriveTarget, Redriven};
 use patra_core::{RunId, TaskId};
-use patra_engine::Role;
+use patra_engine::EngineRole;
 use patra_engine::replay::redrive::{self, redrive};
 
 use crate::cli::{Global, Replay};
@@ -20,13 +20,13 @@ use crate::progress::Counts;
 use crate::signals::Signals;
 use crate::{host, output, store};
 
-/// How often the task is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval between two checks of the task.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(global: &Global, args: &Replay) -> Result<Exit, Error> {
     let what = match (args.task, args.run, args.batch) {
-        (Some(task), _, _) => What::Task(TaskId(task)),
-        (None, Some(run), Some(batch_no)) => What::Batch { run: RunId(run), batch_no },
+        (Some(task), _, _) => RedriveTarget::Task(TaskId(task)),
+        (None, Some(run), Some(batch_no)) => RedriveTarget::Batch { run: RunId(run), batch_no },
         (None, _, _) => return Err(Error::usage("name the run and the batch, or a task with --task")),
     };
     let request = match &args.request {
@@ -36,22 +36,24 @@ pub(super) async fn run(global: &Global, args: &Replay) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
     match &what {
-        What::Task(task) => store::mine(global, &*opened.store, View::Tasks, task.0, &format!("task {task}")).await?,
-        What::Batch { run, .. } => {
-            store::mine(global, &*opened.store, View::Runs, run.0, &format!("run {run}")).await?;
+        RedriveTarget::Task(task) => {
+            store::check_project(global, &*opened.store, View::Tasks, task.0, &format!("task {task}")).await?;
+        }
+        RedriveTarget::Batch { run, .. } => {
+            store::check_project(global, &*opened.store, View::Runs, run.0, &format!("run {run}")).await?;
         }
     }
     match redrive(&*opened.store, what, &request, &args.by).await.map_err(refused)? {
         Redriven::NotFound => Err(refused(redrive::Error::NotFound)),
         Redriven::ReadBack { batch, stats, next } => {
             let text = format!(
-                "executed before, and nothing was written: {} records, {} new, {} changed, {} unchanged, {} rejected; {}",
+                "already done, nothing was written: {} records, {} new, {} changed, {} unchanged, {} rejected; {}",
                 stats.items_count,
                 stats.inserted,
                 stats.updated,
                 stats.skipped,
                 stats.failed,
-                next.as_ref().map_or("it was the last of its slice".to_owned(), going_on)
+                next.as_ref().map_or("it was the last of its slice".to_owned(), next_text)
             );
             let value = json!({ "outcome": "READ_BACK", "batch": batch, "stats": stats, "next": next });
             output::result(global.output, &text, &value)?;
@@ -59,8 +61,8 @@ pub(super) async fn run(global: &Global, args: &Replay) -> Result<Exit, Error> {
         }
         Redriven::Queued { task, existed } if args.wait => wait(global, args, opened, task, existed, &signals).await,
         Redriven::Queued { task, existed } => {
-            let word = if existed { "was made by this request before" } else { "is queued" };
-            let text = format!("task {task} {word}; `patra get runs --task {task}` follows it");
+            let word = if existed { "was queued by this request before" } else { "is queued" };
+            let text = format!("task {task} {word}; `patra get runs --task {task}` shows its progress");
             let value = json!({ "outcome": "QUEUED", "task": task, "existed": existed, "request": request });
             output::result(global.output, &text, &value)?;
             Ok(Exit::Ok)
@@ -68,8 +70,8 @@ pub(super) async fn run(global: &Global, args: &Replay) -> Result<Exit, Error> {
     }
 }
 
-fn going_on(next: &Position) -> String {
-    format!("it led on to {}", serde_json::to_string(next).unwrap_or_default())
+fn next_text(next: &Position) -> String {
+    format!("the next position was {}", serde_json::to_string(next).unwrap_or_default())
 }
 
 async fn wait(
@@ -82,14 +84,14 @@ async fn wait(
 ) -> Result<Exit, Error> {
     let counts = Arc::new(Counts::default());
     let store = Arc::clone(&opened.store);
-    let roles = vec![Role::Executor];
+    let roles = vec![EngineRole::Executor];
     let engine = host::engine(global, args.engine, roles, opened.store, opened.alone, counts).await?;
     engine.nudge();
     let ended = until_ended(&*store, task, signals).await;
     engine.stop(signals.hurry.clone()).await;
     let Some((status, error)) = ended? else {
-        return Err(Error::failed(format!("stopped before task {task} had ended"))
-            .hint("it stays queued: a server, or the same command again, does the rest"));
+        return Err(Error::failed(format!("stopped before task {task} was done"))
+            .hint("it stays queued: a server, or the same command again, finishes it"));
     };
     let value = json!({ "outcome": "QUEUED", "task": task, "existed": existed, "status": status.as_str() });
     output::result(global.output, &format!("task {task} {}", status.as_str()), &value)?;
@@ -109,21 +111,21 @@ async fn until_ended(
         if signals.stop.is_cancelled() {
             return Ok(None);
         }
-        if let Some((status, error)) = look(store, task).await?
+        if let Some((status, error)) = read(store, task).await?
             && status.is_final()
         {
             return Ok(Some((status, error)));
         }
         tokio::select! {
             () = signals.stop.cancelled() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(CHECK_EVERY) => {}
         }
     }
 }
 
-/// The state of one task. A list is cut behind its id: that is the way to one row.
-async fn look(store: &dyn Store, task: TaskId) -> Result<Option<(TaskStatus, String)>, Error> {
-    let filter = Filter { before_id: Some(task.0 + 1), limit: 1, ..Filter::default() };
+/// The state of one task. The list is cut after its id and has one row.
+async fn read(store: &dyn Store, task: TaskId) -> Result<Option<(TaskStatus, String)>, Error> {
+    let filter = ViewFilter { before_id: Some(task.0 + 1), limit: 1, ..ViewFilter::default() };
     let rows = store.list(View::Tasks, filter).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let cell = |column| View::Tasks.cell(row, column).unwrap_or(Cell::Null);

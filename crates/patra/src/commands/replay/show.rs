@@ -1,20 +1,20 @@
-//! A report as a person reads it: the verdict first, then the difference table.
+//! The report of a replay as text: the verdict first, then the table of differences.
 
-use patra_engine::replay::{Cause, Counts, Decisions, Mode, Report, Verdict};
+use patra_engine::replay::{ReplayCause, ReplayCounts, ReplayDecisions, ReplayMode, ReplayReport, ReplayVerdict};
 
 use crate::error::Error;
 use crate::output;
 
-pub(super) fn table(report: &Report) -> Result<(), Error> {
+pub(super) fn table(report: &ReplayReport) -> Result<(), Error> {
     let keys = &report.keys;
     let from = match report.mode {
-        Mode::Archive => "from its kept answer",
-        Mode::Live => "from the far side as it is now",
+        ReplayMode::Archive => "from its kept response",
+        ReplayMode::Live => "from the API as it is now",
     };
     let meaning = match report.verdict {
-        Verdict::Same => "everything that can be compared is the same",
-        Verdict::Different => "what was recorded cannot be reproduced",
-        Verdict::TimePointMismatch => "the request is the same, the far side answers otherwise than then",
+        ReplayVerdict::Same => "everything that can be compared is the same",
+        ReplayVerdict::Different => "the recorded result cannot be reproduced",
+        ReplayVerdict::TimePointMismatch => "the request is the same, but the API returns something else now",
     };
     output::line(&format!("{}: {meaning}", report.verdict.as_str()))?;
     output::line(&format!(
@@ -32,34 +32,34 @@ pub(super) fn table(report: &Report) -> Result<(), Error> {
     let healing = &report.healing;
     if let Some(agrees) = healing.agrees {
         let word = if agrees { "agrees" } else { "does not agree" };
-        output::line(&format!("\nwhat the rules do about the answer: {} ({word} with the replay)", healing.recorded))?;
+        output::line(&format!("\nrules for this response: {} ({word} with the replay)", healing.recorded))?;
     }
     if !healing.actions.is_empty() {
-        output::line(&format!("done about the far side meanwhile: {}", healing.actions.join(", ")))?;
+        output::line(&format!("taken for this API since then: {}", healing.actions.join(", ")))?;
     }
     if let Some(decisions) = &report.decisions {
-        decided(decisions)?;
+        print_decisions(decisions)?;
     }
     report.notes.iter().try_for_each(|note| output::line(&format!("note: {note}")))
 }
 
-fn because(cause: &Cause) -> String {
+fn because(cause: &ReplayCause) -> String {
     let reproduced = match cause.reproduced {
         Some(true) => "; the replay fails the same way",
         Some(false) => "; the replay does not",
         None => "",
     };
-    format!("{} {}: {}{reproduced}", cause.level.as_str(), cause.code, clean(&cause.message))
+    format!("{} {}: {}{reproduced}", cause.level.label(), cause.code, clean(&cause.message))
 }
 
-fn decided(decisions: &Decisions) -> Result<(), Error> {
+fn print_decisions(decisions: &ReplayDecisions) -> Result<(), Error> {
     output::line("")?;
-    let row = |name: &str, counts: &Counts| {
-        let Counts { inserted, updated, skipped, failed } = counts;
+    let row = |name: &str, counts: &ReplayCounts| {
+        let ReplayCounts { inserted, updated, skipped, failed } = counts;
         let numbers = [inserted, updated, skipped, failed].map(u32::to_string);
         std::iter::once(name.to_owned()).chain(numbers).collect()
     };
-    let rows = [row("the commit then", &decisions.recorded), row("a commit now", &decisions.now)];
+    let rows = [row("recorded commit", &decisions.recorded), row("commit now", &decisions.now)];
     output::grid(&["", "insert", "update", "skip", "reject"], rows)?;
     for sample in &decisions.samples {
         let stored = sample.stored_version.as_ref().map_or("nothing".to_owned(), Clone::clone);
@@ -69,7 +69,7 @@ fn decided(decisions: &Decisions) -> Result<(), Error> {
     Ok(())
 }
 
-/// What came from outside must not steer the terminal.
+/// Text from outside must not control the terminal.
 fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

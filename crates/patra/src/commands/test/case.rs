@@ -1,4 +1,4 @@
-//! One test, as it stands under `tests:` in a manifest.
+//! One entry under `tests:` in a manifest.
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
@@ -11,16 +11,16 @@ use patra_core::{Code, Level, Ts};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// Needed when the manifest has several endpoints.
+    /// Required when the manifest has several endpoints.
     pub(crate) endpoint: Option<String>,
-    /// The body of the answer; relative to the manifest.
+    /// File with the body of the response, relative to the manifest.
     pub(crate) recorded: String,
     #[serde(default = "ok")]
     pub(crate) status: u16,
-    /// Of the answer.
+    /// Headers of the response.
     #[serde(default, deserialize_with = "pairs")]
     pub(crate) headers: Vec<(String, String)>,
-    /// What was asked for; the first page when it is left out.
+    /// Position of the request; the first page when left out.
     #[serde(default, deserialize_with = "place")]
     pub(crate) at: Option<Position>,
     pub(crate) page_size: Option<u32>,
@@ -28,12 +28,12 @@ pub(crate) struct Case {
     pub(crate) params: Params,
     pub(crate) from: Option<Ts>,
     pub(crate) to: Option<Ts>,
-    /// What `now()` gives; the end of the window when it is left out.
+    /// Value of `now()`; the end of the window when left out.
     pub(crate) now: Option<Ts>,
     pub(crate) expect: Expect,
 }
 
-/// What is left out is not compared.
+/// Expectations. A field that is left out is not compared.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Expect {
@@ -41,27 +41,27 @@ pub(crate) struct Expect {
     #[serde(deserialize_with = "one_or_several")]
     pub(crate) url: Vec<String>,
     pub(crate) method: Option<String>,
-    /// Headers of the request: those that are named.
+    /// Headers that the request must have.
     #[serde(deserialize_with = "texts")]
     pub(crate) headers: Params,
-    /// A text, or what the JSON of the body must hold.
+    /// Text of the body, or members that its JSON must have.
     pub(crate) body: Option<Value>,
     pub(crate) items: Option<u32>,
     pub(crate) records: Option<usize>,
     pub(crate) rejected: Option<usize>,
     pub(crate) total: Option<u64>,
-    /// How many ids, or which.
+    /// Number of ids, or the ids.
     pub(crate) candidates: Option<Value>,
     /// A position, `end`, `cut` or `partial`.
     pub(crate) next: Option<Value>,
-    /// The first records: of each, the members that are named.
+    /// Members of the first records.
     pub(crate) first: Vec<Value>,
     pub(crate) refused: Option<Refused>,
-    /// Parts of the warnings about the endpoint, one for each.
+    /// A part of each warning about the endpoint.
     pub(crate) warnings: Option<Vec<String>>,
 }
 
-/// The level alone, or more of it.
+/// The level of the refusal alone, or with code and message.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected L1 to L4, or { level: L2, code: PLATFORM_ERROR, message: a part of it }")]
 pub(crate) enum Refused {
@@ -108,7 +108,7 @@ fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Params, D::Error>
     texts.collect::<Option<_>>().ok_or_else(|| de::Error::custom("expected names and texts"))
 }
 
-/// A section, or a list of pairs where a name comes twice.
+/// An object, or a list of pairs for names that occur twice.
 fn pairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
     let wrong = || de::Error::custom("headers: expected { name: value } or [[name, value]]");
     let pair = |name: &str, value: &Value| Some((name.to_lowercase(), text(value)?));
@@ -135,7 +135,7 @@ fn one_or_several<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Stri
     several.ok_or_else(|| de::Error::custom("expected a text or a list of texts"))
 }
 
-/// A number or a boolean stands for its spelling, as everywhere in a manifest.
+/// Numbers and booleans count as text, as everywhere in a manifest.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

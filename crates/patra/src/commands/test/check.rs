@@ -1,4 +1,4 @@
-//! One test against its recorded answer: the request that would have asked for it, and what is made of it.
+//! Checks one test against its recorded response: the request that leads to it, and the page read from it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use patra_connectors::{Ask, Pager};
-use patra_core::port::transport::{Request, Response};
-use patra_core::protocol::run::{Page, Refusal};
+use patra_connectors::{PageRequest, Pager};
+use patra_core::port::transport::{HttpRequest, HttpResponse};
+use patra_core::protocol::run::{FetchedPage, PageFailure};
 use patra_core::{Fault, Ts, Window};
-use patra_engine::trial::{bound, method_name, next_value, record_value};
-use patra_engine::{Outlook, Walk, masked};
+use patra_engine::try_run::{bound, method_name, next_value, record_value};
+use patra_engine::{NextStep, TryWalk, masked};
 use patra_spec::snapshot::Snapshot;
 
 use super::case::{Case, Expect, Long, Refused};
 use super::diff::{Difference, compare};
 
-/// When a test names no window: everything.
+/// Window of a test that names none: everything.
 const FIRST: Ts = Ts::from_secs(0);
 const LAST: Ts = Ts::from_secs(4_102_444_800);
 
-/// Everything that differs. The error says why the test could not even begin.
+/// Returns all differences. The error says why the test could not start.
 pub(crate) fn check(
     folder: &Path,
     spec: &Snapshot,
@@ -29,11 +29,11 @@ pub(crate) fn check(
     case: &Case,
 ) -> Result<Vec<Difference>, String> {
     let file = folder.join(&case.recorded);
-    let body = std::fs::read(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+    let body = std::fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     let response =
-        Response { status: case.status, headers: case.headers.clone(), body: Bytes::from(body), redirected: None };
+        HttpResponse { status: case.status, headers: case.headers.clone(), body: Bytes::from(body), redirected: None };
     let mut differences = Vec::new();
-    let mut walk = Walk::new(spec);
+    let mut walk = TryWalk::new(spec);
     if let Some(size) = case.page_size {
         walk = walk.with_page_size(size);
     }
@@ -43,8 +43,14 @@ pub(crate) fn check(
     let params = bound(spec, &case.params)?.0;
     let pager = Pager::new(spec).map_err(|fault| fault.message)?;
     let now = case.now.unwrap_or(to);
-    let ask = Ask { position: &here, window: spec.asked(window), page_size: walk.page_size(), params: &params, now };
-    let result = match pager.request(&ask) {
+    let request_at = PageRequest {
+        position: &here,
+        window: spec.request_window(window),
+        page_size: walk.page_size(),
+        params: &params,
+        now,
+    };
+    let result = match pager.request(&request_at) {
         Ok(exchange) => {
             request(&masked(pager.authoriser(&exchange), &exchange.request), &case.expect, &mut differences);
             pager.read(exchange, Ok(response), Duration::ZERO, now)
@@ -64,7 +70,7 @@ pub(crate) fn check(
     Ok(differences)
 }
 
-fn request(request: &Request, expect: &Expect, out: &mut Vec<Difference>) {
+fn request(request: &HttpRequest, expect: &Expect, out: &mut Vec<Difference>) {
     for part in expect.url.iter().filter(|part| !request.url.contains(*part)) {
         out.push(Difference { what: "url".into(), expected: json!(part), found: json!(request.url) });
     }
@@ -85,7 +91,7 @@ fn request(request: &Request, expect: &Expect, out: &mut Vec<Difference>) {
     }
 }
 
-fn read(page: &Page, next: &Outlook, expect: &Expect, out: &mut Vec<Difference>) {
+fn read(page: &FetchedPage, next: &NextStep, expect: &Expect, out: &mut Vec<Difference>) {
     if let Some(expected) = &expect.refused {
         compare("refused", &refused_value(expected), &Value::Null, out);
     }
@@ -106,7 +112,7 @@ fn read(page: &Page, next: &Outlook, expect: &Expect, out: &mut Vec<Difference>)
         }
     }
     if let Some(expected) = expect.rejected.filter(|expected| *expected != page.rejected.len()) {
-        // The reasons are worth more than their number.
+        // The reasons help more than their number.
         out.push(Difference { what: "rejected".into(), expected: json!(expected), found: rejected(page) });
     }
     if let Some(expected) = expect.next.as_ref().filter(|expected| **expected != next_value(next)) {
@@ -118,20 +124,20 @@ fn read(page: &Page, next: &Outlook, expect: &Expect, out: &mut Vec<Difference>)
     }
 }
 
-/// The number, and behind it why.
-fn rejected(page: &Page) -> Value {
+/// The number of rejected items, with the reasons.
+fn rejected(page: &FetchedPage) -> Value {
     let reasons: Vec<_> =
         page.rejected.iter().map(|rejected| format!("item {}: {}", rejected.index, rejected.reason)).collect();
     if reasons.is_empty() { json!(0) } else { json!(format!("{}: {}", reasons.len(), reasons.join("; "))) }
 }
 
-fn refused(refusal: &Refusal, expected: Option<&Refused>, out: &mut Vec<Difference>) {
+fn refused(refusal: &PageFailure, expected: Option<&Refused>, out: &mut Vec<Difference>) {
     let Fault { code, level, message } = &refusal.fault;
     let found = json!({ "level": level, "code": code, "message": message });
     let Some(expected) = expected else {
         return out.push(Difference { what: "refused".into(), expected: Value::Null, found });
     };
-    let (wanted, part) = match expected {
+    let (expected, part) = match expected {
         Refused::Level(level) => (json!({ "level": level }), None),
         Refused::Long(Long { level, code, message }) => {
             let named =
@@ -142,7 +148,7 @@ fn refused(refusal: &Refusal, expected: Option<&Refused>, out: &mut Vec<Differen
             )
         }
     };
-    compare("refused", &wanted, &found, out);
+    compare("refused", &expected, &found, out);
     if let Some(part) = part.filter(|part| !message.contains(*part)) {
         out.push(Difference { what: "refused.message".into(), expected: json!(part), found: json!(message) });
     }
@@ -155,7 +161,7 @@ fn refused_value(expected: &Refused) -> Value {
     }
 }
 
-/// Each expectation is part of a warning, and no warning is left over.
+/// Each expectation must be part of a warning, and no warning may be unexpected.
 fn warnings(expected: &[String], found: &[String], out: &mut Vec<Difference>) {
     for part in expected.iter().filter(|part| !found.iter().any(|warning| warning.contains(*part))) {
         out.push(Difference { what: "warnings".into(), expected: json!(part), found: json!(found) });
@@ -165,7 +171,7 @@ fn warnings(expected: &[String], found: &[String], out: &mut Vec<Difference>) {
     }
 }
 
-/// A time may be written in any way that a manifest knows.
+/// Brings `updated_at` into one form: tests may write a time in any form that manifests allow.
 fn with_time(expected: &Value) -> Value {
     let mut expected = expected.clone();
     let time = expected.get("updated_at").and_then(Value::as_str).and_then(|text| text.parse::<Ts>().ok());
@@ -175,7 +181,7 @@ fn with_time(expected: &Value) -> Value {
     expected
 }
 
-/// Ids are texts, also where they look like numbers.
+/// Ids as text, even if they look like numbers.
 fn as_texts(expected: &Value) -> Value {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     expected.as_array().map_or_else(|| expected.clone(), |ids| ids.iter().map(text).collect())

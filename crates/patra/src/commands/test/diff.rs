@@ -1,4 +1,4 @@
-//! What differs between expected and found, each difference with its place.
+//! Differences between expected and found values, each with its place.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ impl Difference {
         json!({ "what": self.what, "expected": self.expected, "found": self.found })
     }
 
-    /// The place, and both values under each other; of long texts, where they part.
+    /// The place and both values; long texts are cut so that the first difference shows.
     pub(crate) fn to_text(&self, indent: &str) -> String {
         let (expected, found) = (shown(&self.expected), shown(&self.found));
         let from = cut(&expected, &found);
@@ -28,7 +28,7 @@ impl Difference {
     }
 }
 
-/// Compares what is expected with what was found. Of objects, the members that are expected; lists as a whole.
+/// Compares the found value with the expected one. Of objects only the expected members count; lists count as a whole.
 pub(crate) fn compare(what: &str, expected: &Value, found: &Value, out: &mut Vec<Difference>) {
     match (expected, found) {
         (Value::Object(members), Value::Object(_)) => {
@@ -36,8 +36,8 @@ pub(crate) fn compare(what: &str, expected: &Value, found: &Value, out: &mut Vec
                 compare(&join(what, name), value, &found[name], out);
             }
         }
-        (Value::Array(wanted), Value::Array(there)) if wanted.len() == there.len() => {
-            for (at, (value, found)) in wanted.iter().zip(there).enumerate() {
+        (Value::Array(expected), Value::Array(found)) if expected.len() == found.len() => {
+            for (at, (value, found)) in expected.iter().zip(found).enumerate() {
                 compare(&format!("{what}[{at}]"), value, found, out);
             }
         }
@@ -48,21 +48,21 @@ pub(crate) fn compare(what: &str, expected: &Value, found: &Value, out: &mut Vec
 }
 
 fn join(what: &str, name: &str) -> String {
-    // A place that is named in words ends with a comma, then its members follow.
+    // A comma separates a place in words from its members.
     if what.contains(' ') && !what.contains(", ") { format!("{what}, {name}") } else { format!("{what}.{name}") }
 }
 
-/// Texts without quotes would look like numbers or nothing.
+/// Text keeps its quotes: without them it would look like a number or like nothing.
 fn shown(value: &Value) -> String {
     if value.is_null() { "nothing".to_owned() } else { value.to_string() }
 }
 
 /// Longest piece of a value that is shown.
 const WIDEST: usize = 100;
-/// How much of what is equal is shown before the difference.
+/// Equal characters that are shown before the difference.
 const LEAD: usize = 20;
 
-/// From which character on to show two long texts, so that their first difference is seen.
+/// The character from which two long texts are shown, so that their first difference is visible.
 fn cut(a: &str, b: &str) -> usize {
     let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     if same + LEAD < WIDEST { 0 } else { same - LEAD }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_compared_by_what_is_expected_and_lists_as_a_whole() {
+    fn objects_compare_by_expected_members_and_lists_as_a_whole() {
         check(&json!({"a": 1}), &json!({"a": 1.0, "b": 2}), &[]);
         check(
             &json!({"id": "x", "fields": {"t": "a", "n": null}}),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_shown_where_they_part() {
+    fn long_texts_are_shown_at_their_first_difference() {
         let (a, b) = (format!("{}end", "x".repeat(500)), format!("{}END", "x".repeat(500)));
         let mut out = Vec::new();
         compare("token", &json!(a), &json!(b), &mut out);

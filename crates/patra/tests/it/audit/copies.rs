@@ -5,11 +5,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use super::patra;
-use crate::support::{Place, manifest, psql};
-
-fn both(case: impl Fn(&Place)) {
-    super::both(case);
-}
+use crate::support::{On, Place, manifest, psql};
 
 #[track_caller]
 fn told(output: &Output) -> Value {
@@ -37,9 +33,9 @@ fn content(place: &Place) -> Vec<Value> {
 }
 
 // covers: CRAWL-DAY3-4
-#[test]
-fn a_copy_brings_back_what_was_there_when_it_was_taken() {
-    both(|place| {
+on_both!(fn a_copy_brings_back_what_was_there_when_it_was_taken);
+fn a_copy_brings_back_what_was_there_when_it_was_taken(on: On) {
+    on.run(|place| {
         place.apply(&manifest("http://127.0.0.1:1"));
         place.run(&["key", "create", "first"]);
         let before = content(place);
@@ -82,9 +78,9 @@ fn a_copy_brings_back_what_was_there_when_it_was_taken() {
 }
 
 // covers: CRAWL-DAY3-4
-#[test]
-fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it() {
-    both(|place| {
+on_both!(fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it);
+fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it(on: On) {
+    on.run(|place| {
         let serving = crate::cli::serve(place);
         let taken = told(&db(place, &["backup"]));
         let path = taken["path"].as_str().unwrap().to_owned();
@@ -101,12 +97,12 @@ fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it() {
     });
 }
 
+on_both!(fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back);
 /// The way back, step by step as the document has it: a migration is made on an existing database, turns out to be wrong, and is
 /// undone with the copy that was taken before it.
 // covers: CRAWL-DAY3-4
-#[test]
-fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back() {
-    both(|place| {
+fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back(on: On) {
+    on.run_on_empty(|place| {
         // A database from before the first version, with something in it.
         let older = [
             "CREATE TABLE patra_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at TIME NOT NULL)",
@@ -125,7 +121,7 @@ fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back() {
             refused(
                 &output,
                 78,
-                &["could not be copied before", "pg_dump is not installed", "PATRA_MIGRATE_WITHOUT_BACKUP"],
+                &["the backup before it failed", "pg_dump is not installed", "PATRA_MIGRATE_WITHOUT_BACKUP"],
             );
             let output = patra(place).env("PATH", data.display().to_string()).args(["db", "backup"]).output().unwrap();
             refused(&output, 78, &["pg_dump is not installed", "hint: install"]);

@@ -5,19 +5,23 @@ use super::*;
 const AUTH: &str = "{ type: oauth2, oauth2: { token_url: \"FAR/oauth/token\", grant: GRANT, refresh_ahead: PT1S } }";
 const SECRETS: &str = r#"{"clientId": "client", "clientSecret": "canary-secret", "refreshToken": "canary-refresh-0", "unused": "canary"}"#;
 
-fn oauth() -> OAuth {
-    OAuth { client_secret: "canary-secret".into(), refresh_token: "canary-refresh-0".into(), ..OAuth::default() }
+fn oauth() -> TokenEndpoint {
+    TokenEndpoint {
+        client_secret: "canary-secret".into(),
+        refresh_token: "canary-refresh-0".into(),
+        ..TokenEndpoint::default()
+    }
 }
 
-fn auth(server: &Server, grant: &str) -> String {
+fn auth(server: &MockApi, grant: &str) -> String {
     AUTH.replace("FAR", server.base_url()).replace("GRANT", grant)
 }
 
-// covers: G-12, ING-4.2-01, C-38
+// covers: G-12, ING-4.2-01, C-38, ING-2.3-03
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_gets_tokens_and_replaces_those_that_are_refused() {
     for max_uses in [0, 3] {
-        let (server, place) = (far_side(refresh_script(OAuth { max_uses, ..oauth() })), Place::sqlite());
+        let (server, place) = (upstream(refresh_script(TokenEndpoint { max_uses, ..oauth() })), Place::sqlite());
         place.apply(&manifest(&server, &auth(&server, "client_credentials")));
         add(&place, "oauth2", SECRETS);
         collects_all(&place, &server, &[]);
@@ -42,8 +46,8 @@ async fn a_client_gets_tokens_and_replaces_those_that_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refresh_token_is_used_once_whoever_needs_a_new_one() {
     // Tokens end after three uses, so that the runs of a process fall over each other to replace them.
-    let script = refresh_script(OAuth { max_uses: 3, ..oauth() });
-    let (server, place) = (far_side(script), Place::sqlite());
+    let script = refresh_script(TokenEndpoint { max_uses: 3, ..oauth() });
+    let (server, place) = (upstream(script), Place::sqlite());
     place.apply(&manifest(&server, &auth(&server, "refresh_token")));
     add(&place, "oauth2", SECRETS);
     collects_all(&place, &server, &[]);
@@ -56,8 +60,8 @@ async fn a_refresh_token_is_used_once_whoever_needs_a_new_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_on_one_database_never_use_a_refresh_token_twice() {
     let Some(place) = Place::postgres() else { return };
-    let script = Script { latency_ms: 60, door_latency_ms: 30, ..refresh_script(oauth()) };
-    let server = Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 1_400), script).unwrap();
+    let script = Script { latency_ms: 60, auth_latency_ms: 30, ..refresh_script(oauth()) };
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 1_400), script).unwrap();
     let narrow = manifest(&server, &auth(&server, "refresh_token")).replace("PT12H", "PT2H");
     place.apply(&narrow.replace("page_size: 20", "page_size: 2"));
     let key = "c".repeat(64);
@@ -99,7 +103,7 @@ async fn processes_on_one_database_never_use_a_refresh_token_twice() {
 // covers: G-12, ING-3.6-03, ING-4.2-10
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_refresh_stops_the_source_and_says_what_to_do() {
-    let (server, place) = (far_side(refresh_script(oauth())), Place::sqlite());
+    let (server, place) = (upstream(refresh_script(oauth())), Place::sqlite());
     place.apply(&manifest(&server, &auth(&server, "refresh_token")));
     add(&place, "oauth2", &SECRETS.replace("canary-refresh-0", "canary-stale"));
     let output = collect(&place, &[]);
@@ -123,11 +127,11 @@ async fn a_refused_refresh_stops_the_source_and_says_what_to_do() {
 // covers: G-12
 #[tokio::test(flavor = "multi_thread")]
 async fn check_gets_a_token_or_says_why_not() {
-    let (server, place) = (far_side(refresh_script(oauth())), Place::sqlite());
+    let (server, place) = (upstream(refresh_script(oauth())), Place::sqlite());
     place.apply(&manifest(&server, &auth(&server, "client_credentials")));
     add(&place, "oauth2", SECRETS);
     let checked = succeeds(&place.run(&["credential", "check", "far"]));
-    assert!(checked.contains("far works: a token until 2"), "{checked}");
+    assert!(checked.contains("far works: got a token that expires at 2"), "{checked}");
     assert_eq!(server.stats().access.tokens_issued, 1);
 
     succeeds(&fed(&place, &["credential", "rotate", "far"], &SECRETS.replace("canary-secret", "canary-wrong")));

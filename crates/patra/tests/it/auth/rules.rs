@@ -4,7 +4,7 @@ use super::*;
 use crate::support::http;
 
 fn header(value: &str) -> Script {
-    with(Auth::Header { name: "X-Key".into(), value: value.into() })
+    with(MockAuth::Header { name: "X-Key".into(), value: value.into() })
 }
 
 const KEY: &str = "{ type: api_key, name: X-Key }";
@@ -22,7 +22,7 @@ fn fails(output: &Output, exit: i32, parts: &[&str]) {
 // covers: ING-3.6-03
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_key_is_fatal_and_says_so() {
-    let (server, place) = (far_side(header("canary-right")), Place::sqlite());
+    let (server, place) = (upstream(header("canary-right")), Place::sqlite());
     place.apply(&manifest(&server, KEY));
     add(&place, "api_key", "canary-wrong");
     fails(&collect(&place, &[]), 1, &["slices failed", "patra credential rotate far", "patra credential add"]);
@@ -38,7 +38,7 @@ async fn a_wrong_key_is_fatal_and_says_so() {
 // covers: ING-4.2-02, ING-3.6-03
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_credential_nothing_leaves_unless_the_manifest_allows_it() {
-    let (server, place) = (far_side(Script::default()), Place::sqlite());
+    let (server, place) = (upstream(Script::default()), Place::sqlite());
     place.apply(&manifest(&server, KEY));
     let output = collect(&place, &[]);
     fails(&output, 1, &["patra credential add far --type api_key --provenance far"]);
@@ -52,7 +52,7 @@ async fn without_a_credential_nothing_leaves_unless_the_manifest_allows_it() {
 // covers: MAP-X-07, G-15, C-59
 #[tokio::test(flavor = "multi_thread")]
 async fn another_credential_of_the_source_takes_over() {
-    let (server, place) = (far_side(header("canary-spare")), Place::sqlite());
+    let (server, place) = (upstream(header("canary-spare")), Place::sqlite());
     place.apply(&manifest(&server, KEY));
     add(&place, "api_key", "canary-old");
     let args = ["credential", "add", "spare", "--type", "api_key", "--provenance", "far", "--priority", "500"];
@@ -69,11 +69,11 @@ async fn another_credential_of_the_source_takes_over() {
     assert_eq!(place.list(&["credential-states"]).len(), 1);
 }
 
-/// A plan is under way when the key is rotated, and another is made after it.
+/// A plan is in progress when the key is rotated, and another is made after it.
 // covers: C-59, ING-5.9-05
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotated_key_is_for_new_plans_and_the_old_plan_ends_with_the_old_one() {
-    let (server, place) = (far_side(Script { latency_ms: 300, ..Script::default() }), Place::sqlite());
+    let (server, place) = (upstream(Script { latency_ms: 300, ..Script::default() }), Place::sqlite());
     place.apply(&manifest(&server, KEY));
     add(&place, "api_key", "canary-old");
     let first = ["run", "far", "records", "--to", "2024-01-01T12:00:00Z", "--concurrency", "1", "--lease-secs", "2"];
@@ -100,7 +100,7 @@ async fn a_rotated_key_is_for_new_plans_and_the_old_plan_ends_with_the_old_one()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_fixed_in_the_task_and_cookies_take_turns() {
     let used = |auth: &str, kind: &str| {
-        let (server, place) = (far_side(Script::default()), Place::sqlite());
+        let (server, place) = (upstream(Script::default()), Place::sqlite());
         place.apply(&manifest(&server, auth));
         add(&place, kind, "canary=one");
         succeeds(&fed(&place, &["credential", "add", "two", "--type", kind, "--provenance", "far"], "canary=two"));
@@ -123,7 +123,7 @@ async fn a_key_is_fixed_in_the_task_and_cookies_take_turns() {
 async fn a_403_rejects_the_credential_only_where_the_manifest_says_so() {
     for (declared, code) in [("", "PLATFORM_ERROR"), (", credential_status: [403]", "UPSTREAM_AUTH_FAILED")] {
         let script = Script { auth_status: 403, ..header("canary-right") };
-        let (server, place) = (far_side(script), Place::sqlite());
+        let (server, place) = (upstream(script), Place::sqlite());
         place.apply(&manifest(&server, &format!("{{ type: api_key, name: X-Key{declared} }}")));
         add(&place, "api_key", "canary-wrong");
         assert_eq!(collect(&place, &[]).status.code(), Some(1));
@@ -134,7 +134,7 @@ async fn a_403_rejects_the_credential_only_where_the_manifest_says_so() {
 // covers: MAP-C-03
 #[tokio::test(flavor = "multi_thread")]
 async fn the_master_key_is_made_beside_the_database_and_nothing_opens_without_it() {
-    let (server, place) = (far_side(header("canary-key")), Place::sqlite());
+    let (server, place) = (upstream(header("canary-key")), Place::sqlite());
     place.apply(&manifest(&server, KEY));
     let file = place.folder.path().join("data/master.key");
     assert!(!file.exists(), "nobody has asked for it yet");
@@ -149,14 +149,14 @@ async fn the_master_key_is_made_beside_the_database_and_nothing_opens_without_it
     std::fs::write(&file, "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=").unwrap();
     fails(&collect(&place, &[]), 1, &["which is not given"]);
     std::fs::write(&file, "no key").unwrap();
-    fails(&collect(&place, &[]), 78, &["master.key holds no master key", "openssl rand -base64 32"]);
+    fails(&collect(&place, &[]), 78, &["master.key is not a master key", "openssl rand -base64 32"]);
     std::fs::remove_file(&file).unwrap();
 
     let elsewhere = place.file("elsewhere.key", &key);
     collects_all(&place, &server, &["--master-key-file", &elsewhere]);
     let output =
         place.patra().env("PATRA_MASTER_KEY", key.trim()).args(["credential", "check", "far"]).output().unwrap();
-    assert!(succeeds(&output).contains("far opens: version 1"));
+    assert!(succeeds(&output).contains("far can be decrypted: version 1"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,7 +181,7 @@ fn values_come_from_stdin_the_environment_and_files_and_never_from_the_command_l
     fails(
         &fed(&place, &["credential", "add", "x", "--type", "oauth2"], "{\"a\": [\"canary\"]}"),
         64,
-        &["no JSON object"],
+        &["not a JSON object"],
     );
     fails(
         &fed(&place, &["credential", "add", "x", "--type", "basic"], "{\"username\": \"canary\"}"),
@@ -217,7 +217,7 @@ fn values_come_from_stdin_the_environment_and_files_and_never_from_the_command_l
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_is_missing_or_fails_stops_the_source() {
-    let (server, place) = (far_side(with(Auth::Signed)), Place::sqlite());
+    let (server, place) = (upstream(with(MockAuth::Signed)), Place::sqlite());
     place.apply(&manifest(&server, "{ type: custom, signing_hook: far.hmac }"));
     add(&place, "custom", r#"{"account": "canary"}"#);
     fails(&collect(&place, &[]), 1, &["--signer far.hmac=URL", "PATRA_SIGNER_FAR_HMAC=URL"]);
@@ -227,9 +227,9 @@ async fn a_hook_that_is_missing_or_fails_stops_the_source() {
     fails(
         &collect(&place, &["--signer", &signer]),
         1,
-        &["the signing hook `far.hmac` failed: the signer answered 401"],
+        &["the signing hook `far.hmac` failed: the signer returned 401"],
     );
-    fails(&collect(&place, &["--signer", "far.hmac=nonsense"]), 78, &["the signer `far.hmac` cannot be used"]);
+    fails(&collect(&place, &["--signer", "far.hmac=nonsense"]), 78, &["cannot use the signer `far.hmac`"]);
     assert_eq!(server.stats().data_requests, 0);
 
     server.script().update(|script| script.signing.token = None);
@@ -244,8 +244,8 @@ async fn a_hook_that_is_missing_or_fails_stops_the_source() {
 // covers: ING-4.2-10
 #[tokio::test(flavor = "multi_thread")]
 async fn try_shows_the_request_and_not_its_secrets() {
-    let script = with(Auth::Query { name: "key".into(), value: "canary key".into() });
-    let (server, place) = (far_side(script), Place::sqlite());
+    let script = with(MockAuth::Query { name: "key".into(), value: "canary key".into() });
+    let (server, place) = (upstream(script), Place::sqlite());
     let text = manifest(&server, "{ type: api_key, location: query, name: key }");
     let file = place.file("far.yaml", &text);
     place.apply(&text);
@@ -257,7 +257,7 @@ async fn try_shows_the_request_and_not_its_secrets() {
 // covers: ING-3.8-01
 #[tokio::test(flavor = "multi_thread")]
 async fn a_credential_put_in_by_http_is_used_by_the_same_process() {
-    let (server, place) = (far_side(header("canary-key")), Place::sqlite());
+    let (server, place) = (upstream(header("canary-key")), Place::sqlite());
     place.apply(&manifest(&server, KEY));
     let key = String::from_utf8(place.run(&["key", "create", "test", "--scope", "admin"]).stdout).unwrap();
     let log = place.folder.path().join("log");

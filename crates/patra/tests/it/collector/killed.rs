@@ -11,9 +11,9 @@ fn let_leases_run_out(place: &Place) {
     }
 }
 
-/// Killed when the far side has seen so many requests, again and again, and then left alone.
-fn through_kills(args: &[&str]) {
-    everywhere(|place, far| {
+/// Killed when the upstream has seen so many requests, again and again, and then left alone.
+fn through_kills(on: On, args: &[&str]) {
+    everywhere(on, |place, far| {
         for host in 1..=FEEDS {
             add(place, "rss", &far.url(host, &format!("/slow/{host}/400")));
         }
@@ -45,21 +45,21 @@ fn through_kills(args: &[&str]) {
 }
 
 // covers: COLL-62, COLL-GOAL-4, COLL-56
-#[test]
-fn one_round_survives_kill_9() {
-    through_kills(&["collect"]);
+on_both!(fn one_round_survives_kill_9);
+fn one_round_survives_kill_9(on: On) {
+    through_kills(on, &["collect"]);
 }
 
 // covers: COLL-62, COLL-GOAL-4, COLL-107
-#[test]
-fn the_loop_survives_kill_9() {
-    through_kills(&["collect", "--loop"]);
+on_both!(fn the_loop_survives_kill_9);
+fn the_loop_survives_kill_9(on: On) {
+    through_kills(on, &["collect", "--loop"]);
 }
 
 // covers: COLL-37, COLL-58, COLL-62
-#[test]
-fn after_the_signal_nothing_is_started_and_the_rest_is_collected_by_the_next() {
-    everywhere(|place, far| {
+on_both!(fn after_the_signal_nothing_is_started_and_the_rest_is_collected_by_the_next);
+fn after_the_signal_nothing_is_started_and_the_rest_is_collected_by_the_next(on: On) {
+    everywhere(on, |place, far| {
         add(place, "rss", &far.url(1, "/held/a"));
         for host in 2..5 {
             add(place, "rss", &far.url(host, "/feed/waits"));
@@ -85,7 +85,7 @@ fn after_the_signal_nothing_is_started_and_the_rest_is_collected_by_the_next() {
         let (code, log) = running.end();
         assert_eq!(code, Some(0), "{log}");
         assert_eq!(log.matches("source(s) due").count(), 1, "{log}");
-        assert_eq!(far.paths(), ["/held/a"], "one was under way, and no other was started");
+        assert_eq!(far.paths(), ["/held/a"], "one was in progress, and no other was started");
         // What had its turn and did not get it is not lost until its next interval.
         ok(&place.run(&["collect"]));
         assert!(list(place).iter().all(|row| row["status"] == "ok"), "{:?}", list(place));
@@ -103,7 +103,7 @@ fn two_collectors_on_one_database_share_the_work() {
     }
     let settings = [("COLLECTOR_CONCURRENCY", "2"), ("COLLECTOR_TICK", "1")];
     let both = [0, 1].map(|_| Running::start(&place, &["collect", "--loop"], &settings));
-    // Neither of them could have four under way.
+    // Neither of them could have four in progress.
     far.wait_for(4);
     let tasks = place.list(&["tasks"]);
     let owners: std::collections::BTreeSet<_> =

@@ -18,9 +18,9 @@ fn age(place: &Place, days: u32) {
 }
 
 // covers: COLL-23, COLL-26, COLL-87, COLL-114
-#[test]
-fn the_active_are_collected_never_fetched_first_and_then_the_oldest() {
-    everywhere(|place, far| {
+on_both!(fn the_active_are_collected_never_fetched_first_and_then_the_oldest);
+fn the_active_are_collected_never_fetched_first_and_then_the_oldest(on: On) {
+    everywhere(on, |place, far| {
         import(
             place,
             &[
@@ -42,9 +42,9 @@ fn the_active_are_collected_never_fetched_first_and_then_the_oldest() {
 }
 
 // covers: COLL-27, COLL-28, COLL-90
-#[test]
-fn what_people_write_is_no_sql_and_an_empty_table_of_intervals_is_no_error() {
-    everywhere(|place, far| {
+on_both!(fn what_people_write_is_no_sql_and_an_empty_table_of_intervals_is_no_error);
+fn what_people_write_is_no_sql_and_an_empty_table_of_intervals_is_no_error(on: On) {
+    everywhere(on, |place, far| {
         let evil = "'); DROP TABLE source; --";
         let name = format!("FETCH_INTERVAL_X{evil}");
         ok(&place.run(&["source", "add", "rss", &far.url(1, "/feed/a"), "--name", evil]));
@@ -69,9 +69,9 @@ fn what_people_write_is_no_sql_and_an_empty_table_of_intervals_is_no_error() {
 }
 
 // covers: COLL-43, COLL-44, COLL-109, COLL-110, COLL-123
-#[test]
-fn old_articles_are_emptied_once_an_hour_and_never_come_back() {
-    everywhere(|place, far| {
+on_both!(fn old_articles_are_emptied_once_an_hour_and_never_come_back);
+fn old_articles_are_emptied_once_an_hour_and_never_come_back(on: On) {
+    everywhere(on, |place, far| {
         let feed = add(place, "rss", &far.url(1, "/bare/a"));
         ok(&place.run(&["collect"]));
         // A kind that is kept for good.
@@ -108,9 +108,9 @@ fn old_articles_are_emptied_once_an_hour_and_never_come_back() {
 }
 
 // covers: COLL-123
-#[test]
-fn a_source_may_say_by_what_its_entries_are_known() {
-    everywhere(|place, far| {
+on_both!(fn a_source_may_say_by_what_its_entries_are_known);
+fn a_source_may_say_by_what_its_entries_are_known(on: On) {
+    everywhere(on, |place, far| {
         let config = |identity: &str| json!({ "url": far.url(1, "/guids/a"), "identity": identity }).to_string();
         ok(&place.run(&["source", "add", "rss", "--config", &config("link")]));
         assert_eq!(one(place, 1).1["inserted"], 2);
@@ -131,9 +131,9 @@ fn a_source_may_say_by_what_its_entries_are_known() {
 }
 
 // covers: COLL-124
-#[test]
-fn reddit_is_read_from_its_feed_and_with_a_credential_from_its_api() {
-    everywhere(|place, far| {
+on_both!(fn reddit_is_read_from_its_feed_and_with_a_credential_from_its_api);
+fn reddit_is_read_from_its_feed_and_with_a_credential_from_its_api(on: On) {
+    everywhere(on, |place, far| {
         let manifest = include_str!("../../../../../sources/collector.yaml")
             .replace("https://www.reddit.com/api/v1/access_token", &far.url(1, "/token"))
             .replace("https://oauth.reddit.com", &far.url(2, "/oauth"))

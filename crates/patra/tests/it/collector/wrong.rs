@@ -1,4 +1,4 @@
-//! What people and far sides do wrong: it is refused with a reason, or told with the source, and holds nobody up.
+//! What people and upstreams do wrong: it is refused with a reason, or told with the source, and holds nobody up.
 
 use super::*;
 
@@ -10,9 +10,9 @@ fn refused(place: &Place, args: &[&str], why: &str) {
 }
 
 // covers: COLL-85, COLL-86, COLL-45
-#[test]
-fn what_could_never_be_polled_is_not_added() {
-    everywhere(|place, far| {
+on_both!(fn what_could_never_be_polled_is_not_added);
+fn what_could_never_be_polled_is_not_added(on: On) {
+    everywhere(on, |place, far| {
         for (kind, config, why) in [
             ("reddit", r#"{"subreddit": "a b"}"#, "subreddit"),
             ("reddit", r#"{"subreddit": "rust", "sort": "luck"}"#, "sort"),
@@ -37,9 +37,9 @@ fn what_could_never_be_polled_is_not_added() {
 }
 
 // covers: COLL-50, COLL-51
-#[test]
-fn what_can_be_polled_no_more_fails_and_says_why() {
-    everywhere(|place, far| {
+on_both!(fn what_can_be_polled_no_more_fails_and_says_why);
+fn what_can_be_polled_no_more_fails_and_says_why(on: On) {
+    everywhere(on, |place, far| {
         let manifest = |name: &str| {
             format!(
                 "provenance: shop\nallow_http: true\nendpoints:\n  {name}:\n    polled: true\n    kind: article\n    \
@@ -77,9 +77,9 @@ fn what_can_be_polled_no_more_fails_and_says_why() {
 }
 
 // covers: COLL-120, COLL-111
-#[test]
-fn who_is_asked_to_come_later_does_not_wait_for_it() {
-    everywhere(|place, far| {
+on_both!(fn who_is_asked_to_come_later_does_not_wait_for_it);
+fn who_is_asked_to_come_later_does_not_wait_for_it(on: On) {
+    everywhere(on, |place, far| {
         let busy = add(place, "rss", &far.url(1, "/busy"));
         add(place, "rss", &far.url(2, "/feed/a"));
         assert!(ok(&place.run(&["collect"])).contains("1 source(s) collected: 2 new item(s), 0 failed, 1 put off"));
@@ -100,9 +100,9 @@ fn who_is_asked_to_come_later_does_not_wait_for_it() {
 }
 
 // covers: COLL-105
-#[test]
-fn the_status_is_told_while_all_that_may_run_is_running() {
-    everywhere(|place, far| {
+on_both!(fn the_status_is_told_while_all_that_may_run_is_running);
+fn the_status_is_told_while_all_that_may_run_is_running(on: On) {
+    everywhere(on, |place, far| {
         for host in 1..=9 {
             add(place, "rss", &far.url(host, "/held/x"));
         }

@@ -1,14 +1,14 @@
-//! A served Patra with a platform of notes as its far side, and somebody who calls it.
+//! A served Patra with a platform of notes as its upstream, and somebody who calls it.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use patra_upstream::{Dataset, Script, Server};
+use patra_upstream::{Dataset, MockApi, Script};
 use serde_json::{Value, json};
 
-use crate::support::Place;
+use crate::support::{On, Place};
 
 pub(crate) const MASTER_KEY: &str = "a text of more than thirty-two characters";
 pub(crate) const GOOD: &str = "a1=CANARY-a1; web_session=CANARY-good";
@@ -26,7 +26,7 @@ pub(crate) struct Answer {
 }
 
 pub(crate) struct Desk {
-    pub(crate) far: Server,
+    pub(crate) far: MockApi,
     pub(crate) place: Place,
     child: Child,
     address: String,
@@ -35,8 +35,8 @@ pub(crate) struct Desk {
     variables: Vec<(String, String)>,
 }
 
-/// The shipped manifest, for a far side on this machine that needs no signature, at any rate.
-pub(crate) fn manifest(far: &Server) -> String {
+/// The shipped manifest, for an upstream on this machine that needs no signature, at any rate.
+pub(crate) fn manifest(far: &MockApi) -> String {
     let shipped = include_str!("../../../../../sources/xhs.yaml");
     shipped
         .replace("https://edith.xiaohongshu.com", far.base_url())
@@ -45,25 +45,25 @@ pub(crate) fn manifest(far: &Server) -> String {
         .replace("name: Xiaohongshu", "name: Xiaohongshu\nallow_http: true")
 }
 
-pub(crate) fn far(script: Script) -> Server {
-    Server::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 10), script).unwrap()
+pub(crate) fn far(script: Script) -> MockApi {
+    MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 10), script).unwrap()
 }
 
 /// On both stores.
-pub(crate) fn everywhere(script: &Script, variables: &[(&str, &str)], test: impl Fn(&Desk)) {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+pub(crate) fn everywhere(on: On, script: &Script, variables: &[(&str, &str)], test: impl Fn(&Desk)) {
+    for place in on.places() {
         test(&Desk::open(place, far(script.clone()), variables));
     }
 }
 
 impl Desk {
-    pub(crate) fn open(place: Place, far: Server, variables: &[(&str, &str)]) -> Desk {
+    pub(crate) fn open(place: Place, far: MockApi, variables: &[(&str, &str)]) -> Desk {
         place.apply(&manifest(&far));
         Desk::open_with(place, far, variables, None)
     }
 
     /// With a key that there is already; without one, the first start shows it.
-    pub(crate) fn open_with(place: Place, far: Server, variables: &[(&str, &str)], known: Option<String>) -> Desk {
+    pub(crate) fn open_with(place: Place, far: MockApi, variables: &[(&str, &str)], known: Option<String>) -> Desk {
         let mut variables: Vec<(String, String)> =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         if !variables.iter().any(|(name, _)| name == "COOKIE_MASTER_KEY") {

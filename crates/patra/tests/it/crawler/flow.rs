@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::desk::{Desk, GOOD, MASTER_KEY, everywhere, far, manifest};
 use super::{script, search};
-use crate::support::Place;
+use crate::support::On;
 
 // covers: CRAWL-133, CRAWL-DAY3-2, CRAWL-184, CRAWL-185, CRAWL-186, CRAWL-88, CRAWL-172, CRAWL-173, CRAWL-174, CRAWL-175
 // covers: CRAWL-165, CRAWL-GAP-13, CRAWL-GAP-14, CRAWL-GAP-01
-#[tokio::test(flavor = "multi_thread")]
-async fn the_built_in_flow_collects_everything_once() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
-        let far = far(Script { notes_gone: vec![3], e500: patra_upstream::When::every(9), ..script() });
+on_both!(the_built_in_flow_collects_everything_once);
+async fn the_built_in_flow_collects_everything_once(on: On) {
+    for place in on.places() {
+        let far = far(Script { notes_gone: vec![3], e500: patra_upstream::FaultSchedule::every(9), ..script() });
         place.apply(&manifest(&far));
         let patra = |args: &[&str], input: &str| {
             let mut command = place.patra();
@@ -83,7 +83,7 @@ async fn the_built_in_flow_collects_everything_once() {
         assert_eq!(listed(&["executions", "--status", "failed"]).len(), 1);
         let requeued = patra(&["crawl", "requeue", "xhs", "--keyword", "tea", "-o", "json"], "");
         assert_eq!(serde_json::from_slice::<Value>(&requeued.stdout).unwrap()["requeued"], 1);
-        far.script().update(|script| script.e500 = patra_upstream::When::never());
+        far.script().update(|script| script.e500 = patra_upstream::FaultSchedule::never());
         let found = patra(&["crawl", "search", "xhs", "tea", "-o", "json"], "");
         assert_eq!(serde_json::from_slice::<Value>(&found.stdout).unwrap()["items"].as_array().map(Vec::len), Some(20));
         let unknown = patra(&["crawl", "search", "dy", "tea"], "");
@@ -92,9 +92,9 @@ async fn the_built_in_flow_collects_everything_once() {
 }
 
 // covers: CRAWL-RULE-6, CRAWL-86, CRAWL-88, CRAWL-89, CRAWL-90, CRAWL-DAY2-4
-#[tokio::test(flavor = "multi_thread")]
-async fn one_id_is_found_in_answers_logs_and_rows() {
-    everywhere(&script(), &[("RUST_LOG", "debug")], |desk| {
+on_both!(one_id_is_found_in_answers_logs_and_rows);
+async fn one_id_is_found_in_answers_logs_and_rows(on: On) {
+    everywhere(on, &script(), &[("RUST_LOG", "debug")], |desk| {
         desk.add_cookie("account_01", "a1=1; web_session=expired", 1);
         let step = |step: &str, path: &str, body: &Value| {
             desk.call(
@@ -166,9 +166,9 @@ fn receiver() -> (String, mpsc::Receiver<(String, Value)>) {
 
 // covers: CRAWL-156, CRAWL-157, CRAWL-158, CRAWL-159, CRAWL-160, CRAWL-161, CRAWL-162, CRAWL-163, CRAWL-164, CRAWL-DAY3-1
 // covers: CRAWL-GAP-20, MAP-C-23
-#[tokio::test(flavor = "multi_thread")]
-async fn the_three_alerts_fire_and_end_and_a_restart_forgets_nothing() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(the_three_alerts_fire_and_end_and_a_restart_forgets_nothing);
+async fn the_three_alerts_fire_and_end_and_a_restart_forgets_nothing(on: On) {
+    for place in on.places() {
         let (url, told) = receiver();
         let mut desk =
             Desk::open(place, far(script()), &[("ALERT_WEBHOOK_URL", &url), ("ALERT_WEBHOOK_SECRET", "shared")]);
@@ -202,7 +202,7 @@ async fn the_three_alerts_fire_and_end_and_a_restart_forgets_nothing() {
         // Ten requests and more of which too many fail; and many that wait: for as long as the rules say, also over a restart.
         desk.add_cookie("good", GOOD, 5);
         next("cookies_exhausted", "resolved");
-        desk.far.script().update(|s| s.e500 = patra_upstream::When::every(1));
+        desk.far.script().update(|s| s.e500 = patra_upstream::FaultSchedule::every(1));
         (0..12).for_each(|_| drop(desk.post("/search", &search("tea"))));
         for many in 0..3 {
             let items: Vec<_> = (0..200).map(|n| json!({ "note_id": format!("n{many}-{n}") })).collect();

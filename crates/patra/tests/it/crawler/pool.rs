@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use super::desk::{Desk, GOOD, MASTER_KEY, everywhere, far};
 use super::{check_single, script, search};
-use crate::support::Place;
+use crate::support::{On, Place};
 
 // covers: CRAWL-01, CRAWL-04, CRAWL-06, CRAWL-07, CRAWL-08, CRAWL-12, CRAWL-13, CRAWL-22, CRAWL-23, CRAWL-24, CRAWL-75
 // covers: CRAWL-104, CRAWL-106, CRAWL-108
-#[tokio::test(flavor = "multi_thread")]
-async fn the_best_cookie_is_taken_and_none_more_often_than_allowed() {
-    everywhere(&script(), &[], |desk| {
+on_both!(the_best_cookie_is_taken_and_none_more_often_than_allowed);
+async fn the_best_cookie_is_taken_and_none_more_often_than_allowed(on: On) {
+    everywhere(on, &script(), &[], |desk| {
         let none = desk.post("/search", &search("tea"));
         check_single(&none);
         assert_eq!((none.status, &none.body["error"]["code"]), (503, &"COOKIE_EXHAUSTED".into()), "{}", none.body);
@@ -64,9 +64,9 @@ async fn the_best_cookie_is_taken_and_none_more_often_than_allowed() {
 
 // covers: CRAWL-05, CRAWL-09, CRAWL-10, CRAWL-11, CRAWL-14, CRAWL-15, CRAWL-16, CRAWL-17, CRAWL-18, CRAWL-20, CRAWL-21
 // covers: CRAWL-76, CRAWL-79, CRAWL-107, CRAWL-196, CRAWL-83
-#[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_the_cookies_fault_wears_it_out() {
-    let place = || [Some(Place::sqlite()), Place::postgres()].into_iter().flatten();
+on_both!(only_what_is_the_cookies_fault_wears_it_out);
+async fn only_what_is_the_cookies_fault_wears_it_out(on: On) {
+    let place = || on.places();
     for place in place() {
         let desk = Desk::open(place, far(script()), &[]);
         let ask =
@@ -160,9 +160,9 @@ async fn only_what_is_the_cookies_fault_wears_it_out() {
         desk.add_cookie("good", GOOD, 1);
         desk.data("POST", "/cookies/good/validate", Some(&json!({})));
         for change in [
-            |s: &mut Script| s.e500 = patra_upstream::When::every(1),
+            |s: &mut Script| s.e500 = patra_upstream::FaultSchedule::every(1),
             |s: &mut Script| {
-                (s.e500, s.reset) = (patra_upstream::When::never(), patra_upstream::When::every(1));
+                (s.e500, s.reset) = (patra_upstream::FaultSchedule::never(), patra_upstream::FaultSchedule::every(1));
             },
         ] {
             desk.far.script().update(change);
@@ -175,7 +175,7 @@ async fn only_what_is_the_cookies_fault_wears_it_out() {
                 (if code == "PLATFORM_ERROR" { 502 } else { 503 }, &true.into())
             );
         }
-        desk.far.script().update(|s| s.reset = patra_upstream::When::never());
+        desk.far.script().update(|s| s.reset = patra_upstream::FaultSchedule::never());
         assert_eq!(
             (&desk.cookie("good")["total_errors"], &desk.cookie("good")["status"]),
             (&0.into(), &"active".into())
@@ -188,9 +188,9 @@ async fn only_what_is_the_cookies_fault_wears_it_out() {
 }
 
 // covers: CRAWL-03, CRAWL-142, CRAWL-143, CRAWL-144, CRAWL-146, CRAWL-148, CRAWL-GAP-03, CRAWL-DAY1-4, CRAWL-147, CRAWL-GAP-21
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_replaced_while_cookies_are_used() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+on_both!(a_key_is_replaced_while_cookies_are_used);
+async fn a_key_is_replaced_while_cookies_are_used(on: On) {
+    for place in on.places() {
         let mut desk = Desk::open(place, far(script()), &[]);
         for n in 0..30 {
             desk.add_cookie(&format!("c{n:02}"), &format!("a1={n}; web_session=CANARY-{n}"), 1);
@@ -277,9 +277,9 @@ async fn a_key_is_replaced_while_cookies_are_used() {
 }
 
 // covers: CRAWL-145, CRAWL-189
-#[tokio::test(flavor = "multi_thread")]
-async fn without_a_master_key_everything_else_works() {
-    everywhere(&script(), &[("COOKIE_MASTER_KEY", "")], |desk| {
+on_both!(without_a_master_key_everything_else_works);
+async fn without_a_master_key_everything_else_works(on: On) {
+    everywhere(on, &script(), &[("COOKIE_MASTER_KEY", "")], |desk| {
         let cookie = json!({ "cookie_name": "x", "platform": "xhs", "cookie_value": GOOD });
         for answer in [desk.post("/cookies", &cookie), desk.post("/search", &search("tea"))] {
             check_single(&answer);

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use patra_upstream::{Script, When};
+use patra_upstream::{FaultSchedule, Script};
 use serde_json::json;
 
 use super::desk::{Desk, far};
 use super::{script, search};
-use crate::support::Place;
+use crate::support::On;
 
 const CANARIES: usize = 20;
 
@@ -23,10 +23,15 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 }
 
 // covers: CRAWL-RULE-7, CRAWL-149, CRAWL-150, CRAWL-151, CRAWL-152, CRAWL-153, CRAWL-DAY2-6, CRAWL-GAP-08
-#[tokio::test(flavor = "multi_thread")]
-async fn no_secret_is_in_any_log_row_answer_or_file() {
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
-        let script = Script { e500: When::every(5), truncate: When::every(7), reset: When::every(11), ..script() };
+on_both!(no_secret_is_in_any_log_row_answer_or_file);
+async fn no_secret_is_in_any_log_row_answer_or_file(on: On) {
+    for place in on.places() {
+        let script = Script {
+            e500: FaultSchedule::every(5),
+            truncate: FaultSchedule::every(7),
+            reset: FaultSchedule::every(11),
+            ..script()
+        };
         let mut desk = Desk::open(
             place,
             far(script),

@@ -1,4 +1,4 @@
-//! The shipped rules in a real Prometheus, which scrapes a real Patra, which collects from far sides in trouble.
+//! The shipped rules in a real Prometheus, which scrapes a real Patra, which collects from upstreams in trouble.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -6,11 +6,11 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use patra_upstream::{Script, Server, When};
+use patra_upstream::{FaultSchedule, MockApi, Script};
 use serde_json::Value;
 
 use super::{read, serve};
-use crate::cli::far_side;
+use crate::cli::upstream;
 use crate::support::Place;
 
 /// Minutes become seconds, and what may lag for half an hour may lag for a moment. Nothing else is changed.
@@ -111,7 +111,7 @@ fn get(address: &str, path: &str) -> Option<Value> {
 }
 
 /// A source that is asked every second, with settings of its own.
-fn source(code: &str, server: &Server, settings: &str) -> String {
+fn source(code: &str, server: &MockApi, settings: &str) -> String {
     format!(
         r#"
 provenance: {code}
@@ -136,13 +136,13 @@ endpoints:
 // covers: ING-12.6-01, ING-12.6-02, ING-12.6-03, ING-12.6-04, ING-DOD-26, ING-DOD-27
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Prometheus: tests/prometheus/run installs it and runs this"]
-async fn far_sides_in_trouble_set_off_the_alerts_and_their_recovery_ends_them() {
+async fn upstreams_in_trouble_set_off_the_alerts_and_their_recovery_ends_them() {
     let place = Place::sqlite();
-    let locked = far_side(50, Script { require_header: Some(("x-key".into(), "k".into())), ..Script::default() });
-    let broken = far_side(50, Script { e500: When::every(1), ..Script::default() });
-    let strict = far_side(50, Script { e429: When::every(2), ..Script::default() });
+    let locked = upstream(50, Script { require_header: Some(("x-key".into(), "k".into())), ..Script::default() });
+    let broken = upstream(50, Script { e500: FaultSchedule::every(1), ..Script::default() });
+    let strict = upstream(50, Script { e429: FaultSchedule::every(2), ..Script::default() });
     // More pages than its quota lets be read.
-    let fine = far_side(500, Script::default());
+    let fine = upstream(500, Script::default());
     let fast = "    rate_limit: { refill_rate_per_sec: 1000, burst: 100 }";
     let few = "    rate_limit: { refill_rate_per_sec: 1000, burst: 100, quota_hourly: 3 }";
     for manifest in [
@@ -168,7 +168,7 @@ async fn far_sides_in_trouble_set_off_the_alerts_and_their_recovery_ends_them() 
         "PatraHardQuota few",
         "PatraSelfHealing",
     ]);
-    // The far side is mended: the cursor catches up, and nobody has to do anything.
+    // The upstream is fixed: the cursor catches up, and nobody has to do anything.
     broken.script().set(Script::default());
     prometheus.wait_until_silent("PatraConsecutiveFailures broken");
     prometheus.wait_until_silent("PatraCursorStalled broken");

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use patra_upstream::{Script, When};
+use patra_upstream::{FaultSchedule, Script};
 use prost::Message as _;
 use serde_json::Value;
 
-use crate::cli::{both, far_side};
-use crate::support::{Place, manifest};
+use crate::cli::upstream;
+use crate::support::{On, Place, manifest};
 
 /// Takes what is sent to `/v1/traces`, as any collector does.
 struct Collector {
@@ -84,8 +84,8 @@ fn path(span: &Span, spans: &[Span]) -> String {
 
 // covers: ING-14.6-01, ING-14.6-02, ING-14.6-03, ING-14.2-02, ING-DOD-28
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_gets_the_whole_tree_and_the_far_side_its_place_in_it() {
-    let server = far_side(120, Script { e500: When::at([2]), ..Script::default() });
+async fn a_collector_gets_the_whole_tree_and_the_upstream_its_place_in_it() {
+    let server = upstream(120, Script { e500: FaultSchedule::at([2]), ..Script::default() });
     let (place, collector) = (Place::sqlite(), Collector::start());
     place.apply(&manifest(server.base_url()));
     let output = place
@@ -114,7 +114,7 @@ async fn a_collector_gets_the_whole_tree_and_the_far_side_its_place_in_it() {
     let failed: Vec<_> = calls.iter().filter(|call| call["http.status"] == "500").collect();
     assert_eq!((failed.len(), failed[0]["error.level"].as_str()), (1, "L1"));
     assert_eq!(calls.len() as u64, server.stats().data_requests, "one span for each request");
-    // The far side can tell which of our spans asked it.
+    // The upstream can tell which of our spans asked it.
     let log = server.log();
     let parents: Vec<_> = log.iter().filter_map(|entry| entry.traceparent.clone()).collect();
     for span in spans.iter().filter(|span| span.name == "HTTP Call") {
@@ -127,10 +127,10 @@ async fn a_collector_gets_the_whole_tree_and_the_far_side_its_place_in_it() {
 }
 
 // covers: ING-14.2-01, ING-14.2-03, ING-14.5-01, ING-14.5-02, ING-14.5-03, ING-14.5-04, ING-14.11-03, ING-14.1-01
-#[tokio::test(flavor = "multi_thread")]
-async fn every_line_of_a_run_says_where_it_comes_from() {
-    let server = far_side(300, Script { e500: When::at([2]), ..Script::default() });
-    both(|place| {
+on_both!(every_line_of_a_run_says_where_it_comes_from);
+async fn every_line_of_a_run_says_where_it_comes_from(on: On) {
+    let server = upstream(300, Script { e500: FaultSchedule::at([2]), ..Script::default() });
+    on.run(|place| {
         place.apply(&manifest(server.base_url()));
         let lines = |percent: &str, to: &str| {
             server.reset();

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{RUN, SECRET, both, code, dump::dump, far_side, keeping, line, locked, with_echo};
-use crate::support::Place;
+use super::{RUN, SECRET, code, dump::dump, keeping, line, locked, upstream, with_echo};
+use crate::support::{On, Place};
 use patra_upstream::Script;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -12,7 +12,7 @@ const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 #[track_caller]
 fn export(place: &Place, batch: &Value, options: &[&str]) -> (String, Value) {
     let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
-    let args = ["blackbox", "export", &run, &no, "--reason", "ticket 7", "--by", "ann"];
+    let args = ["bundle", "export", &run, &no, "--reason", "ticket 7", "--by", "ann"];
     let output = place.patra().env("PATRA_MASTER_KEY", KEY).args(args).args(options).output().unwrap();
     code(&output, 0);
     let text = String::from_utf8(output.stdout).unwrap();
@@ -21,10 +21,10 @@ fn export(place: &Place, batch: &Value, options: &[&str]) -> (String, Value) {
 }
 
 // covers: ING-DOD-25, ING-14.11-04, ING-14.9-01, ING-14.9-02, ING-14.9-03, ING-14.9-04, ING-14.9-05, ING-14.9-06, ING-14.10-04, G-14
-#[tokio::test(flavor = "multi_thread")]
-async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place() {
-    both(|place| {
-        let server = far_side(Script::default());
+on_both!(a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place);
+async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place(on: On) {
+    on.run(|place| {
+        let server = upstream(Script::default());
         place.apply(&keeping(server.base_url()));
         code(&place.run(&RUN), 0);
         drop(server);
@@ -67,7 +67,7 @@ async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place
 
         let empty = Place::sqlite();
         let file = empty.file("package.json", &text);
-        let shown = empty.patra().env("PATRA_MASTER_KEY", KEY).args(["blackbox", "show", &file]).output().unwrap();
+        let shown = empty.patra().env("PATRA_MASTER_KEY", KEY).args(["bundle", "show", &file]).output().unwrap();
         let shown = code(&shown, 0);
         assert!(shown.contains("by ann") && shown.contains("ticket 7") && shown.contains("SUCCEEDED"), "{shown}");
         let again = empty
@@ -90,7 +90,7 @@ async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place
 #[tokio::test(flavor = "multi_thread")]
 async fn the_black_box_of_a_failed_batch_tells_why_and_fails_again_elsewhere() {
     let place = Place::sqlite();
-    let server = far_side(locked());
+    let server = upstream(locked());
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 1);
     drop(server);
@@ -108,7 +108,7 @@ async fn the_black_box_of_a_failed_batch_tells_why_and_fails_again_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
     let place = Place::sqlite();
-    let server = far_side(Script::default());
+    let server = upstream(Script::default());
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 0);
     let batch = &place.list(&["batches"])[0];
@@ -116,7 +116,7 @@ async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
     let open = |text: &str, key: Option<&str>| {
         let file = place.file("package.json", text);
         let mut show = place.patra();
-        show.args(["blackbox", "show", &file]);
+        show.args(["bundle", "show", &file]);
         if let Some(key) = key {
             show.env("PATRA_MASTER_KEY", key);
         }
@@ -127,7 +127,7 @@ async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
     let replayed = place.patra().env("PATRA_MASTER_KEY", KEY).args(["replay", "--file", &file]).output().unwrap();
     let told = code(&replayed, 78);
     assert!(told.contains("the package has no answer in it: it was made without --with-raw"), "{told}");
-    assert!(told.contains("blackbox export RUN BATCH --with-raw") && !told.contains("--live"), "{told}");
+    assert!(told.contains("bundle export RUN BATCH --with-raw") && !told.contains("--live"), "{told}");
     // Reformatted is not changed.
     code(&open(&serde_json::to_string_pretty(&package).unwrap(), Some(KEY)), 0);
     for changed in [
@@ -142,13 +142,13 @@ async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
     let other = open(&text, Some("ICECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="));
     assert!(code(&other, 78).contains("which is not given"));
     assert!(code(&open(&text, None), 78).contains("signed with the master key, and none is given"));
-    assert!(code(&open("{}", Some(KEY)), 64).contains("no black box"));
+    assert!(code(&open("{}", Some(KEY)), 64).contains("no diagnostic bundle"));
 
     let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
-    let keyless = place.run(&["blackbox", "export", &run, &no, "--reason", "x"]);
+    let keyless = place.run(&["bundle", "export", &run, &no, "--reason", "x"]);
     assert!(code(&keyless, 78).contains("PATRA_MASTER_KEY"));
     let file = place.folder.path().join("not-there.json").display().to_string();
-    let unknown = ["blackbox", "export", &run, "999", "--reason", "x", "--out", &file];
+    let unknown = ["bundle", "export", &run, "999", "--reason", "x", "--out", &file];
     let unknown = place.patra().env("PATRA_MASTER_KEY", KEY).args(unknown).output().unwrap();
     assert!(code(&unknown, 78).contains("has no batch 999"));
     assert!(!std::path::Path::new(&file).exists(), "no empty file is left behind");
@@ -162,7 +162,7 @@ async fn a_package_holds_no_secret_even_with_the_answer_in_it() {
     let batch = with_echo(&place);
     let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
     // The key that the credential was sealed with.
-    let output = place.run(&["blackbox", "export", &run, &no, "--reason", "look", "--with-raw"]);
+    let output = place.run(&["bundle", "export", &run, &no, "--reason", "look", "--with-raw"]);
     let text = code(&output, 0);
     assert!(!text.contains("canary") && !text.contains("ann@example.org"), "{text}");
     let file = place.file("package.json", &String::from_utf8(output.stdout).unwrap());

@@ -1,6 +1,6 @@
 //! The same by HTTP.
 
-use super::{RUN, code, dump::dump, far_side, keeping, locked};
+use super::{RUN, code, dump::dump, keeping, locked, upstream};
 use crate::cli::{serve, serve_with};
 use crate::support::{Place, http};
 use patra_upstream::Script;
@@ -8,7 +8,7 @@ use patra_upstream::Script;
 // covers: ING-14.10-04, ING-14.9-07, ING-DOD-10
 #[tokio::test(flavor = "multi_thread")]
 async fn replays_black_boxes_and_redrives_are_there_by_http() {
-    let server = far_side(Script::default());
+    let server = upstream(Script::default());
     let place = Place::sqlite();
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 0);
@@ -33,8 +33,8 @@ async fn replays_black_boxes_and_redrives_are_there_by_http() {
     assert_eq!(before, dump(&place));
 
     let export = r#"{"reason":"ticket 7","by":"ann"}"#;
-    assert_eq!(http(&format!("{at}/blackbox"), writer, Some(export)).0, 403, "exports are for administrators");
-    let (status, answer) = http(&format!("{at}/blackbox"), admin, Some(export));
+    assert_eq!(http(&format!("{at}/bundle"), writer, Some(export)).0, 403, "exports are for administrators");
+    let (status, answer) = http(&format!("{at}/bundle"), admin, Some(export));
     assert_eq!((status, &answer["error"]["code"]), (409, &"NOT_CONFIGURED".into()), "without a key: {answer}");
     assert_eq!(http(&format!("{base}/exports"), writer, None).0, 403);
     let (status, answer) = http(&format!("{base}/exports"), admin, None);
@@ -43,7 +43,7 @@ async fn replays_black_boxes_and_redrives_are_there_by_http() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_by_http_is_signed_and_names_the_key_and_a_failed_task_is_driven_again() {
-    let server = far_side(locked());
+    let server = upstream(locked());
     let place = Place::sqlite();
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 1);
@@ -55,13 +55,13 @@ async fn an_export_by_http_is_signed_and_names_the_key_and_a_failed_task_is_driv
     let admin = Some(serving.key.as_str());
     let batch = &place.list(&["batches", "--status", "FAILED"])[0];
     let at = format!("{base}/runs/{}/batches/{}", batch["run_id"], batch["batch_no"]);
-    let (status, answer) = http(&format!("{at}/blackbox"), admin, Some(r#"{"reason":"why","with_raw":true}"#));
+    let (status, answer) = http(&format!("{at}/bundle"), admin, Some(r#"{"reason":"why","with_raw":true}"#));
     assert_eq!(status, 200, "{answer}");
     let by = answer["data"]["export"]["by"].as_str().unwrap();
     assert!(by.starts_with("key ") && serving.key.contains(&by[4..]), "{by}");
     let file = place.file("package.json", &answer["data"].to_string());
-    code(&place.run(&["blackbox", "show", &file]), 0);
-    assert_eq!(http(&format!("{at}/blackbox"), admin, Some("{}")).0, 400, "a reason is needed");
+    code(&place.run(&["bundle", "show", &file]), 0);
+    assert_eq!(http(&format!("{at}/bundle"), admin, Some("{}")).0, 400, "a reason is needed");
     assert_eq!(http(&format!("{base}/exports"), admin, None).1["data"]["items"][0]["reason"], "why");
 
     server.script().update(|script| script.require_header = None);

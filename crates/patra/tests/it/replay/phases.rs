@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::{both, code, dump::dump, line, replay};
-use crate::support::{Place, preamble};
-use patra_upstream::{Dataset, Detail, Failing, Script, Server};
+use super::{code, dump::dump, line, replay};
+use crate::support::{On, Place, preamble};
+use patra_upstream::{Dataset, DetailEndpoints, FailingItem, MockApi, Script};
 
 const POISON: usize = 17;
 const GONE: usize = 40;
@@ -30,15 +30,15 @@ fn manifest(base_url: &str) -> String {
 "#
 }
 
-fn far_side() -> Server {
-    let detail = Detail {
+fn upstream() -> MockApi {
+    let detail = DetailEndpoints {
         max_ids: 15,
         gone: vec![GONE],
-        poison: vec![Failing { index: POISON, status: 400 }],
-        ..Detail::default()
+        poison: vec![FailingItem { index: POISON, status: 400 }],
+        ..DetailEndpoints::default()
     };
     let dataset = Dataset::builder().seed(3).count(200).build();
-    Server::start(([127, 0, 0, 1], 0).into(), dataset, Script { detail, ..Script::default() }).unwrap()
+    MockApi::start(([127, 0, 0, 1], 0).into(), dataset, Script { detail, ..Script::default() }).unwrap()
 }
 
 fn all_the_same(place: &Place, batches: &[Value]) {
@@ -51,10 +51,10 @@ fn all_the_same(place: &Place, batches: &[Value]) {
 }
 
 // covers: ING-DOD-10, ING-14.9-09, ING-14.9-11, ING-15-07
-#[tokio::test(flavor = "multi_thread")]
-async fn ids_details_refused_groups_and_updates_replay_as_they_were() {
-    both(|place| {
-        let server = far_side();
+on_both!(ids_details_refused_groups_and_updates_replay_as_they_were);
+async fn ids_details_refused_groups_and_updates_replay_as_they_were(on: On) {
+    on.run(|place| {
+        let server = upstream();
         place.apply(&manifest(server.base_url()));
         code(&place.run(&["run", "far", "search", "--to", "2024-01-02"]), 0);
         let harvested = place.list(&["batches"]);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{RUN, both, code, dump::dump, far_side, keeping, locked};
-use crate::support::Place;
+use super::{RUN, code, dump::dump, keeping, locked, upstream};
+use crate::support::{On, Place};
 use patra_upstream::Script;
 
 fn redrive(place: &Place, args: &[&str], exit: i32) -> Value {
@@ -16,10 +16,10 @@ fn redrive(place: &Place, args: &[&str], exit: i32) -> Value {
 }
 
 // covers: ING-5.4-20, ING-7.10-04, ING-9.8-03, ING-11.2-03, C-64
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_was_executed_is_read_back_and_nothing_is_written() {
-    both(|place| {
-        let server = far_side(Script::default());
+on_both!(a_batch_that_was_executed_is_read_back_and_nothing_is_written);
+async fn a_batch_that_was_executed_is_read_back_and_nothing_is_written(on: On) {
+    on.run(|place| {
+        let server = upstream(Script::default());
         place.apply(&keeping(server.base_url()));
         code(&place.run(&RUN), 0);
         let asked = server.stats().data_requests;
@@ -37,10 +37,10 @@ async fn a_batch_that_was_executed_is_read_back_and_nothing_is_written() {
 }
 
 // covers: ING-5.4-20, ING-9.8-03, ING-12.6-05, ING-5.9-03, C-64
-#[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_failed_is_executed_again_under_a_mark() {
-    both(|place| {
-        let server = far_side(locked());
+on_both!(a_batch_that_failed_is_executed_again_under_a_mark);
+async fn a_batch_that_failed_is_executed_again_under_a_mark(on: On) {
+    on.run(|place| {
+        let server = upstream(locked());
         place.apply(&keeping(server.base_url()));
         code(&place.run(&RUN), 1);
         let batch = &place.list(&["batches", "--status", "FAILED"])[0];
@@ -69,7 +69,7 @@ async fn a_batch_that_failed_is_executed_again_under_a_mark() {
 // covers: ING-5.9-03
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_task_is_driven_again() {
-    let server = far_side(Script::default());
+    let server = upstream(Script::default());
     let place = Place::sqlite();
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 0);
@@ -80,7 +80,7 @@ async fn a_whole_task_is_driven_again() {
     let new = tasks.iter().find(|row| row["id"] == done["task"]).unwrap();
     assert_eq!(new["redrive_of"].to_string(), task);
     let lineage = code(&place.run(&["get", "lineage", "1"]), 0);
-    let told = format!("task {task} SUCCEEDED (driven again as task {})", done["task"]);
+    let told = format!("task {task} SUCCEEDED (run again as task {})", done["task"]);
     assert!(lineage.contains(&told) && !lineage.contains("narrower"), "{lineage}");
     let told = place.run(&["replay", "--redrive", "--task", "999999"]);
     assert!(code(&told, 78).contains("there is no such batch, run or task"));
@@ -91,7 +91,7 @@ async fn a_whole_task_is_driven_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_has_not_ended_is_not_driven_again() {
-    let server = far_side(Script { latency_ms: 300, ..Script::default() });
+    let server = upstream(Script { latency_ms: 300, ..Script::default() });
     let place = Place::sqlite();
     place.apply(&keeping(server.base_url()));
     let mut child = place.patra().args(RUN).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

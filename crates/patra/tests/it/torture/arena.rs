@@ -126,7 +126,7 @@ impl Arena {
         self.fleet.address().and_then(|address| self.world.is_finished(address, job)) == Some(true)
     }
 
-    /// Data requests that the far side has seen.
+    /// Data requests that the upstream has seen.
     pub(super) fn data_requests(&self) -> u64 {
         self.world.far.stats().data_requests
     }

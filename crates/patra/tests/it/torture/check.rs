@@ -1,4 +1,4 @@
-//! Holding the store against the far side's own list, and the ledger against itself.
+//! Holding the store against the upstream's own list, and the ledger against itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::support::Place;
 /// What is wrong. Empty when all is well.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Records of the far side that the store has not.
+    /// Records of the upstream that the store has not.
     pub(super) gaps: usize,
     /// Records stored, or committed to the ledger, more than once.
     pub(super) doubles: usize,
@@ -104,7 +104,7 @@ fn records<'a>(
         }
         match missing.remove(key) {
             Some(json) => findings.fault(json != payload, || format!("{key} differs: {payload}")),
-            None => findings.fault(dataset.find(key).is_none(), || format!("{key} is not of the far side")),
+            None => findings.fault(dataset.find(key).is_none(), || format!("{key} is not of the upstream")),
         }
     }
     findings.gaps += missing.len();

@@ -187,7 +187,7 @@ fn seats(arena: &Arena, rng: &mut Rng) -> Vec<usize> {
     if rng.chance(600) { vec![one] } else { all.filter(|at| *at == one || rng.chance(600)).collect() }
 }
 
-/// Some moment of the job: any, or shortly after one of its requests to the far side, when there is work to lose.
+/// Some moment of the job: any, or shortly after one of its requests to the upstream, when there is work to lose.
 async fn moment(arena: &Arena, before: u64, rng: &mut Rng) {
     const PAGES: u64 = 20;
     let start = Instant::now();

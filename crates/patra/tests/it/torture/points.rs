@@ -22,16 +22,16 @@ const fn point(name: &'static str, part: Part, passages: u64) -> Point {
 const MIDDLE: &str = "run.before-CommitBatch";
 
 pub(super) const POINTS: &[Point] = &[
-    point("planner.before-TakeTrigger", Part::Planner, 2),
-    point("planner.after-TakeTrigger", Part::Planner, 2),
+    point("planner.before-ClaimJob", Part::Planner, 2),
+    point("planner.after-ClaimJob", Part::Planner, 2),
     point("planner.before-Compile", Part::Planner, 1),
     point("planner.after-Compile", Part::Planner, 1),
     point("planner.after-ReadCoverage", Part::Planner, 2),
     point("planner.after-RecordAdvance", Part::Planner, 1),
     point("planner.before-SavePlan", Part::Planner, 1),
     point("planner.after-SavePlan", Part::Planner, 1),
-    point("executor.before-Claim", Part::Executor, 2),
-    point("executor.after-Claim", Part::Executor, 2),
+    point("executor.before-ClaimTasks", Part::Executor, 2),
+    point("executor.after-ClaimTasks", Part::Executor, 2),
     point("executor.before-Renew", Part::Executor, 1),
     point("executor.after-Renew", Part::Executor, 1),
     point("run.before-StartRun", Part::Executor, 4),

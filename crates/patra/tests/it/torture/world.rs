@@ -1,4 +1,4 @@
-//! A store and a far side that grows. What the far side shows is known to the record, so the store can be held against it.
+//! A store and an upstream that grows. What the upstream shows is known to the record, so the store can be held against it.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use patra_core::Ts;
 use patra_core::rng::Rng;
-use patra_upstream::{Dataset, RetryAfter, Script, Server, When};
+use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script};
 
 use crate::support::Place;
 
@@ -20,7 +20,7 @@ const HOURS: Range<u64> = 3..7;
 const RECORDS: u64 = (ROUNDS_OF_A_STORE + 2) * HOURS.end * 60;
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Ways to read the far side; a store has one of them for its life: path, query, pagination, items and their total.
+/// Ways to read the upstream; a store has one of them for its life: path, query, pagination, items and their total.
 const SHAPES: [[&str; 4]; 3] = [
     [
         "/cursor",
@@ -42,7 +42,7 @@ const SHAPES: [[&str; 4]; 3] = [
     ],
 ];
 
-/// The far side refuses at its own will, not because of the rate: lowering that would only make the rounds longer.
+/// The upstream refuses at its own will, not because of the rate: lowering that would only make the rounds longer.
 fn manifest(base_url: &str, [path, query, pagination, items]: [&str; 4]) -> String {
     format!(
         r#"
@@ -69,7 +69,7 @@ pub(super) enum Kind {
 
 pub(super) struct World {
     pub(super) place: Place,
-    pub(super) far: Server,
+    pub(super) far: MockApi,
     pub(super) key: String,
     /// Everything before this is shown, and no job asks for more.
     pub(super) shown: Ts,
@@ -94,14 +94,14 @@ impl World {
         let script = Script {
             latency_ms: 1 + rng.below(4),
             visible: Some(0),
-            e500: When::every(41),
-            e429: When::every(53),
+            e500: FaultSchedule::every(41),
+            e429: FaultSchedule::every(53),
             retry_after: RetryAfter::Absent,
-            truncate: When::every(61),
-            reset: When::every(67),
+            truncate: FaultSchedule::every(61),
+            reset: FaultSchedule::every(67),
             ..Script::default()
         };
-        let far = Server::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
+        let far = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
         place.apply(&manifest(far.base_url(), SHAPES[rng.below(SHAPES.len() as u64) as usize]));
         let key = place.run(&["key", "create", "torture", "--scope", "write"]);
         assert!(key.status.success(), "{}", String::from_utf8_lossy(&key.stderr));

@@ -19,7 +19,7 @@ const POINTS: &[(&str, u64)] = &[
     ("run.before-EndRun", 3),
     ("executor.before-Renew", 1),
     ("executor.after-Renew", 1),
-    ("executor.after-Claim", 1),
+    ("executor.after-ClaimTasks", 1),
     ("run.after-StartRun", 3),
     ("run.before-Fetch", 10),
     ("run.after-Fetch", 10),

@@ -1,11 +1,11 @@
 //! Users who are followed: by the clock, by an interval, and over the death of the process.
 
-use patra_upstream::{TweetAnswer, TweetFault, Tweets};
+use patra_upstream::{TweetFault, TweetFaultKind, TweetProvider};
 use serde_json::{Value, json};
 
 use super::{everywhere, finished, provider, start, variables};
 use crate::crawler::desk::Desk;
-use crate::support::Place;
+use crate::support::{On, Place};
 
 /// Makes the clock ask now: what it has seen to lies far back.
 fn ring(desk: &Desk, seen_to: &str) {
@@ -21,12 +21,12 @@ fn scrapes(desk: &Desk) -> Vec<Value> {
 }
 
 // covers: TWEET-16, TWEET-17, TWEET-67, TWEET-68, TWEET-113, TWEET-116, TWEET-161, TWEET-07
-#[tokio::test(flavor = "multi_thread")]
-async fn all_are_scraped_by_the_clock_as_one_job_and_never_twice_at_once() {
-    let slow = |user| TweetFault::new(user, TweetAnswer::Late(60_000), 0);
-    let tweets = Tweets { faults: vec![slow("alice"), slow("bob")], ..Tweets::default() };
+on_both!(all_are_scraped_by_the_clock_as_one_job_and_never_twice_at_once);
+async fn all_are_scraped_by_the_clock_as_one_job_and_never_twice_at_once(on: On) {
+    let slow = |user| TweetFault::new(user, TweetFaultKind::Late(60_000), 0);
+    let tweets = TweetProvider { faults: vec![slow("alice"), slow("bob")], ..TweetProvider::default() };
     let settings = [("SCRAPER_CRON", "0 * * * *"), ("SCRAPER_USERNAMES", "alice,bob"), ("COLLECTOR_TICK", "1")];
-    everywhere(&tweets, &settings, |desk| {
+    everywhere(on, &tweets, &settings, |desk| {
         ring(desk, "2026-01-01T00:00:00Z");
         desk.wait("a job", || !scrapes(desk).is_empty());
         let task = scrapes(desk)[0]["public_id"].as_str().unwrap().to_owned();
@@ -94,12 +94,12 @@ fn why_nobody_is_collected_is_said_at_the_start() {
     }
 }
 
-// covers: TWEET-73, TWEET-117
-#[tokio::test(flavor = "multi_thread")]
-async fn a_scrape_whose_process_dies_is_ended_by_the_next() {
-    let slow = |user| TweetFault::new(user, TweetAnswer::Late(1_000), 0);
-    let tweets = Tweets { faults: vec![slow("carol"), slow("dave")], ..Tweets::default() };
-    for place in [Some(Place::sqlite()), Place::postgres()].into_iter().flatten() {
+// covers: TWEET-73, TWEET-117, TWEET-96, TWEET-157
+on_both!(a_scrape_whose_process_dies_is_ended_by_the_next);
+async fn a_scrape_whose_process_dies_is_ended_by_the_next(on: On) {
+    let slow = |user| TweetFault::new(user, TweetFaultKind::Late(1_000), 0);
+    let tweets = TweetProvider { faults: vec![slow("carol"), slow("dave")], ..TweetProvider::default() };
+    for place in on.places() {
         let far = provider(tweets.clone());
         let mut settings = variables(&far);
         settings.push(("PATRA_LEASE_SECS".to_owned(), "3".to_owned()));

@@ -1,7 +1,7 @@
 use super::*;
-use crate::id::{CursorId, InstanceId, PlanId, SliceId};
+use crate::id::{CursorId, JobId, PlanId, SliceId};
 use crate::state::Operation;
-use crate::tx::Lineage;
+use crate::tx::TaskLineage;
 use crate::window::Window;
 
 fn at(secs: i64) -> Ts {
@@ -14,7 +14,7 @@ fn lease(task: i64, fence: i64) -> Lease {
         fence: Fence(fence),
         until: at(0),
         attempts: 1,
-        lineage: Lineage { instance: InstanceId(1), plan: PlanId(1), slice: SliceId(task) },
+        lineage: TaskLineage { job: JobId(1), plan: PlanId(1), slice: SliceId(task) },
         cursor: CursorId(1),
         project_key: "default".into(),
         provenance_code: "p".into(),
@@ -45,27 +45,32 @@ fn holding_two() -> Executor {
     let mut executor = executor();
     polled(&mut executor, at(0));
     let mut wants = Vec::new();
-    executor.on_claimed(at(0), at(0), Ok(Claimed { leases: vec![lease(1, 4), lease(2, 9)], now: at(0) }), &mut wants);
+    executor.on_claimed(
+        at(0),
+        at(0),
+        Ok(ClaimedTasks { leases: vec![lease(1, 4), lease(2, 9)], now: at(0) }),
+        &mut wants,
+    );
     assert!(matches!(&wants[..], [Want::Start(_), Want::Start(_)]));
     executor
 }
 
 // covers: ING-5.2-05
 #[test]
-fn it_claims_for_its_free_capacity_only_and_waits_when_there_is_nothing() {
+fn executor_claims_for_its_free_capacity_and_waits_when_idle() {
     let mut executor = executor();
     assert!(matches!(&polled(&mut executor, at(0))[..], [Want::Claim(claim)] if claim.limit == 2));
     assert!(polled(&mut executor, at(0)).is_empty(), "one claim at a time");
-    executor.on_claimed(at(0), at(0), Ok(Claimed { leases: vec![], now: at(0) }), &mut Vec::new());
+    executor.on_claimed(at(0), at(0), Ok(ClaimedTasks { leases: vec![], now: at(0) }), &mut Vec::new());
     assert!(polled(&mut executor, at(0)).is_empty());
     assert!(executor.wake_at() > at(0));
     executor.nudge(at(0));
     assert!(matches!(&polled(&mut executor, at(0))[..], [Want::Claim(_)]));
-    // What was told of meanwhile may have come behind the look.
+    // Work that was announced meanwhile may have been added after the claim looked.
     executor.nudge(at(0));
-    executor.on_claimed(at(0), at(0), Ok(Claimed { leases: vec![], now: at(0) }), &mut Vec::new());
+    executor.on_claimed(at(0), at(0), Ok(ClaimedTasks { leases: vec![], now: at(0) }), &mut Vec::new());
     assert!(matches!(&polled(&mut executor, at(0))[..], [Want::Claim(_)]));
-    executor.on_claimed(at(0), at(0), Ok(Claimed { leases: vec![], now: at(0) }), &mut Vec::new());
+    executor.on_claimed(at(0), at(0), Ok(ClaimedTasks { leases: vec![], now: at(0) }), &mut Vec::new());
     assert!(polled(&mut executor, at(0)).is_empty());
 
     let mut full = holding_two();
@@ -100,7 +105,7 @@ fn a_lease_that_ran_out_while_the_store_was_away_is_dropped_by_its_own_clock() {
     let Some(Want::Renew(renew)) = polled(&mut executor, at(20)).pop() else { panic!("no renewal") };
     let away = Err(TxError::Unavailable("gone".into()));
     executor.on_renewed(at(20), at(25), &renew.leases, away, &mut Vec::new());
-    assert!(executor.wake_at() <= at(31), "asks again soon");
+    assert!(executor.wake_at() <= at(31), "retries soon");
     let wants = polled(&mut executor, at(60));
     assert_eq!(wants.iter().filter(|want| matches!(want, Want::Stop(_))).count(), 2);
     assert_eq!(executor.held(), 0);
@@ -115,17 +120,17 @@ fn a_draining_executor_claims_nothing_but_keeps_its_leases() {
     assert!(matches!(&polled(&mut executor, at(20))[..], [Want::Renew(_)]));
 }
 
-/// Sends a claim that is answered with this many leases, each given back at once; whether it was upside down.
+/// Sends a claim that returns this many leases, each ended at once; whether its priorities were reversed.
 fn claim(executor: &mut Executor, leases: i64) -> bool {
     executor.nudge(at(0));
     let wants = polled(executor, at(0));
     let [Want::Claim(claim)] = &wants[..] else { panic!("{wants:?}") };
     let leased: Vec<_> = (1..=leases).map(|task| lease(task, 1)).collect();
-    executor.on_claimed(at(0), at(0), Ok(Claimed { leases: leased, now: at(0) }), &mut Vec::new());
+    executor.on_claimed(at(0), at(0), Ok(ClaimedTasks { leases: leased, now: at(0) }), &mut Vec::new());
     for task in 1..=leases {
         executor.on_ended(at(0), LeaseRef { task: TaskId(task), fence: Fence(1) });
     }
-    claim.upside_down
+    claim.reverse_priority
 }
 
 #[test]
@@ -145,12 +150,12 @@ fn every_twentieth_claim_that_leases_something_begins_with_the_least_urgent() {
 fn partitions_in_trouble_are_claimed_for_with_their_caps_until_further_notice() {
     let mut executor = executor();
     let (provenance_code, endpoint_name) = ("p".to_owned(), "e".to_owned());
-    let slow = Inventory { provenance_code, endpoint_name, operation: Operation::Harvest };
-    let mut caps = |caps: Vec<(Inventory, u32)>| {
+    let slow = PartitionKey { provenance_code, endpoint_name, operation: Operation::Harvest };
+    let mut caps = |caps: Vec<(PartitionKey, u32)>| {
         executor.set_caps(caps);
         executor.nudge(at(0));
         let wants = polled(&mut executor, at(0));
-        executor.on_claimed(at(0), at(0), Ok(Claimed { leases: vec![], now: at(0) }), &mut Vec::new());
+        executor.on_claimed(at(0), at(0), Ok(ClaimedTasks { leases: vec![], now: at(0) }), &mut Vec::new());
         let [Want::Claim(claim)] = &wants[..] else { panic!("{wants:?}") };
         claim.caps.clone()
     };
@@ -160,7 +165,7 @@ fn partitions_in_trouble_are_claimed_for_with_their_caps_until_further_notice() 
 
 // covers: ING-5.9-01
 #[test]
-fn work_that_somebody_holds_is_given_back_and_stays_leased_until_then() {
+fn paused_work_is_returned_and_stays_leased_until_then() {
     let mut executor = holding_two();
     let Some(Want::Renew(renew)) = polled(&mut executor, at(20)).pop() else { panic!("no renewal") };
     let (one, two) = (renew.leases[0], renew.leases[1]);
@@ -175,7 +180,7 @@ fn work_that_somebody_holds_is_given_back_and_stays_leased_until_then() {
     );
     executor.on_ended(at(61), two);
     assert_eq!(executor.held(), 1);
-    // What is lost is not given back.
+    // A lost lease is not returned.
     let renewed = Renewed { held: vec![], paused: vec![one], now: at(62) };
     let mut wants = Vec::new();
     executor.on_renewed(at(62), at(62), &[one], Ok(renewed), &mut wants);
@@ -184,7 +189,7 @@ fn work_that_somebody_holds_is_given_back_and_stays_leased_until_then() {
 
 // covers: ING-5.2-08
 #[test]
-fn under_pressure_it_holds_a_share_of_its_capacity_and_never_none() {
+fn executor_under_pressure_uses_a_share_of_its_capacity() {
     let claimed = |share| {
         let mut executor = Executor::new(Options { capacity: 8, ..Options::new("me") }, Rng::new(1), at(0));
         executor.set_share(share);
@@ -197,7 +202,7 @@ fn under_pressure_it_holds_a_share_of_its_capacity_and_never_none() {
 
     let mut executor = holding_two();
     executor.set_share(50);
-    assert!(polled(&mut executor, at(1)).is_empty(), "what it holds, it keeps");
+    assert!(polled(&mut executor, at(1)).is_empty(), "it keeps its tasks");
     executor.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) });
     assert!(polled(&mut executor, at(1)).is_empty() && executor.wake_at() > at(1), "one is its share now");
     executor.set_share(100);

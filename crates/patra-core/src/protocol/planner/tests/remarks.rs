@@ -1,17 +1,17 @@
-//! What a plan says of itself, what history makes of its windows, and how much of it is emitted.
+//! Remarks of a plan, the effect of history on its windows, and how much of it is emitted.
 
 use super::*;
 use crate::window::Align;
 
-/// So many records in so many seconds.
+/// This many records in this many seconds.
 fn history(items: u64, secs: u64) -> History {
     History { items, span: Duration::from_secs(secs) }
 }
 
-/// The windows of a first plan, cut like this.
+/// The windows of a first plan with this cut.
 fn cut_by(history: History, cut: Cut, narrowest: Duration) -> Vec<Window> {
-    let draft = Draft { span: Span::Time { cut, initial: at(0), narrowest, depth: 100 }, ..draft(&trigger()) };
-    windows(&drafted(trigger(), draft, &Coverage { history, ..fresh() }).expect("a plan"))
+    let draft = PlanDraft { span: PlanSpan::Time { cut, initial: at(0), narrowest, depth: 100 }, ..draft(&claimed()) };
+    windows(&drafted(claimed(), draft, &Coverage { history, ..fresh() }).expect("a plan"))
 }
 
 fn widths(windows: &[Window]) -> Vec<u64> {
@@ -20,8 +20,8 @@ fn widths(windows: &[Window]) -> Vec<u64> {
 
 // covers: ING-5.3-18, ING-5.3-19, ING-12.4-02
 #[test]
-fn a_plan_tells_its_size_its_slices_its_namespace_and_what_is_done_in_another_way() {
-    let save = plan(trigger(), &Coverage { history: history(500, 1_000), ..fresh() });
+fn plan_remarks_name_size_slices_namespace_and_degradations() {
+    let save = plan(claimed(), &Coverage { history: history(500, 1_000), ..fresh() });
     let remarks = remarks(&save);
     assert_eq!(remarks["totalEstimated"], 420, "840 seconds, one record in two");
     assert_eq!((&remarks["sliceCount"], &remarks["avgWindow"]), (&json!(3), &json!("PT4M40S")));
@@ -31,27 +31,27 @@ fn a_plan_tells_its_size_its_slices_its_namespace_and_what_is_done_in_another_wa
     assert_eq!(remarks["namespace"], json!({ "scope": "EXPR", "key": "n", "direction": "FORWARD" }));
     assert_eq!(new_plan(&save).strategy, "TIME");
 
-    let unknown = plan(trigger(), &fresh());
+    let unknown = plan(claimed(), &fresh());
     assert_eq!(super::remarks(&unknown)["totalEstimated"], json!(null), "nothing is made up");
 }
 
 #[test]
-fn what_is_covered_already_counts_neither_as_size_nor_as_width() {
+fn covered_windows_count_neither_as_size_nor_as_width() {
     let history = history(1_000, 1_000);
-    let save = plan(trigger(), &Coverage { history, ..known(Some(300), vec![w(320, 930)]) });
+    let save = plan(claimed(), &Coverage { history, ..known(Some(300), vec![w(320, 930)]) });
     assert_eq!(windows(&save), [w(300, 320), w(930, 940)]);
     let remarks = remarks(&save);
     assert_eq!((&remarks["totalEstimated"], &remarks["avgWindow"]), (&json!(30), &json!("PT15S")));
 }
 
 #[test]
-fn a_part_of_a_plan_tells_of_the_whole() {
+fn remarks_of_a_part_describe_the_whole_plan() {
     let options = Options { inventory: 1, ..Options::new("me") };
-    let save = planned(options, trigger(), &fresh()).expect("a first part");
+    let save = planned(options, claimed(), &fresh()).expect("a first part");
     assert_eq!((save.slices.len(), &remarks(&save)["sliceCount"]), (1, &json!(3)));
 }
 
-// covers: ING-4.4-18, ING-8.3-01
+// covers: ING-4.4-18, ING-8.3-01, ING-2.4-03
 #[test]
 fn windows_are_as_narrow_as_history_advises_within_the_bounds_of_the_manifest() {
     let cut = Cut { max_width: Duration::from_secs(300), align: None };
@@ -80,22 +80,22 @@ fn narrower_windows_keep_their_alignment_and_never_grow_wider_than_the_manifest_
 
 // covers: ING-5.5-01, ING-5.3-16, ING-8.1-06
 #[test]
-fn each_endpoint_may_set_its_own_inventory() {
+fn endpoint_may_set_its_own_queue_limit() {
     let limited = |inventory, queued| {
-        let draft = Draft { inventory, ..draft(&trigger()) };
-        drafted(trigger(), draft, &Coverage { queued, ..fresh() })
+        let draft = PlanDraft { inventory, ..draft(&claimed()) };
+        drafted(claimed(), draft, &Coverage { queued, ..fresh() })
     };
     assert!(limited(None, 0).expect("a plan").complete, "the planner's own limit leaves room");
     let save = limited(Some(2), 1).expect("a first part");
     assert_eq!((save.slices.len(), save.complete), (1, false), "up to the limit, and PARTIAL");
     for queued in [2, 3] {
         let full = limited(Some(2), queued);
-        assert!(matches!(full, Err(Settlement::Later { .. })), "nothing is sliced: {full:?}");
+        assert!(matches!(full, Err(JobSettlement::Later { .. })), "nothing is sliced: {full:?}");
     }
     assert!(limited(Some(5_000), 1_200).expect("a plan").complete, "more than the planner's own, too");
 }
 
 #[test]
-fn tasks_carry_how_many_of_them_may_be_held_at_once() {
-    assert_eq!(plan(trigger(), &fresh()).c_max, 4);
+fn tasks_carry_c_max() {
+    assert_eq!(plan(claimed(), &fresh()).c_max, 4);
 }

@@ -1,17 +1,17 @@
 //! Plans over stored records.
 
 use super::*;
-use crate::bounds::Bounds;
-use crate::record::Stream;
+use crate::bounds::TaskBounds;
+use crate::record::RecordStream;
 use crate::state::UpdateReason;
-use crate::tx::{IdRange, Segments, Wanted};
+use crate::tx::{IdRange, RefreshCriteria, Segments};
 
-fn update(reason: UpdateReason) -> TriggerTaken {
-    TriggerTaken { operation: Operation::Update, reason: Some(reason), ..trigger() }
+fn update(reason: UpdateReason) -> ClaimedJob {
+    ClaimedJob { operation: Operation::Update, reason: Some(reason), ..claimed() }
 }
 
-fn stream() -> Stream {
-    Stream {
+fn stream() -> RecordStream {
+    RecordStream {
         project_key: "default".into(),
         provenance_code: "p".into(),
         endpoint_name: "e".into(),
@@ -21,35 +21,35 @@ fn stream() -> Stream {
 }
 
 /// Segments of 50 ids, detail requests of 20.
-fn refresh(trigger: &TriggerTaken) -> Draft {
-    let draft = draft(trigger);
-    let (operation, scope) = (Operation::Update, Scope::Custom);
-    let refresh = Refresh {
-        reason: trigger.reason.expect("a reason"),
+fn refresh(claimed: &ClaimedJob) -> PlanDraft {
+    let draft = draft(claimed);
+    let (operation, scope) = (Operation::Update, CursorScope::Custom);
+    let refresh = RefreshSpec {
+        reason: claimed.reason.expect("a reason"),
         stale_after: Duration::from_secs(600),
         generation: "g2".into(),
         size: 50,
     };
-    Draft {
-        cursor: Name { operation, scope, cursor_key: "item_id".into(), ..draft.cursor },
-        span: Span::Ids { stream: stream(), refresh },
-        shape: Shape {
+    PlanDraft {
+        cursor: CursorName { operation, scope, cursor_key: "item_id".into(), ..draft.cursor },
+        span: PlanSpan::Ids { stream: stream(), refresh },
+        context: SliceContext {
             operation,
-            phase: Phase { two_phase: true, id_batch_size: Some(20) },
+            phase: PhaseSpec { two_phase: true, id_batch_size: Some(20) },
             priority: 200,
-            ..draft.shape
+            ..draft.context
         },
         ..draft
     }
 }
 
-/// A planner that knows the coverage and asks which ids are wanted.
-fn asking(trigger: TriggerTaken, coverage: &Coverage) -> (Driver, ReadSegments) {
-    let draft = refresh(&trigger);
-    let mut driver = Driver::with(Options::new("me"), trigger, draft);
+/// A planner that knows the coverage and reads which ids to refresh.
+fn reading_segments(claimed: ClaimedJob, coverage: &Coverage) -> (Driver, ReadSegments) {
+    let draft = refresh(&claimed);
+    let mut driver = Driver::with(Options::new("me"), claimed, draft);
     let wants = driver.covered(coverage);
-    let [Want::Tx(Tx::ReadSegments(asked))] = &wants[..] else { panic!("{wants:?}") };
-    (driver, asked.clone())
+    let [Want::Tx(Tx::ReadSegments(read))] = &wants[..] else { panic!("{wants:?}") };
+    (driver, read.clone())
 }
 
 /// Ranges that end at these keys.
@@ -65,31 +65,27 @@ fn ordinals(save: &SavePlan) -> Vec<(i64, &str)> {
     save.slices.iter().map(segment).zip(last).collect()
 }
 
-/// What is known of a namespace that has had so many segments.
+/// Coverage of a namespace that has had this many segments.
 fn after_segments(next_ordinal: i64) -> Coverage {
-    let value = (next_ordinal > 0).then(|| Mark::Nth { ordinal: next_ordinal, last: "x".into() });
+    let value = (next_ordinal > 0).then(|| CursorValue::Nth { ordinal: next_ordinal, last: "x".into() });
     Coverage { value, next_ordinal, origin: None, ..known(None, Vec::new()) }
 }
 
 // covers: ING-6.3-03
 #[test]
-fn the_reason_says_which_records_are_wanted() {
-    let wanted = |reason| asking(update(reason), &fresh()).1.wanted;
-    assert_eq!(wanted(UpdateReason::Staleness), Wanted::Stale { before: DB_NOW - Duration::from_secs(600) });
-    assert_eq!(wanted(UpdateReason::ExprChange), Wanted::MappedOtherThan { generation: "g2".into() });
-    assert_eq!(wanted(UpdateReason::Signals), Wanted::Signalled);
-    let asked = asking(update(UpdateReason::Signals), &Coverage { queued: 30, ..fresh() }).1;
-    assert_eq!(
-        (asked.stream, asked.after, asked.size, asked.limit),
-        (stream(), None, 50, 970),
-        "what there is room for"
-    );
+fn update_reason_selects_the_records() {
+    let criteria = |reason| reading_segments(update(reason), &fresh()).1.criteria;
+    assert_eq!(criteria(UpdateReason::Staleness), RefreshCriteria::Stale { before: DB_NOW - Duration::from_secs(600) });
+    assert_eq!(criteria(UpdateReason::ExprChange), RefreshCriteria::MappedOtherThan { generation: "g2".into() });
+    assert_eq!(criteria(UpdateReason::Signals), RefreshCriteria::Signalled);
+    let read = reading_segments(update(UpdateReason::Signals), &Coverage { queued: 30, ..fresh() }).1;
+    assert_eq!((read.stream, read.after, read.size, read.limit), (stream(), None, 50, 970), "the room in the queue");
 }
 
 // covers: ING-5.3-08, ING-5.3-19, ING-6.3-04, ING-8.2-03, ING-8.2-08, ING-4.10-29
 #[test]
 fn a_plan_over_ids_has_one_slice_per_range_numbered_on_from_the_last() {
-    let (mut driver, asked) = asking(update(UpdateReason::Staleness), &after_segments(7));
+    let (mut driver, read) = reading_segments(update(UpdateReason::Staleness), &after_segments(7));
     let save = outcome(&driver.ok(segments(&["f", "m", "z"], false))).expect("a plan");
     assert_eq!(ordinals(&save), [(7, "f"), (8, "m"), (9, "z")]);
     assert_eq!((save.origin, save.epoch, save.complete, save.priority), (None, 3, true, 200));
@@ -103,9 +99,9 @@ fn a_plan_over_ids_has_one_slice_per_range_numbered_on_from_the_last() {
 
     let middle = &save.slices[1];
     assert_eq!(middle.window, None);
-    let bounds = Bounds::of_task(&middle.task_params).unwrap().ids.expect("ids");
+    let bounds = TaskBounds::of_task(&middle.task_params).unwrap().ids.expect("ids");
     assert_eq!(bounds.range, IdRange { after: Some("f".into()), through: "m".into() });
-    assert_eq!(bounds.wanted, asked.wanted, "frozen");
+    assert_eq!(bounds.criteria, read.criteria, "frozen");
     let spec: serde_json::Value = serde_json::from_str(&middle.spec).unwrap();
     assert_eq!((&spec["dimension"], &spec["bounds"]["id"]), (&json!("ID"), &json!({ "from": "f", "to": "m" })));
     assert_eq!(spec["phase"], json!({ "twoPhase": true, "idBatchSize": 20 }));
@@ -113,47 +109,48 @@ fn a_plan_over_ids_has_one_slice_per_range_numbered_on_from_the_last() {
 }
 
 #[test]
-fn when_nothing_is_wanted_there_is_no_plan() {
-    let (mut driver, _) = asking(update(UpdateReason::Signals), &fresh());
+fn update_without_matching_records_makes_no_plan() {
+    let (mut driver, _) = reading_segments(update(UpdateReason::Signals), &fresh());
     let end = outcome(&driver.ok(segments(&[], false)));
-    assert!(matches!(end, Err(Settlement::Nothing { .. })), "{end:?}");
+    assert!(matches!(end, Err(JobSettlement::Nothing { .. })), "{end:?}");
 }
 
 // covers: ING-8.5-02, ING-12.4-03
 #[test]
 fn a_plan_with_more_than_there_is_room_for_goes_on_behind_its_last_key() {
-    let trigger = update(UpdateReason::ExprChange);
-    let (mut driver, _) = asking(trigger.clone(), &fresh());
+    let claimed = update(UpdateReason::ExprChange);
+    let (mut driver, _) = reading_segments(claimed.clone(), &fresh());
     let save = outcome(&driver.ok(segments(&["f", "m"], true))).expect("a first part");
     assert_eq!((ordinals(&save), save.complete), (vec![(0, "f"), (1, "m")], false));
-    assert_eq!(remarks(&save)["totalEstimated"], json!(null), "nobody has counted the rest");
+    assert_eq!(remarks(&save)["totalEstimated"], json!(null), "the rest is not counted");
 
-    let open = OpenPlan { plan: PlanId(8), snapshot_hash: "s".into(), rest: Rest::Ids { after: Some("m".into()) } };
-    let again = TriggerTaken { plan: Some(open), ..trigger };
-    let (mut driver, asked) = asking(again.clone(), &after_segments(2));
-    assert_eq!(asked.after.as_deref(), Some("m"));
+    let open =
+        OpenPlan { plan: PlanId(8), snapshot_hash: "s".into(), rest: RemainingPlan::Ids { after: Some("m".into()) } };
+    let again = ClaimedJob { plan: Some(open), ..claimed };
+    let (mut driver, read) = reading_segments(again.clone(), &after_segments(2));
+    assert_eq!(read.after.as_deref(), Some("m"));
     let save = outcome(&driver.ok(segments(&["z"], false))).expect("the rest");
     assert_eq!((ordinals(&save), save.complete), (vec![(2, "z")], true));
     assert_eq!(save.target, PlanTarget::Existing(PlanId(8)));
 
-    // Nothing of the rest is wanted any more: it is closed with an empty part.
-    let (mut driver, _) = asking(again, &after_segments(2));
+    // Nothing of the rest is to be refreshed any more: it is closed with an empty part.
+    let (mut driver, _) = reading_segments(again, &after_segments(2));
     let save = outcome(&driver.ok(segments(&[], false))).expect("an empty part");
     assert!(save.complete && save.slices.is_empty());
 }
 
 // covers: ING-5.5-01
 #[test]
-fn a_full_inventory_is_not_asked_for_ids() {
-    let trigger = update(UpdateReason::Signals);
-    let draft = Draft { inventory: Some(3), ..refresh(&trigger) };
-    let end = drafted(trigger, draft, &Coverage { queued: 3, ..fresh() });
-    assert!(matches!(end, Err(Settlement::Later { .. })), "{end:?}");
+fn full_queue_reads_no_ids() {
+    let claimed = update(UpdateReason::Signals);
+    let draft = PlanDraft { inventory: Some(3), ..refresh(&claimed) };
+    let end = drafted(claimed, draft, &Coverage { queued: 3, ..fresh() });
+    assert!(matches!(end, Err(JobSettlement::Later { .. })), "{end:?}");
 }
 
 #[test]
-fn a_planner_that_was_overtaken_asks_for_the_ids_again() {
-    let (mut driver, _) = asking(update(UpdateReason::Signals), &after_segments(2));
+fn planner_that_was_overtaken_reads_the_ids_again() {
+    let (mut driver, _) = reading_segments(update(UpdateReason::Signals), &after_segments(2));
     let first = outcome(&driver.ok(segments(&["m"], false))).expect("a plan");
     let wants = driver.err(TxError::Conflict);
     assert!(matches!(&wants[..], [Want::Tx(Tx::ReadCoverage(_))]), "{wants:?}");
@@ -161,16 +158,16 @@ fn a_planner_that_was_overtaken_asks_for_the_ids_again() {
     assert!(matches!(&wants[..], [Want::Tx(Tx::ReadSegments(_))]), "{wants:?}");
     let second = outcome(&driver.ok(segments(&["m"], false))).expect("a plan");
     assert_eq!((ordinals(&first), ordinals(&second)), (vec![(2, "m")], vec![(3, "m")]));
-    assert_ne!(keys(&first), keys(&second), "what another planner made is not taken for ours");
+    assert_ne!(keys(&first), keys(&second), "segments of another planner are not ours");
 }
 
 #[test]
-fn a_store_that_does_not_name_the_ids_leaves_the_trigger_for_later() {
-    let (mut driver, _) = asking(update(UpdateReason::Signals), &fresh());
+fn store_failure_while_reading_ids_defers_the_job() {
+    let (mut driver, _) = reading_segments(update(UpdateReason::Signals), &fresh());
     let wants = driver.err(TxError::Busy);
-    assert!(matches!(outcome(&wants), Err(Settlement::Later { .. })), "{wants:?}");
+    assert!(matches!(outcome(&wants), Err(JobSettlement::Later { .. })), "{wants:?}");
 
-    let (mut driver, _) = asking(update(UpdateReason::Signals), &fresh());
+    let (mut driver, _) = reading_segments(update(UpdateReason::Signals), &fresh());
     assert!(driver.err(TxError::Refused("broken".into())).is_empty());
     assert!(driver.0.is_idle() && driver.0.wake_at() > HERE);
 }

@@ -1,43 +1,47 @@
-//! Two-phase reading: ids, then their content.
+//! Two-phase reading: ids, then their details.
 
 use super::*;
-use crate::record::{Candidate, Rejected};
+use crate::record::{DetailCandidate, RejectedRecord};
 
-fn candidate(id: &str) -> Candidate {
-    Candidate { id: id.into(), version: "1".into() }
+fn candidate(id: &str) -> DetailCandidate {
+    DetailCandidate { id: id.into(), version: "1".into() }
 }
 
 /// A run whose pages name ids, two to a request.
 fn reading() -> Driver {
     let mut driver = Driver::new(at_once());
     driver.on(started(None));
-    let details = Details { batch_size: 2, missing_is_bad: true };
-    let policy = Policy { details: Some(details), ..(*policy(tokens())).clone() };
-    driver.on(Got::Prepared(Ok(Arc::new(policy))));
+    let details = DetailOptions { batch_size: 2, missing_is_bad: true };
+    let policy = RunPolicy { details: Some(details), ..(*policy(tokens())).clone() };
+    driver.on(RunInput::Prepared(Ok(Arc::new(policy))));
     driver
 }
 
-fn ids(names: &[&str], next: Option<&str>) -> Got {
-    Got::Fetched(Ok(Box::new(Page {
-        facts: Facts { items: names.len() as u32, next_token: next.map(str::to_owned), ..Facts::default() },
+fn ids(names: &[&str], next: Option<&str>) -> RunInput {
+    RunInput::Fetched(Ok(Box::new(FetchedPage {
+        facts: PageFacts { items: names.len() as u32, next_token: next.map(str::to_owned), ..PageFacts::default() },
         candidates: names.iter().map(|id| candidate(id)).collect(),
         content: [names.len() as u8; 16],
-        ..Page::default()
+        ..FetchedPage::default()
     })))
 }
 
-fn content(names: &[&str]) -> Got {
+fn content(names: &[&str]) -> RunInput {
     let record = |id: &&str| record(id, at(1));
-    let facts = Facts { items: names.len() as u32, ..Facts::default() };
-    Got::Fetched(Ok(Box::new(Page { facts, records: names.iter().map(record).collect(), ..Page::default() })))
+    let facts = PageFacts { items: names.len() as u32, ..PageFacts::default() };
+    RunInput::Fetched(Ok(Box::new(FetchedPage {
+        facts,
+        records: names.iter().map(record).collect(),
+        ..FetchedPage::default()
+    })))
 }
 
-fn screened(names: &[&str]) -> Got {
-    Got::Screened(Ok(names.iter().map(|id| candidate(id)).collect()))
+fn screened(names: &[&str]) -> RunInput {
+    RunInput::Screened(Ok(names.iter().map(|id| candidate(id)).collect()))
 }
 
-/// Grants the permit; the ids that are asked for.
-fn asked(driver: &mut Driver) -> Vec<String> {
+/// Grants the permit; the requested ids.
+fn requested_ids(driver: &mut Driver) -> Vec<String> {
     match driver.fetch().position {
         Position::Ids { ids, .. } => ids,
         other => panic!("expected ids, got {other:?}"),
@@ -48,20 +52,20 @@ fn bad(batch: &CommitBatch) -> Vec<(&str, bool)> {
     batch.marks.iter().map(|mark| (mark.candidate.id.as_str(), mark.bad.is_some())).collect()
 }
 
-fn refused(status: u16, level: Level) -> Got {
+fn refused(status: u16, level: Level) -> RunInput {
     let mut refusal = refusal(level);
     refusal.evidence.status = status;
-    Got::Fetched(Err(Box::new(refusal)))
+    RunInput::Fetched(Err(Box::new(refusal)))
 }
 
-// covers: ING-4.6-03, ING-4.6-04, ING-15-06, ING-11.6-01
+// covers: ING-4.6-03, ING-4.6-04, ING-15-06, ING-11.6-01, ING-0.2-06, ING-2.4-02
 #[test]
 fn a_page_of_ids_is_screened_and_its_details_are_fetched_in_groups() {
     let mut driver = reading();
     driver.fetch();
     let wants = driver.on(ids(&["a", "b", "c", "d"], Some("n")));
-    let [Want::Screen(_, asked_about)] = &wants[..] else { panic!("{wants:?}") };
-    assert_eq!(asked_about.len(), 4);
+    let [Want::Screen(_, candidates)] = &wants[..] else { panic!("{wants:?}") };
+    assert_eq!(candidates.len(), 4);
 
     let wants = driver.on(screened(&["a", "b", "c"]));
     let page = commit(&wants);
@@ -69,13 +73,13 @@ fn a_page_of_ids_is_screened_and_its_details_are_fetched_in_groups() {
     assert_eq!((page.stats.items_count, page.stats.skipped), (1, 1), "d is fetched already");
     driver.on(committed());
 
-    assert_eq!(asked(&mut driver), ["a", "b"]);
+    assert_eq!(requested_ids(&mut driver), ["a", "b"]);
     let first = commit(&driver.on(content(&["a", "b"])));
     assert_eq!((first.records.len(), bad(&first)), (2, vec![("a", false), ("b", false)]));
     assert_eq!(first.next, Some(Position::Token(None)));
     driver.on(committed());
 
-    assert_eq!(asked(&mut driver), ["c"]);
+    assert_eq!(requested_ids(&mut driver), ["c"]);
     let last = commit(&driver.on(content(&["c"])));
     assert_eq!(last.next, Some(token("n")), "only the last group leads on");
     driver.on(committed());
@@ -95,11 +99,11 @@ fn a_page_whose_ids_are_all_known_leads_on_without_a_request() {
 }
 
 #[test]
-fn a_screening_without_an_answer_is_asked_again() {
+fn failed_screening_is_retried() {
     let mut driver = reading();
     driver.fetch();
     driver.on(ids(&["a"], None));
-    assert!(driver.on(Got::Screened(Err(TxError::Busy))).is_empty());
+    assert!(driver.on(RunInput::Screened(Err(TxError::Busy))).is_empty());
     let wants = driver.wake();
     assert!(matches!(&wants[..], [Want::Screen(..)]), "{wants:?}");
     commit(&driver.on(screened(&["a"])));
@@ -113,60 +117,60 @@ fn a_group_that_is_refused_is_halved_until_the_bad_id_is_alone() {
     driver.on(ids(&["a", "b", "c"], None));
     driver.on(screened(&["a", "b", "c"]));
     driver.on(committed());
-    assert_eq!(asked(&mut driver), ["a", "b"]);
+    assert_eq!(requested_ids(&mut driver), ["a", "b"]);
     driver.on(refused(400, Level::L2));
-    assert_eq!(asked(&mut driver), ["a"]);
+    assert_eq!(requested_ids(&mut driver), ["a"]);
     assert_eq!(bad(&commit(&driver.on(content(&["a"])))), [("a", false)]);
     driver.on(committed());
-    assert_eq!(asked(&mut driver), ["b"]);
+    assert_eq!(requested_ids(&mut driver), ["b"]);
     let alone = commit(&driver.on(refused(400, Level::L2)));
-    assert_eq!((bad(&alone), alone.progress), (vec![], false), "held until it is known that it is the id");
+    assert_eq!((bad(&alone), alone.progress), (vec![], false), "deferred until it is known that it is the id");
     driver.on(committed());
-    assert_eq!(asked(&mut driver), ["c"], "the others are not affected");
+    assert_eq!(requested_ids(&mut driver), ["c"], "the others are not affected");
     let last = commit(&driver.on(content(&["c"])));
     assert_eq!((bad(&last), last.rejected.len()), (vec![("b", true), ("c", false)], 1), "kept aside, not lost");
     let close = end(&driver.on(committed()));
     assert_eq!(close.end, RunEnd::Succeeded);
 }
 
-/// Some far sides answer with another document where they do not know the id.
+/// Some upstreams return another document where they do not know the id.
 #[test]
 fn details_of_another_form_are_halved_too_and_one_alone_is_tried_twice() {
     let mut driver = reading();
     let strange = || {
         let fault = Fault::new(Code::ParseError, Level::L4, "items_path finds nothing");
-        Got::Fetched(Err(Box::new(Refusal { fault, ..refusal(Level::L4) })))
+        RunInput::Fetched(Err(Box::new(PageFailure { fault, ..refusal(Level::L4) })))
     };
     driver.fetch();
     driver.on(ids(&["a", "b"], None));
     driver.on(screened(&["a", "b"]));
     driver.on(committed());
-    assert_eq!(asked(&mut driver), ["a", "b"]);
+    assert_eq!(requested_ids(&mut driver), ["a", "b"]);
     driver.on(strange());
-    assert_eq!(asked(&mut driver), ["a"]);
+    assert_eq!(requested_ids(&mut driver), ["a"]);
     assert!(driver.on(strange()).is_empty(), "it may be a slip");
     driver.wake();
-    assert_eq!(asked(&mut driver), ["a"]);
+    assert_eq!(requested_ids(&mut driver), ["a"]);
     assert_eq!(bad(&commit(&driver.on(content(&["a"])))), [("a", false)]);
     driver.on(committed());
-    assert_eq!(asked(&mut driver), ["b"]);
+    assert_eq!(requested_ids(&mut driver), ["b"]);
     driver.on(strange());
     driver.wake();
-    assert_eq!(asked(&mut driver), ["b"]);
+    assert_eq!(requested_ids(&mut driver), ["b"]);
     let last = commit(&driver.on(strange()));
     assert_eq!((bad(&last), last.rejected.len()), (vec![("b", true)], 1), "kept aside, not lost");
     assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
 }
 
 #[test]
-fn an_id_that_breaks_the_far_side_is_found_too() {
+fn an_id_that_breaks_the_upstream_is_found_too() {
     let mut driver = reading();
     driver.fetch();
     driver.on(ids(&["a", "b"], None));
     driver.on(screened(&["a", "b"]));
     driver.on(committed());
     let mut refusals = 0;
-    while asked(&mut driver) == ["a", "b"] {
+    while requested_ids(&mut driver) == ["a", "b"] {
         refusals += 1;
         let wants = driver.on(refused(500, Level::L1));
         if wants.is_empty() && driver.run.wake_at() < Ts::MAX {
@@ -179,20 +183,20 @@ fn an_id_that_breaks_the_far_side_is_found_too() {
 
 // covers: ING-4.6-05
 #[test]
-fn an_id_that_the_answer_leaves_out_is_marked_and_kept_aside() {
+fn id_missing_in_the_response_is_marked_bad_and_quarantined() {
     let mut driver = reading();
     driver.fetch();
     driver.on(ids(&["a", "b"], None));
     driver.on(screened(&["a", "b"]));
     driver.on(committed());
-    asked(&mut driver);
+    requested_ids(&mut driver);
     let batch = commit(&driver.on(content(&["b"])));
     assert_eq!(bad(&batch), [("a", true), ("b", false)]);
-    let [Rejected { key: Some(key), .. }] = &batch.rejected[..] else { panic!("{batch:?}") };
+    let [RejectedRecord { key: Some(key), .. }] = &batch.rejected[..] else { panic!("{batch:?}") };
     assert_eq!((key.as_str(), batch.stats.items_count, batch.stats.failed), ("a", 2, 1));
 }
 
-/// A run that has asked for the details of these.
+/// A run that has requested the details of these ids.
 fn wanting(names: &[&str]) -> Driver {
     let mut driver = reading();
     driver.fetch();
@@ -203,35 +207,35 @@ fn wanting(names: &[&str]) -> Driver {
 }
 
 #[test]
-fn what_else_an_answer_holds_does_not_stand_for_what_is_missing() {
+fn other_records_in_a_response_do_not_replace_missing_ids() {
     let mut driver = wanting(&["a", "b"]);
-    asked(&mut driver);
+    requested_ids(&mut driver);
     let batch = commit(&driver.on(content(&["b", "x", "y"])));
     assert_eq!(bad(&batch), [("a", true), ("b", false)]);
     let mut driver = wanting(&["a", "b"]);
-    asked(&mut driver);
+    requested_ids(&mut driver);
     let batch = commit(&driver.on(content(&["A", "B"])));
-    assert_eq!(bad(&batch), [("a", false), ("b", false)], "a far side that calls them otherwise");
+    assert_eq!(bad(&batch), [("a", false), ("b", false)], "an upstream that calls them otherwise");
 }
 
 #[test]
 fn an_item_that_the_filter_drops_is_not_missing() {
     let mut driver = wanting(&["a", "b"]);
-    asked(&mut driver);
-    let Got::Fetched(Ok(mut page)) = content(&["b"]) else { unreachable!() };
+    requested_ids(&mut driver);
+    let RunInput::Fetched(Ok(mut page)) = content(&["b"]) else { unreachable!() };
     page.facts.items = 2;
     page.candidates = vec![candidate("a")];
-    let batch = commit(&driver.on(Got::Fetched(Ok(page))));
+    let batch = commit(&driver.on(RunInput::Fetched(Ok(page))));
     assert_eq!((bad(&batch), batch.stats.skipped), (vec![("a", false), ("b", false)], 1));
 }
 
 #[test]
-fn answers_with_nothing_in_them_are_not_taken_for_bad_ids() {
+fn empty_responses_do_not_make_ids_bad() {
     let mut driver = wanting(&["a", "b", "c"]);
-    asked(&mut driver);
+    requested_ids(&mut driver);
     assert!(commit(&driver.on(content(&[]))).marks.is_empty());
     driver.on(committed());
-    asked(&mut driver);
+    requested_ids(&mut driver);
     let close = end(&driver.on(content(&[])));
     assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("any of 3 ids")), "{close:?}");
 }
@@ -239,7 +243,7 @@ fn answers_with_nothing_in_them_are_not_taken_for_bad_ids() {
 #[test]
 fn a_refusal_that_is_not_about_the_ids_fails_the_task_at_once() {
     let mut driver = wanting(&["a", "b"]);
-    asked(&mut driver);
+    requested_ids(&mut driver);
     let close = end(&driver.on(refused(403, Level::L2)));
     assert!(matches!(close.end, RunEnd::Failed { .. }));
 }
@@ -247,17 +251,17 @@ fn a_refusal_that_is_not_about_the_ids_fails_the_task_at_once() {
 #[test]
 fn a_lone_id_that_is_not_there_is_bad() {
     let mut driver = wanting(&["a"]);
-    asked(&mut driver);
+    requested_ids(&mut driver);
     let batch = commit(&driver.on(refused(404, Level::L2)));
     assert_eq!((bad(&batch), batch.rejected.len(), batch.next.clone()), (vec![("a", true)], 1, None));
 }
 
-/// Refuses the one id that is asked for until its tries are used up; the wants that follow.
+/// Refuses the one requested id until its tries are used up; the wants that follow.
 fn outage(driver: &mut Driver) -> Vec<Want> {
     for _ in 0..4 {
         driver.on(refused(500, Level::L1));
         driver.wake();
-        asked(driver);
+        requested_ids(driver);
     }
     driver.on(refused(500, Level::L1))
 }
@@ -265,29 +269,29 @@ fn outage(driver: &mut Driver) -> Vec<Want> {
 #[test]
 fn an_outage_makes_no_id_bad() {
     let mut driver = wanting(&["a"]);
-    asked(&mut driver);
+    requested_ids(&mut driver);
     let close = end(&outage(&mut driver));
     assert!(matches!(close.end, RunEnd::Requeue { counted: true, .. }), "the page is not left: {close:?}");
 
-    // One that ends is followed by another try.
+    // An outage that ends is followed by another try.
     let mut driver = wanting(&["a", "b", "c"]);
-    asked(&mut driver);
+    requested_ids(&mut driver);
     driver.on(refused(400, Level::L2));
-    assert_eq!(asked(&mut driver), ["a"]);
+    assert_eq!(requested_ids(&mut driver), ["a"]);
     assert!(commit(&outage(&mut driver)).marks.is_empty());
     driver.on(committed());
-    assert_eq!(asked(&mut driver), ["b"]);
+    assert_eq!(requested_ids(&mut driver), ["b"]);
     assert_eq!(bad(&commit(&driver.on(content(&["b"])))), [("b", false)]);
     driver.on(committed());
-    assert_eq!(asked(&mut driver), ["c"]);
+    assert_eq!(requested_ids(&mut driver), ["c"]);
     driver.on(content(&["c"]));
     driver.on(committed());
-    assert_eq!(asked(&mut driver), ["a"], "once more, now that the far side answers");
+    assert_eq!(requested_ids(&mut driver), ["a"], "once more, now that the upstream responds");
     assert_eq!(bad(&commit(&driver.on(content(&["a"])))), [("a", false)]);
 }
 
 #[test]
-fn a_far_side_that_refuses_every_id_fails_the_task() {
+fn an_upstream_that_refuses_every_id_fails_the_task() {
     let names: Vec<_> = (0..40).map(|n| format!("{n:02}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let mut driver = reading();
@@ -296,7 +300,7 @@ fn a_far_side_that_refuses_every_id_fails_the_task() {
     driver.on(screened(&names));
     driver.on(committed());
     for _ in 0..200 {
-        asked(&mut driver);
+        requested_ids(&mut driver);
         let wants = driver.on(refused(404, Level::L2));
         match &wants[..] {
             [Want::Tx(Tx::EndRun(close))] => {
@@ -313,7 +317,7 @@ fn a_far_side_that_refuses_every_id_fails_the_task() {
     panic!("the run goes on for ever");
 }
 
-/// Reads a page of forty ids of which every `nth` is refused when it is asked for alone; how the run ends.
+/// Reads a page of forty ids of which every `nth` is refused when it is requested alone; how the run ends.
 fn with_refused(nth: usize) -> (Vec<Arc<CommitBatch>>, Arc<EndRun>) {
     let names: Vec<_> = (0..40).map(|n| format!("{n:02}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -321,7 +325,7 @@ fn with_refused(nth: usize) -> (Vec<Arc<CommitBatch>>, Arc<EndRun>) {
     let mut driver = wanting(&names);
     let mut batches = Vec::new();
     loop {
-        let group = asked(&mut driver);
+        let group = requested_ids(&mut driver);
         let names: Vec<_> = group.iter().map(String::as_str).collect();
         let refused = names.iter().any(|id| is_bad(id));
         let wants = driver.on(if refused { refused_with("no such field: ids") } else { content(&names) });
@@ -335,10 +339,10 @@ fn with_refused(nth: usize) -> (Vec<Arc<CommitBatch>>, Arc<EndRun>) {
     }
 }
 
-fn refused_with(message: &str) -> Got {
+fn refused_with(message: &str) -> RunInput {
     let mut refusal = refusal(Level::L2);
     (refusal.evidence.status, refusal.fault.message) = (400, message.to_owned());
-    Got::Fetched(Err(Box::new(refusal)))
+    RunInput::Fetched(Err(Box::new(refusal)))
 }
 
 // covers: ING-12.2-05, ING-4.16-03

@@ -1,22 +1,22 @@
-//! Where a slice ends, and what becomes of one that is too much.
+//! Where a slice ends, and slices that hold too much.
 
 use super::*;
 
-/// A run over `rule` whose window, ten seconds wide, can be cut at whole seconds.
-fn reading(rule: paging::Rule) -> Driver {
+/// A run over `rule` whose window, ten seconds wide, can be split at whole seconds.
+fn reading(rule: paging::PagingRule) -> Driver {
     Driver::prepared(lease(), cuttable(rule), None).0
 }
 
-fn with_total(tag: u8, total: Option<u64>) -> Got {
-    let Got::Fetched(Ok(mut page)) = page(tag, None) else { unreachable!() };
+fn with_total(tag: u8, total: Option<u64>) -> RunInput {
+    let RunInput::Fetched(Ok(mut page)) = page(tag, None) else { unreachable!() };
     page.facts.total = total;
-    Got::Fetched(Ok(page))
+    RunInput::Fetched(Ok(page))
 }
 
 // covers: ING-15-02, ING-4.4-24, ING-8.4-02, ING-8.4-03
 #[test]
-fn a_window_over_the_ceiling_is_cut_after_its_first_answer() {
-    let mut driver = reading(paging::Rule { ceiling: Some(4), ..offsets() });
+fn window_over_the_ceiling_is_split_after_its_first_page() {
+    let mut driver = reading(paging::PagingRule { ceiling: Some(4), ..offsets() });
     driver.fetch();
     driver.on(with_total(1, Some(10)));
     let close = end(&driver.on(committed()));
@@ -33,7 +33,7 @@ fn a_window_over_the_ceiling_is_cut_after_its_first_answer() {
 // covers: ING-15-02
 #[test]
 fn a_window_that_turns_out_to_be_over_the_ceiling_is_cut_when_it_is_reached() {
-    let mut driver = reading(paging::Rule { ceiling: Some(4), ..offsets() });
+    let mut driver = reading(paging::PagingRule { ceiling: Some(4), ..offsets() });
     driver.fetch();
     driver.on(with_total(1, None));
     driver.on(committed());
@@ -45,7 +45,7 @@ fn a_window_that_turns_out_to_be_over_the_ceiling_is_cut_when_it_is_reached() {
 // covers: ING-15-02
 #[test]
 fn a_window_that_ends_at_the_ceiling_is_whole_and_one_that_cannot_be_cut_fails() {
-    let mut driver = reading(paging::Rule { ceiling: Some(4), ..offsets() });
+    let mut driver = reading(paging::PagingRule { ceiling: Some(4), ..offsets() });
     driver.fetch();
     driver.on(with_total(1, Some(4)));
     driver.on(committed());
@@ -53,26 +53,26 @@ fn a_window_that_ends_at_the_ceiling_is_whole_and_one_that_cannot_be_cut_fails()
     driver.on(with_total(2, Some(4)));
     assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
 
-    let mut driver = Driver::reading(at_once(), paging::Rule { ceiling: Some(4), ..offsets() }, None);
+    let mut driver = Driver::reading(at_once(), paging::PagingRule { ceiling: Some(4), ..offsets() }, None);
     driver.fetch();
     driver.on(with_total(1, Some(5)));
     let close = end(&driver.on(committed()));
-    assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("cannot be cut")), "{close:?}");
+    assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("cannot be split")), "{close:?}");
 }
 
 // covers: ING-4.3-05, ING-15-02
 #[test]
-fn a_window_that_one_answer_cannot_carry_is_cut() {
-    let mut driver = reading(paging::Rule::new(Kind::Time, 2));
+fn window_too_large_for_one_response_is_split() {
+    let mut driver = reading(paging::PagingRule::new(PagingKind::Time, 2));
     driver.fetch();
     driver.on(with_total(1, Some(7)));
-    assert_eq!(windows(&end(&driver.on(committed())).end).len(), 7, "seven records, at most two in an answer");
+    assert_eq!(windows(&end(&driver.on(committed())).end).len(), 7, "seven records, at most two in a response");
 }
 
 // covers: ING-4.3-16, ING-4.16-03
 #[test]
 fn the_cap_on_pages_cuts_the_window_where_the_source_reads_by_time() {
-    let mut driver = reading(paging::Rule { max_page: Some(1), split_at_max: true, ..tokens() });
+    let mut driver = reading(paging::PagingRule { max_page: Some(1), split_at_max: true, ..tokens() });
     driver.fetch();
     driver.on(page(1, Some("b")));
     assert_eq!(windows(&end(&driver.on(committed())).end).len(), 2);
@@ -80,8 +80,8 @@ fn the_cap_on_pages_cuts_the_window_where_the_source_reads_by_time() {
 
 // covers: ING-4.3-14, ING-4.5-02, ING-12.3-03
 #[test]
-fn the_last_page_is_asked_for_once_more_where_that_is_wished() {
-    let rule = paging::Rule { tail_probe: true, ..tokens() };
+fn tail_probe_requests_the_last_page_once_more() {
+    let rule = paging::PagingRule { tail_probe: true, ..tokens() };
     let mut driver = Driver::reading(at_once(), rule.clone(), None);
     assert_eq!(driver.fetch().position, Position::Token(None));
     let wants = driver.on(page(1, None));
@@ -92,7 +92,7 @@ fn the_last_page_is_asked_for_once_more_where_that_is_wished() {
     let close = end(&driver.on(committed()));
     assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 2), "exactly one request more");
 
-    // The far side had lost its token: the second look finds the way on.
+    // The upstream had lost its token: the second request continues.
     let mut driver = Driver::reading(at_once(), rule, None);
     driver.fetch();
     driver.on(page(1, None));
@@ -106,7 +106,7 @@ fn the_last_page_is_asked_for_once_more_where_that_is_wished() {
 // covers: ING-15-01
 #[test]
 fn a_token_that_comes_back_is_the_end_only_where_tokens_are_unique() {
-    let mut driver = Driver::reading(at_once(), paging::Rule { unique_tokens: true, ..tokens() }, None);
+    let mut driver = Driver::reading(at_once(), paging::PagingRule { unique_tokens: true, ..tokens() }, None);
     driver.fetch();
     driver.on(page(1, Some("b")));
     driver.on(committed());
@@ -120,7 +120,7 @@ fn a_token_that_comes_back_is_the_end_only_where_tokens_are_unique() {
     driver.on(committed());
     driver.fetch();
     let wants = driver.on(page(2, Some("b")));
-    assert!(asks(&wants), "a far side that repeats its token on every page is read on");
+    assert!(requests_permit(&wants), "an upstream that repeats its token on every page is read on");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_total_that_falls_between_pages_starts_the_slice_again() {
 
 #[test]
 fn an_estimate_may_fall() {
-    let mut driver = Driver::reading(at_once(), paging::Rule { estimates: true, ..offsets() }, None);
+    let mut driver = Driver::reading(at_once(), paging::PagingRule { estimates: true, ..offsets() }, None);
     driver.fetch();
     driver.on(with_total(1, Some(600)));
     driver.on(committed());
@@ -161,10 +161,10 @@ fn an_estimate_may_fall() {
 #[test]
 fn two_pages_of_mostly_unusable_items_stop_the_source() {
     let rejected = |tag: u8| {
-        let Got::Fetched(Ok(mut page)) = page(tag, Some(&tag.to_string())) else { unreachable!() };
+        let RunInput::Fetched(Ok(mut page)) = page(tag, Some(&tag.to_string())) else { unreachable!() };
         page.facts.items = 6;
         page.rejected = (0..4)
-            .map(|index| crate::record::Rejected {
+            .map(|index| crate::record::RejectedRecord {
                 index,
                 key: None,
                 code: Code::ValidationError,
@@ -172,7 +172,7 @@ fn two_pages_of_mostly_unusable_items_stop_the_source() {
                 sample: String::new(),
             })
             .collect();
-        Got::Fetched(Ok(page))
+        RunInput::Fetched(Ok(page))
     };
     let mut driver = Driver::tokens();
     driver.fetch();

@@ -1,4 +1,4 @@
-//! The way of a run: pages, commits, the end, the cursor.
+//! The normal flow of a run: pages, commits, the end, the cursor.
 
 use super::*;
 use crate::project::Library;
@@ -14,11 +14,11 @@ fn pages_are_committed_in_order_and_those_read_meanwhile_together() {
     let wants = driver.on(page(1, Some("b")));
     let first = commit(&wants);
     assert_eq!((first.batch_no, &first.next), (1, &Some(token("b"))));
-    assert!(asks(&wants), "page 2 is read while page 1 is committed");
+    assert!(requests_permit(&wants), "page 2 is read while page 1 is committed");
 
     assert_eq!(driver.fetch().position, token("b"));
     let wants = driver.on(page(2, Some("c")));
-    assert!(matches!(&*wants, [Want::Permit { .. }]), "page 2 waits for page 1, page 3 is asked for: {wants:?}");
+    assert!(matches!(&*wants, [Want::Permit { .. }]), "page 2 waits for page 1, page 3 is requested: {wants:?}");
     assert_eq!(driver.fetch().batch_no, 3);
     assert!(driver.on(page(3, None)).is_empty());
 
@@ -39,10 +39,10 @@ fn the_reader_stays_within_reach_of_the_ledger() {
     driver.fetch();
     driver.on(page(1, Some("b")));
     driver.fetch();
-    assert!(asks(&driver.on(page(2, Some("c")))));
+    assert!(requests_permit(&driver.on(page(2, Some("c")))));
     driver.fetch();
     assert!(driver.on(page(3, Some("d"))).is_empty(), "three pages wait");
-    assert!(asks(&driver.on(committed())), "two of them are on their way");
+    assert!(requests_permit(&driver.on(committed())), "two of them are on their way");
 }
 
 #[test]
@@ -50,16 +50,16 @@ fn large_pages_are_read_one_ahead() {
     let large = |tag, next| changed(page(tag, next), |page| page.evidence.bytes = 9 << 20);
     let mut driver = Driver::tokens();
     driver.fetch();
-    assert!(asks(&driver.on(large(1, Some("b")))));
+    assert!(requests_permit(&driver.on(large(1, Some("b")))));
     driver.fetch();
-    assert!(driver.on(large(2, Some("c"))).is_empty(), "page 2 waits for page 1, and page 3 is not asked for");
+    assert!(driver.on(large(2, Some("c"))).is_empty(), "page 2 waits for page 1, and page 3 is not requested");
     let wants = driver.on(committed());
     assert_eq!(commit(&wants).batch_no, 2);
-    assert!(asks(&wants));
+    assert!(requests_permit(&wants));
 }
 
 #[test]
-fn a_group_without_an_answer_is_repeated_page_by_page() {
+fn group_with_unknown_outcome_is_repeated_page_by_page() {
     let (mut driver, group) = with_group();
     assert!(driver.on(failed(TxError::Unknown("lost".into()))).is_empty());
     assert!(Arc::ptr_eq(&group[0], &commit(&driver.wake())));
@@ -68,10 +68,10 @@ fn a_group_without_an_answer_is_repeated_page_by_page() {
 }
 
 #[test]
-fn a_group_with_fewer_answers_than_pages_is_no_success() {
+fn group_with_fewer_results_than_pages_fails() {
     let (mut driver, _) = with_group();
     let wants = driver.on(committed_together(1));
-    assert!(matches!(finished(&wants).outcome, Outcome::Stuck(TxError::Refused(_))), "{wants:?}");
+    assert!(matches!(finished(&wants).outcome, RunOutcome::Stuck(TxError::Refused(_))), "{wants:?}");
 }
 
 // covers: ING-13.8-02
@@ -90,8 +90,8 @@ fn a_page_waits_a_moment_for_others_to_be_committed_with() {
 }
 
 #[test]
-fn what_is_much_or_takes_its_time_waits_for_nothing() {
-    let is_sent_at_once = |change: fn(&mut Page)| {
+fn large_or_slow_pages_are_committed_at_once() {
+    let is_sent_at_once = |change: fn(&mut FetchedPage)| {
         let mut driver = Driver::reading(Options::default(), tokens(), None);
         driver.fetch();
         driver.on(changed(page(1, Some("b")), change)).iter().any(|want| matches!(want, Want::Tx(_)))
@@ -123,18 +123,18 @@ fn of_a_group_that_is_refused_only_the_page_at_fault_is_lost() {
     assert_eq!(close.stats.inserted, 4, "pages 1 and 2");
 }
 
-fn with_urls(page: Got) -> Got {
+fn with_urls(page: RunInput) -> RunInput {
     let capture = Capture { library: Library::Shared, job_type: "p/e".into(), urls: vec![("u".into(), "d".into())] };
     changed(page, |page| page.capture = Some(capture))
 }
 
-fn changed(page: Got, change: impl FnOnce(&mut Page)) -> Got {
-    let Got::Fetched(Ok(mut page)) = page else { panic!("{page:?}") };
+fn changed(page: RunInput, change: impl FnOnce(&mut FetchedPage)) -> RunInput {
+    let RunInput::Fetched(Ok(mut page)) = page else { panic!("{page:?}") };
     change(&mut page);
-    Got::Fetched(Ok(page))
+    RunInput::Fetched(Ok(page))
 }
 
-/// Page 1 is committed; pages 2 and 3, the last, are on their way together.
+/// Page 1 is committed; pages 2 and 3, the last, are in flight together.
 fn with_group() -> (Driver, Arc<[Arc<CommitBatch>]>) {
     let mut driver = Driver::tokens();
     for (tag, next) in [(1, Some("b")), (2, Some("c")), (3, None)] {
@@ -157,13 +157,13 @@ fn a_run_resumes_behind_the_last_batch_of_the_one_before() {
 fn a_slice_that_was_read_to_its_end_is_closed_without_a_request() {
     let mut driver = Driver::new(at_once());
     driver.on(started(Some(None)));
-    let close = end(&driver.on(Got::Prepared(Ok(policy(tokens())))));
+    let close = end(&driver.on(RunInput::Prepared(Ok(policy(tokens())))));
     assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 0));
 }
 
 // covers: ING-12.3-02
 #[test]
-fn a_commit_without_an_answer_is_repeated_with_the_same_batch() {
+fn commit_with_unknown_outcome_is_repeated_with_the_same_batch() {
     let mut driver = Driver::tokens();
     driver.fetch();
     let first = commit(&driver.on(page(1, None)));
@@ -181,52 +181,52 @@ fn a_fenced_write_stops_everything() {
     driver.fetch();
     commit(&driver.on(page(1, Some("b"))));
     driver.fetch();
-    assert_eq!(finished(&driver.on(failed(TxError::Fenced))).outcome, Outcome::Lost);
+    assert_eq!(finished(&driver.on(failed(TxError::Fenced))).outcome, RunOutcome::Lost);
     assert!(driver.run.is_over() && driver.run.wake_at() == Ts::MAX);
     assert!(driver.on(page(2, Some("c"))).is_empty());
     assert!(driver.on(committed()).is_empty());
-    assert!(driver.on(Got::Stop { why: "shutting down" }).is_empty());
+    assert!(driver.on(RunInput::Stop { reason: "shutting down" }).is_empty());
 }
 
 #[test]
 fn a_lease_that_is_lost_while_fetching_ends_the_run() {
     let mut driver = Driver::tokens();
     driver.fetch();
-    assert_eq!(finished(&driver.on(Got::Lost)).outcome, Outcome::Lost);
+    assert_eq!(finished(&driver.on(RunInput::Lost)).outcome, RunOutcome::Lost);
     assert!(driver.on(page(1, None)).is_empty());
 }
 
-/// The executor renews until it hears that the run is over, so a renewal may find that the end took the lease along.
+/// The executor renews until the run has ended, so a renewal may find that the end has ended the lease.
 #[test]
 fn a_lease_that_ended_with_the_run_does_not_stop_the_cursor() {
     let mut driver = Driver::tokens();
     driver.fetch();
     driver.on(page(1, None));
     end(&driver.on(committed()));
-    assert!(driver.on(Got::Lost).is_empty(), "the end is with the store");
+    assert!(driver.on(RunInput::Lost).is_empty(), "the end is with the store");
     assert!(matches!(driver.on(closed(TaskStatus::Succeeded))[..], [Want::Tx(Tx::RecordAdvance(_))]));
-    assert!(driver.on(Got::Lost).is_empty());
+    assert!(driver.on(RunInput::Lost).is_empty());
     assert!(driver.on(failed(TxError::Busy)).is_empty());
     assert!(matches!(driver.wake()[..], [Want::Tx(Tx::RecordAdvance(_))]));
 }
 
 #[test]
-fn an_end_without_an_answer_is_not_repeated_without_a_lease() {
+fn end_with_unknown_outcome_is_not_repeated_without_a_lease() {
     let mut driver = Driver::tokens();
     driver.fetch();
     driver.on(page(1, None));
     end(&driver.on(committed()));
-    assert!(driver.on(Got::Lost).is_empty());
-    assert_eq!(finished(&driver.on(failed(TxError::Unknown("lost".into())))).outcome, Outcome::Lost);
+    assert!(driver.on(RunInput::Lost).is_empty());
+    assert_eq!(finished(&driver.on(failed(TxError::Unknown("lost".into())))).outcome, RunOutcome::Lost);
 }
 
 #[test]
-fn stopping_finishes_the_commit_in_flight_and_gives_the_task_back() {
+fn stop_finishes_the_commit_in_flight_and_returns_the_task() {
     let mut driver = Driver::tokens();
     driver.fetch();
     commit(&driver.on(page(1, Some("b"))));
     driver.fetch();
-    assert!(driver.on(Got::Stop { why: "shutting down" }).is_empty());
+    assert!(driver.on(RunInput::Stop { reason: "shutting down" }).is_empty());
     assert!(driver.on(page(2, Some("c"))).is_empty(), "a page that comes too late is dropped");
     let close = end(&driver.on(committed()));
     let RunEnd::Requeue { delay, counted, .. } = close.end else { panic!("{close:?}") };
@@ -234,11 +234,11 @@ fn stopping_finishes_the_commit_in_flight_and_gives_the_task_back() {
 }
 
 #[test]
-fn a_stop_before_the_first_page_gives_the_task_back_too() {
+fn stop_before_the_first_page_returns_the_task() {
     let mut driver = Driver::new(at_once());
-    assert!(driver.on(Got::Stop { why: "shutting down" }).is_empty());
+    assert!(driver.on(RunInput::Stop { reason: "shutting down" }).is_empty());
     driver.on(started(None));
-    let close = end(&driver.on(Got::Prepared(Ok(policy(tokens())))));
+    let close = end(&driver.on(RunInput::Prepared(Ok(policy(tokens())))));
     assert!(matches!(close.end, RunEnd::Requeue { counted: false, .. }));
 }
 
@@ -268,7 +268,7 @@ fn a_last_page_that_is_served_for_every_number_is_the_end() {
 
 #[test]
 fn a_cap_on_pages_leaves_the_task_partial() {
-    let mut driver = Driver::reading(at_once(), paging::Rule { max_page: Some(2), ..tokens() }, None);
+    let mut driver = Driver::reading(at_once(), paging::PagingRule { max_page: Some(2), ..tokens() }, None);
     driver.fetch();
     driver.on(page(1, Some("b")));
     driver.on(committed());
@@ -306,13 +306,13 @@ fn the_cursor_moves_after_the_task_has_succeeded() {
     let mut driver = closing();
     let wants = driver.on(closed(TaskStatus::Succeeded));
     let [Want::Tx(Tx::RecordAdvance(record))] = &wants[..] else { panic!("{wants:?}") };
-    let cause = Cause { task: TaskId(3), run: RUN, batch_no: 1, late: 0 };
+    let cause = AdvanceCause { task: TaskId(3), run: RUN, batch_no: 1, late: 0 };
     assert_eq!((record.cursor, record.cause), (CursorId(5), Some(cause)));
     assert_eq!(record.observed_max, Some(at(2)));
     let wants = driver.on(advance(Some(5), Some(10)));
     assert!(matches!(&wants[..], [Want::Tx(Tx::AdvanceCursor(op))] if op.to == mark(10) && op.version == 4));
-    let ended = finished(&driver.on(Got::Tx(Ok(Done::AdvanceCursor(CursorMoved { moved: true })))));
-    assert_eq!((ended.outcome, ended.cursor), (Outcome::Closed(TaskStatus::Succeeded, None), Some(mark(10))));
+    let ended = finished(&driver.on(RunInput::Tx(Ok(Done::AdvanceCursor(CursorMoved { moved: true })))));
+    assert_eq!((ended.outcome, ended.cursor), (RunOutcome::Closed(TaskStatus::Succeeded, None), Some(mark(10))));
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a_cursor_that_cannot_be_moved_now_does_not_undo_the_success() {
             assert!(matches!(driver.wake()[..], [Want::Tx(Tx::RecordAdvance(_))]));
         }
         let ended = finished(&driver.on(failed(error)));
-        assert_eq!((ended.outcome, ended.cursor), (Outcome::Closed(TaskStatus::Succeeded, None), None));
+        assert_eq!((ended.outcome, ended.cursor), (RunOutcome::Closed(TaskStatus::Succeeded, None), None));
     }
 }
 
@@ -339,21 +339,21 @@ fn a_task_that_did_not_succeed_leaves_the_cursor_alone() {
 #[test]
 fn a_cancelled_plan_makes_no_run_and_a_spec_that_does_not_load_fails_the_task() {
     let mut driver = Driver::new(at_once());
-    let wants = driver.on(Got::Tx(Ok(Done::StartRun(RunStarted::Cancelled))));
-    assert_eq!(finished(&wants).outcome, Outcome::Cancelled);
+    let wants = driver.on(RunInput::Tx(Ok(Done::StartRun(RunStarted::Cancelled))));
+    assert_eq!(finished(&wants).outcome, RunOutcome::Cancelled);
 
     let mut driver = Driver::new(at_once());
     driver.on(started(None));
     let fault = Fault::new(Code::ConfigError, Level::L4, "no such snapshot");
-    assert!(matches!(end(&driver.on(Got::Prepared(Err(fault)))).end, RunEnd::Failed { .. }));
+    assert!(matches!(end(&driver.on(RunInput::Prepared(Err(fault)))).end, RunEnd::Failed { .. }));
 }
 
 #[test]
 fn a_store_that_refuses_to_open_or_close_the_run_leaves_it_to_the_sweep() {
     let mut driver = Driver::new(at_once());
     let ended = finished(&driver.on(failed(TxError::Refused("broken".into()))));
-    assert!(matches!(ended.outcome, Outcome::Stuck(TxError::Refused(_))));
+    assert!(matches!(ended.outcome, RunOutcome::Stuck(TxError::Refused(_))));
     let mut driver = closing();
     let ended = finished(&driver.on(failed(TxError::Conflict)));
-    assert!(matches!(ended.outcome, Outcome::Stuck(TxError::Conflict)));
+    assert!(matches!(ended.outcome, RunOutcome::Stuck(TxError::Conflict)));
 }

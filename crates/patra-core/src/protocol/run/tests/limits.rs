@@ -1,11 +1,11 @@
-//! Where a param says how much is read.
+//! Runs with a record limit.
 
 use super::*;
 
 const POLL: &str = r#"{"params":{"limit":"3"}}"#;
 
-fn limited() -> paging::Rule {
-    paging::Rule { limit_param: Some("limit".into()), limit_max_param: Some("limit_max".into()), ..tokens() }
+fn limited() -> paging::PagingRule {
+    paging::PagingRule { limit_param: Some("limit".into()), limit_max_param: Some("limit_max".into()), ..tokens() }
 }
 
 fn polling(params: &str) -> (Driver, Vec<Want>) {
@@ -13,9 +13,9 @@ fn polling(params: &str) -> (Driver, Vec<Want>) {
     Driver::prepared(lease, (*policy(limited())).clone(), None)
 }
 
-fn done(inserted: u32, skipped: u32) -> Got {
+fn done(inserted: u32, skipped: u32) -> RunInput {
     let stats = crate::tx::BatchStats { items_count: inserted + skipped, inserted, skipped, ..Default::default() };
-    Got::Tx(Ok(Done::CommitBatch(BatchCommitted {
+    RunInput::Tx(Ok(Done::CommitBatch(BatchCommitted {
         batch: BatchId(1),
         stats,
         replayed: false,
@@ -29,30 +29,30 @@ fn keys(batch: &CommitBatch) -> Vec<&str> {
 
 // covers: TWEET-24
 #[test]
-fn a_run_ends_at_the_limit_and_leaves_the_rest_of_the_page_out() {
+fn run_ends_at_the_limit_and_drops_the_rest_of_the_page() {
     let (mut driver, _) = polling(POLL);
     driver.fetch();
     assert_eq!(commit(&driver.on(page(1, Some("b")))).stats.items_count, 2);
     driver.on(committed());
     driver.fetch();
     let last = commit(&driver.on(page(5, Some("c"))));
-    assert_eq!(keys(&last), ["5-5"], "two are wanted of four");
-    assert_eq!((last.stats.items_count, last.stats.skipped), (1, 0), "what is left out was not fetched");
+    assert_eq!(keys(&last), ["5-5"], "the limit takes two of four");
+    assert_eq!((last.stats.items_count, last.stats.skipped), (1, 0), "dropped records were not fetched");
     let close = end(&driver.on(committed()));
     assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 2));
 }
 
 #[test]
-fn who_takes_over_counts_on() {
+fn resumed_run_continues_the_count() {
     let (mut driver, _) = polling(POLL);
     driver.fetch();
     assert_eq!(commit(&driver.on(page(1, Some("b")))).stats.taken, Some(2));
 
     let lease = Lease { source: Some(crate::id::SourceId(1)), window: None, params: POLL.into(), ..lease() };
     let mut driver = Driver::of(lease, at_once());
-    let resume = Resume { run: RunId(6), batch_no: 1, next: Some(token("b")), total: None, taken: Some(2) };
+    let resume = ResumePoint { run: RunId(6), batch_no: 1, next: Some(token("b")), total: None, taken: Some(2) };
     driver.on(started_behind(Some(resume)));
-    driver.on(Got::Prepared(Ok(policy(limited()))));
+    driver.on(RunInput::Prepared(Ok(policy(limited()))));
     driver.fetch();
     let last = commit(&driver.on(page(5, Some("c"))));
     assert_eq!((keys(&last), last.stats.taken), (vec!["5-5"], Some(3)), "one is left of three");
@@ -60,16 +60,16 @@ fn who_takes_over_counts_on() {
 }
 
 #[test]
-fn what_stands_on_every_page_counts_once() {
+fn record_repeated_on_every_page_counts_once() {
     let (mut driver, _) = polling(POLL);
     driver.fetch();
     driver.on(page(1, Some("b")));
     driver.on(committed());
     driver.fetch();
-    let Got::Fetched(Ok(mut again)) = page(5, Some("c")) else { unreachable!() };
+    let RunInput::Fetched(Ok(mut again)) = page(5, Some("c")) else { unreachable!() };
     again.records.insert(0, record("1-1", at(1)));
     again.facts.items = 3;
-    let last = commit(&driver.on(Got::Fetched(Ok(again))));
+    let last = commit(&driver.on(RunInput::Fetched(Ok(again))));
     assert_eq!((keys(&last), last.stats.items_count), (vec!["5-5"], 1));
 }
 
@@ -85,21 +85,21 @@ fn a_limit_that_is_no_number_is_refused_before_any_request() {
     let (mut driver, _) = polling(r#"{"params":{}}"#);
     driver.fetch();
     let wants = driver.on(page(1, Some("b")));
-    assert!(asks(&wants), "without a value there is no limit");
+    assert!(requests_permit(&wants), "without a value there is no limit");
 }
 
 // covers: TWEET-93
 #[test]
-fn a_run_goes_on_while_all_is_new_up_to_the_most() {
+fn run_continues_to_the_extended_limit_while_all_is_new() {
     let params = r#"{"params":{"limit":"2","limit_max":"5"}}"#;
     let (mut driver, _) = polling(params);
     driver.fetch();
     let wants = driver.on(page(1, Some("b")));
-    assert!(!asks(&wants), "whether it goes on is not known before the page is stored");
-    assert!(asks(&driver.on(done(2, 0))));
+    assert!(!requests_permit(&wants), "whether it goes on is not known before the page is stored");
+    assert!(requests_permit(&driver.on(done(2, 0))));
     driver.fetch();
     driver.on(page(5, Some("c")));
-    assert!(asks(&driver.on(done(2, 0))));
+    assert!(requests_permit(&driver.on(done(2, 0))));
     driver.fetch();
     let last = commit(&driver.on(page(9, Some("d"))));
     assert_eq!(keys(&last), ["9-9"], "no more than the most");
@@ -109,5 +109,5 @@ fn a_run_goes_on_while_all_is_new_up_to_the_most() {
     driver.fetch();
     driver.on(page(1, Some("b")));
     let close = end(&driver.on(done(1, 1)));
-    assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 1), "what is known was reached");
+    assert_eq!((close.end.clone(), close.stats.req_count), (RunEnd::Succeeded, 1), "a known record was reached");
 }

@@ -1,31 +1,36 @@
-//! Numbered pages of a result set that shrinks, and runs that end before what follows from a page is there.
+//! Numbered pages of a result set that shrinks, and runs that end before a page is settled.
 
 use super::*;
-use crate::record::Candidate;
+use crate::record::DetailCandidate;
 
-fn numbered(from: u64, total: u64) -> Page {
+fn numbered(from: u64, total: u64) -> FetchedPage {
     let records: Vec<_> = (from..(from + 2).min(total)).map(|n| record(&format!("{n}"), at(1))).collect();
-    let facts = Facts { items: records.len() as u32, total: Some(total), ..Facts::default() };
-    Page { facts, records, content: [from as u8 + 1; 16], ..Page::default() }
+    let facts = PageFacts { items: records.len() as u32, total: Some(total), ..PageFacts::default() };
+    FetchedPage { facts, records, content: [from as u8 + 1; 16], ..FetchedPage::default() }
 }
 
-fn ids(total: u64) -> Got {
-    let candidates = ["a", "b"].map(|id| Candidate { id: id.into(), version: "1".into() }).into();
-    let facts = Facts { items: 2, total: Some(total), ..Facts::default() };
-    Got::Fetched(Ok(Box::new(Page { facts, candidates, content: [total as u8; 16], ..Page::default() })))
+fn ids(total: u64) -> RunInput {
+    let candidates = ["a", "b"].map(|id| DetailCandidate { id: id.into(), version: "1".into() }).into();
+    let facts = PageFacts { items: 2, total: Some(total), ..PageFacts::default() };
+    RunInput::Fetched(Ok(Box::new(FetchedPage {
+        facts,
+        candidates,
+        content: [total as u8; 16],
+        ..FetchedPage::default()
+    })))
 }
 
-/// A run behind the first page, which had told this total.
-fn resumed(policy: Policy, total: Option<u64>) -> (Driver, Vec<Want>) {
-    let resume = Resume { run: RunId(6), batch_no: 1, next: Some(Position::Offset(2)), total, taken: None };
+/// A run after the first page, which had this total.
+fn resumed(policy: RunPolicy, total: Option<u64>) -> (Driver, Vec<Want>) {
+    let resume = ResumePoint { run: RunId(6), batch_no: 1, next: Some(Position::Offset(2)), total, taken: None };
     let mut driver = Driver::new(at_once());
     driver.on(started_behind(Some(resume)));
-    let wants = driver.on(Got::Prepared(Ok(Arc::new(policy))));
+    let wants = driver.on(RunInput::Prepared(Ok(Arc::new(policy))));
     (driver, wants)
 }
 
-fn two_phase(policy: Policy) -> Policy {
-    Policy { details: Some(Details { batch_size: 2, missing_is_bad: true }), ..policy }
+fn two_phase(policy: RunPolicy) -> RunPolicy {
+    RunPolicy { details: Some(DetailOptions { batch_size: 2, missing_is_bad: true }), ..policy }
 }
 
 fn offsets_of(played: &Played) -> Vec<u64> {
@@ -49,13 +54,14 @@ fn the_total_of_a_page_of_ids_is_kept_with_its_details() {
     let (mut driver, _) = resumed(two_phase((*policy(offsets())).clone()), None);
     driver.fetch();
     driver.on(ids(9));
-    let page = commit(&driver.on(Got::Screened(Ok(vec![Candidate { id: "a".into(), version: "1".into() }]))));
+    let page =
+        commit(&driver.on(RunInput::Screened(Ok(vec![DetailCandidate { id: "a".into(), version: "1".into() }]))));
     assert_eq!(page.stats.total, Some(9));
     driver.on(committed());
     driver.fetch();
-    let facts = Facts { items: 1, ..Facts::default() };
-    let found = Page { facts, records: vec![record("a", at(1))], ..Page::default() };
-    assert_eq!(commit(&driver.on(Got::Fetched(Ok(Box::new(found))))).stats.total, Some(9));
+    let facts = PageFacts { items: 1, ..PageFacts::default() };
+    let found = FetchedPage { facts, records: vec![record("a", at(1))], ..FetchedPage::default() };
+    assert_eq!(commit(&driver.on(RunInput::Fetched(Ok(Box::new(found))))).stats.total, Some(9));
     assert_eq!(commit(&driver_at_token()).stats.total, None, "a token leads to its page whatever went away");
 }
 
@@ -73,11 +79,11 @@ fn a_page_of_ids_after_which_all_is_read_again_is_left_at_once() {
     assert_eq!((batch.next.clone(), batch.stats.items_count), (Some(Position::Offset(0)), 0), "a run that dies now");
 }
 
-// A run that dies between the last page and its end must not go on behind ids that nobody has fetched.
+// A run that dies between the last page and its end must not resume behind ids that nobody has fetched.
 #[test]
-fn a_page_of_ids_that_is_left_to_others_is_read_again_by_who_comes_before_them() {
-    let limits = Limits { page_range: Some(1), ..Limits::default() };
-    let policy = two_phase(Policy { limits, ..cuttable(offsets()) });
+fn page_of_ids_left_to_narrower_slices_is_read_again_after_a_crash() {
+    let limits = SliceLimits { page_range: Some(1), ..SliceLimits::default() };
+    let policy = two_phase(RunPolicy { limits, ..cuttable(offsets()) });
     let (mut driver, _) = Driver::prepared(lease(), policy, None);
     driver.fetch();
     let batch = commit(&driver.on(ids(8)));
@@ -86,11 +92,11 @@ fn a_page_of_ids_that_is_left_to_others_is_read_again_by_who_comes_before_them()
 }
 
 #[test]
-fn a_run_that_is_stopped_passes_on_that_the_far_side_wants_silence() {
+fn stopped_run_still_reports_retry_after() {
     let mut driver = Driver::tokens();
     driver.fetch();
-    driver.on(Got::Stop { why: "enough" });
-    let refusal = Refusal { throttled: true, retry_after: Some(Duration::from_secs(9)), ..refusal(Level::L1) };
-    let wants = driver.on(Got::Fetched(Err(Box::new(refusal))));
+    driver.on(RunInput::Stop { reason: "enough" });
+    let refusal = PageFailure { throttled: true, retry_after: Some(Duration::from_secs(9)), ..refusal(Level::L1) };
+    let wants = driver.on(RunInput::Fetched(Err(Box::new(refusal))));
     assert!(matches!(&wants[..], [Want::CoolDown(wait)] if *wait == Duration::from_secs(9)), "{wants:?}");
 }

@@ -1,15 +1,15 @@
-//! Ranges of pages, and windows that are deeper than one slice should be.
+//! Page ranges, and windows that are deeper than one slice should be.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::bounds::{Bounds, PageRange};
+use crate::bounds::{PageRange, TaskBounds};
 use crate::hash::content_hash;
 
-/// Pages are shared out in ranges of so many.
-fn ranged(rule: paging::Rule, range: u32) -> Policy {
-    let limits = Limits { page_range: Some(range), ..Limits::default() };
-    let mut policy = Policy { limits, ..cuttable(rule) };
+/// Pages are divided into ranges of this size.
+fn ranged(rule: paging::PagingRule, range: u32) -> RunPolicy {
+    let limits = SliceLimits { page_range: Some(range), ..SliceLimits::default() };
+    let mut policy = RunPolicy { limits, ..cuttable(rule) };
     policy.split.as_mut().unwrap().by_time = false;
     policy
 }
@@ -20,7 +20,7 @@ fn range(from: u64, to: Option<u64>) -> Lease {
     Lease { params, ..lease() }
 }
 
-/// A listing of so many records.
+/// A listing of this many records.
 #[derive(Clone, Copy)]
 struct Listing {
     records: u64,
@@ -29,7 +29,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn page(self, fetch: &Fetch) -> Page {
+    fn page(self, fetch: &PageFetch) -> FetchedPage {
         let from = match fetch.position {
             Position::Offset(offset) => offset,
             Position::Page(no) => (no - 1) * self.page_size,
@@ -37,22 +37,27 @@ impl Listing {
         };
         let numbers = from.min(self.records)..(from + self.page_size).min(self.records);
         let records: Vec<_> = numbers.clone().map(|n| record(&format!("{n:04}"), at(1))).collect();
-        let facts = Facts { items: records.len() as u32, total: self.total, ..Facts::default() };
-        Page { facts, records, content: content_hash(format!("{numbers:?}").as_bytes()), ..Page::default() }
+        let facts = PageFacts { items: records.len() as u32, total: self.total, ..PageFacts::default() };
+        FetchedPage {
+            facts,
+            records,
+            content: content_hash(format!("{numbers:?}").as_bytes()),
+            ..FetchedPage::default()
+        }
     }
 }
 
 /// Ten records, two to a page, and a total.
 const TEN: Listing = Listing { records: 10, page_size: 2, total: Some(10) };
 
-fn play(lease: Lease, policy: Policy, listing: Listing) -> Played {
+fn play(lease: Lease, policy: RunPolicy, listing: Listing) -> Played {
     let (mut driver, wants) = Driver::prepared(lease, policy, None);
     driver.play(wants, Advice::default, |fetch| listing.page(fetch))
 }
 
 fn ranges(end: &RunEnd) -> Vec<PageRange> {
     let RunEnd::Split { slices, .. } = end else { panic!("expected ranges, got {end:?}") };
-    slices.iter().map(|slice| Bounds::of_task(&slice.task_params).unwrap().pages.expect("a range")).collect()
+    slices.iter().map(|slice| TaskBounds::of_task(&slice.task_params).unwrap().pages.expect("a range")).collect()
 }
 
 fn numbers(played: &Played) -> Vec<u64> {
@@ -61,7 +66,7 @@ fn numbers(played: &Played) -> Vec<u64> {
 
 // covers: ING-5.3-07, ING-8.2-02
 #[test]
-fn the_total_of_the_first_page_shares_the_pages_out() {
+fn total_of_the_first_page_divides_the_pages_into_ranges() {
     let played = play(lease(), ranged(offsets(), 2), TEN);
     let pages = |from, to| PageRange { from, to };
     assert_eq!(ranges(&played.end.end), [pages(0, Some(1)), pages(1, Some(3)), pages(3, None)]);
@@ -74,23 +79,23 @@ fn the_total_of_the_first_page_shares_the_pages_out() {
 }
 
 #[test]
-fn what_one_slice_can_read_is_not_shared_out() {
+fn small_listing_is_not_divided() {
     for (policy, listing) in [
         (ranged(offsets(), 5), TEN),
         (ranged(offsets(), 2), Listing { total: None, ..TEN }),
-        (Policy { split: None, ..ranged(offsets(), 2) }, TEN),
+        (RunPolicy { split: None, ..ranged(offsets(), 2) }, TEN),
     ] {
         let played = play(lease(), policy, listing);
         assert_eq!((&played.end.end, played.keys().len()), (&RunEnd::Succeeded, 10));
     }
-    // Neither is one that an earlier run has begun.
+    // Neither is one that an earlier run has started.
     let (mut driver, wants) = Driver::prepared(lease(), ranged(offsets(), 2), Some(Some(Position::Offset(2))));
     let played = driver.play(wants, Advice::default, |fetch| TEN.page(fetch));
     assert_eq!((&played.end.end, numbers(&played)), (&RunEnd::Succeeded, vec![2, 4, 6, 8, 10]));
 }
 
 #[test]
-fn a_listing_without_end_is_not_shared_out_without_end() {
+fn endless_listing_is_divided_into_a_bounded_number_of_ranges() {
     let huge = Listing { records: 1_000_000, page_size: 2, total: Some(1_000_000) };
     let played = play(lease(), ranged(offsets(), 2), huge);
     let ranges = ranges(&played.end.end);
@@ -107,7 +112,7 @@ fn a_range_is_read_from_its_first_to_its_last_page_and_no_further() {
     assert_eq!(played.commits[2].next, None, "a later run has nothing to resume");
     let played = play(range(0, Some(1)), ranged(pages(), 2), endless);
     assert_eq!((&played.end.end, numbers(&played)), (&RunEnd::Succeeded, vec![1, 2]));
-    // One that is behind the end by now is empty.
+    // A range behind the end is empty.
     let played = play(range(8, Some(9)), ranged(pages(), 2), TEN);
     assert_eq!((&played.end.end, numbers(&played), played.keys().len()), (&RunEnd::Succeeded, vec![9], 0));
 }
@@ -127,17 +132,17 @@ fn a_range_resumes_and_restarts_within_itself() {
     assert_eq!((&played.end.end, numbers(&played)), (&RunEnd::Succeeded, vec![3, 4]));
 
     let (mut driver, wants) = Driver::prepared(range(1, Some(3)), ranged(pages(), 2), None);
-    let mut asked = 0;
+    let mut requested = 0;
     let played = driver.play(wants, Advice::default, |fetch| {
-        asked += 1;
-        Listing { total: Some(if asked == 1 { 10 } else { 9 }), ..TEN }.page(fetch)
+        requested += 1;
+        Listing { total: Some(if requested == 1 { 10 } else { 9 }), ..TEN }.page(fetch)
     });
     assert_eq!(numbers(&played), [2, 3, 2, 3, 4], "the total fell: from the first page of the range again");
 }
 
 #[test]
 fn a_range_that_ends_where_the_cap_is_reached_is_complete() {
-    let rule = paging::Rule { max_page: Some(2), ..offsets() };
+    let rule = paging::PagingRule { max_page: Some(2), ..offsets() };
     let played = play(range(1, Some(2)), ranged(rule.clone(), 2), Listing { total: None, ..TEN });
     assert_eq!((&played.end.end, numbers(&played)), (&RunEnd::Succeeded, vec![2, 4]));
     let played = play(range(1, Some(3)), ranged(rule, 2), Listing { total: None, ..TEN });
@@ -146,8 +151,8 @@ fn a_range_that_ends_where_the_cap_is_reached_is_complete() {
 
 #[test]
 fn a_range_is_never_cut_by_time() {
-    let limits = Limits { max_requests: 1, ..Limits::default() };
-    let policy = Policy { limits, order: Some(Order::Ascending), ..cuttable(offsets()) };
+    let limits = SliceLimits { max_requests: 1, ..SliceLimits::default() };
+    let policy = RunPolicy { limits, order: Some(RecordOrder::Ascending), ..cuttable(offsets()) };
     let (mut driver, wants) = Driver::prepared(range(1, Some(3)), policy, None);
     let narrower = || Advice { narrower: true, ..Advice::default() };
     let played = driver.play(wants, narrower, |fetch| TEN.page(fetch));
@@ -159,7 +164,7 @@ fn a_range_is_never_cut_by_time() {
 // covers: ING-5.3-06, ING-6.1-04, ING-8.3-01, ING-12.2-03
 #[test]
 fn a_window_that_is_deeper_than_a_slice_should_be_is_cut_after_its_first_page() {
-    let deep = |rule| Policy { limits: Limits { page_depth: 2, ..Limits::default() }, ..cuttable(rule) };
+    let deep = |rule| RunPolicy { limits: SliceLimits { page_depth: 2, ..SliceLimits::default() }, ..cuttable(rule) };
     let played = play(lease(), deep(offsets()), TEN);
     let parts = windows(&played.end.end);
     assert_eq!((parts.len(), played.fetches.len()), (4, 1), "ten records, about three to a part");
@@ -169,13 +174,13 @@ fn a_window_that_is_deeper_than_a_slice_should_be_is_cut_after_its_first_page() 
 
     for (policy, listing) in [
         (deep(offsets()), Listing { records: 4, total: Some(4), ..TEN }),
-        (deep(paging::Rule { estimates: true, ..offsets() }), TEN),
-        (Policy { split: None, ..deep(offsets()) }, TEN),
+        (deep(paging::PagingRule { estimates: true, ..offsets() }), TEN),
+        (RunPolicy { split: None, ..deep(offsets()) }, TEN),
     ] {
         assert_eq!(play(lease(), policy, listing).end.end, RunEnd::Succeeded);
     }
     let narrow = Lease { window: Some(w(0, 1)), ..lease() };
-    assert_eq!(play(narrow, deep(offsets()), TEN).end.end, RunEnd::Succeeded, "what cannot be cut is read");
+    assert_eq!(play(narrow, deep(offsets()), TEN).end.end, RunEnd::Succeeded, "a window that cannot be split is read");
 }
 
 #[test]
@@ -190,7 +195,7 @@ fn a_task_whose_bounds_are_damaged_reads_nothing() {
         let (_, wants) = Driver::prepared(damaged, cuttable(offsets()), None);
         let close = end(&wants);
         let RunEnd::Failed { error } = &close.end else { panic!("{close:?}") };
-        assert_eq!((error.code, close.hold.is_none()), (Code::InternalError, true), "{error}");
+        assert_eq!((error.code, close.pause.is_none()), (Code::InternalError, true), "{error}");
     }
 }
 
@@ -200,8 +205,8 @@ proptest! {
     fn the_ranges_of_a_listing_read_all_of_it(
         before in 1u64..120, after in 0u64..160, page_size in 1u32..9, size in 1u32..7, offset in any::<bool>(),
     ) {
-        let kind = if offset { Kind::Offset } else { Kind::Page { base: 1 } };
-        let (rule, size_) = (paging::Rule::new(kind, page_size), u64::from(page_size));
+        let kind = if offset { PagingKind::Offset } else { PagingKind::Page { base: 1 } };
+        let (rule, size_) = (paging::PagingRule::new(kind, page_size), u64::from(page_size));
         let listing = |records| Listing { records, page_size: size_, total: Some(records) };
         let played = play(lease(), ranged(rule.clone(), size), listing(before));
         if played.end.end == RunEnd::Succeeded {
@@ -215,7 +220,7 @@ proptest! {
             let lease = Lease { params: slice.task_params.clone(), ..lease() };
             let part = play(lease, ranged(rule.clone(), size), listing(after));
             prop_assert_eq!(&part.end.end, &RunEnd::Succeeded);
-            let bound = Bounds::of_task(&slice.task_params).unwrap().pages.expect("a range");
+            let bound = TaskBounds::of_task(&slice.task_params).unwrap().pages.expect("a range");
             prop_assert!(bound.to.is_none_or(|to| part.fetches.len() as u64 <= to - bound.from + 1));
             read.extend(part.keys());
         }

@@ -1,22 +1,22 @@
-//! The far side or the gate says no: wait, try again, give the task back, or fail it.
+//! The upstream or the gate refuses: wait, retry, return the task, or fail it.
 
 use super::*;
-use crate::gate::Decision::{Allow, WaitUntil};
+use crate::gate::GateDecision::{Allow, WaitUntil};
 
-fn throttled(retry_after: Option<u64>) -> Refusal {
+fn throttled(retry_after: Option<u64>) -> PageFailure {
     let fault = Fault::transient(Code::RateLimited, "slow down");
-    Refusal { fault, throttled: true, retry_after: retry_after.map(Duration::from_secs), ..refusal(Level::L1) }
+    PageFailure { fault, throttled: true, retry_after: retry_after.map(Duration::from_secs), ..refusal(Level::L1) }
 }
 
-// covers: ING-12.1-01, ING-4.10-37
+// covers: ING-12.1-01, ING-4.10-37, ING-1.2-03, ING-2.3-04
 #[test]
 fn a_429_cools_the_gate_and_waits_without_using_up_attempts() {
     let mut driver = Driver::tokens();
-    for _ in 0..retry::Policy::default().max_attempts * 2 {
+    for _ in 0..retry::RetryPolicy::default().max_attempts * 2 {
         let wants = driver.refuse(throttled(Some(3)));
         assert!(matches!(&wants[..], [Want::CoolDown(wait)] if *wait == Duration::from_secs(3)), "{wants:?}");
         assert_eq!(driver.run.wake_at(), driver.now + Duration::from_secs(3));
-        assert!(asks(&driver.wake()));
+        assert!(requests_permit(&driver.wake()));
     }
     driver.fetch();
     let batch = commit(&driver.on(page(1, None)));
@@ -24,7 +24,7 @@ fn a_429_cools_the_gate_and_waits_without_using_up_attempts() {
 }
 
 #[test]
-fn a_429_without_a_hint_backs_off_by_itself_and_is_not_sat_out_for_ever() {
+fn status_429_without_retry_after_backs_off_a_bounded_number_of_times() {
     let options = Options { max_throttles: 2, ..at_once() };
     let mut driver = Driver::reading(options, tokens(), None);
     for _ in 0..2 {
@@ -38,7 +38,7 @@ fn a_429_without_a_hint_backs_off_by_itself_and_is_not_sat_out_for_ever() {
 
 // covers: COLL-50, COLL-120
 #[test]
-fn a_poll_that_is_only_ever_told_to_slow_down_fails_and_its_source_waits() {
+fn poll_that_is_always_throttled_fails() {
     let mut driver = Driver::tokens();
     driver.run.lease.source = Some(crate::SourceId(7));
     for _ in 0..3 {
@@ -53,7 +53,7 @@ fn a_poll_that_is_only_ever_told_to_slow_down_fails_and_its_source_waits() {
 
 // covers: ING-15-04
 #[test]
-fn a_long_pause_gives_the_task_back_uncounted() {
+fn long_pause_returns_the_task_uncounted() {
     let mut driver = Driver::tokens();
     let wants = driver.refuse(throttled(Some(16)));
     let [Want::CoolDown(_), Want::Tx(Tx::EndRun(end))] = &wants[..] else { panic!("{wants:?}") };
@@ -64,12 +64,12 @@ fn a_long_pause_gives_the_task_back_uncounted() {
 
 // covers: ING-15-04, ING-4.10-30
 #[test]
-fn a_gate_that_says_wait_is_asked_again_or_the_task_goes_back() {
+fn gate_wait_is_retried_or_returns_the_task() {
     let mut driver = Driver::tokens();
-    assert!(driver.on(Got::Permit(WaitUntil(at(2)), Advice::default())).is_empty());
+    assert!(driver.on(RunInput::Permit(WaitUntil(at(2)), Advice::default())).is_empty());
     assert_eq!(driver.run.wake_at(), at(2));
-    assert!(asks(&driver.wake()));
-    let close = end(&driver.on(Got::Permit(WaitUntil(at(100)), Advice::default())));
+    assert!(requests_permit(&driver.wake()));
+    let close = end(&driver.on(RunInput::Permit(WaitUntil(at(100)), Advice::default())));
     assert!(matches!(close.end, RunEnd::Requeue { counted: false, .. }));
 }
 
@@ -81,10 +81,10 @@ fn transient_errors_are_retried_and_then_counted_with_a_failed_row() {
     driver.on(page(1, Some("b")));
     driver.on(committed());
     let mut waits = Vec::new();
-    for _ in 1..retry::Policy::default().max_attempts {
+    for _ in 1..retry::RetryPolicy::default().max_attempts {
         assert!(driver.refuse(refusal(Level::L1)).is_empty());
         waits.push(driver.run.wake_at().since(driver.now));
-        assert!(asks(&driver.wake()));
+        assert!(requests_permit(&driver.wake()));
     }
     assert!(waits.is_sorted() && waits[3] > waits[0] * 4, "{waits:?}");
     let close = end(&driver.refuse(refusal(Level::L1)));
@@ -96,21 +96,21 @@ fn transient_errors_are_retried_and_then_counted_with_a_failed_row() {
 
 // covers: ING-9.4-06
 #[test]
-fn a_page_is_asked_for_again_under_its_own_number_and_key() {
+fn retried_page_keeps_its_number_and_key() {
     let undisturbed = {
         let mut driver = Driver::tokens();
         driver.fetch();
         commit(&driver.on(page(1, None)))
     };
     let mut driver = Driver::tokens();
-    let asked = driver.fetch();
+    let requested = driver.fetch();
     let trouble = [refusal(Level::L1), throttled(Some(2)), throttled(None), refusal(Level::L1)];
     for (at, trouble) in trouble.into_iter().enumerate() {
         let slows = trouble.throttled;
-        let wants = driver.on(Got::Fetched(Err(Box::new(trouble))));
+        let wants = driver.on(RunInput::Fetched(Err(Box::new(trouble))));
         assert_eq!(matches!(wants[..], [Want::CoolDown(_)]), slows, "only pacing slows the others down: {wants:?}");
-        assert!(asks(&driver.wake()));
-        assert_eq!(driver.fetch(), asked, "after {} refusals", at + 1);
+        assert!(requests_permit(&driver.wake()));
+        assert_eq!(driver.fetch(), requested, "after {} refusals", at + 1);
     }
     let batch = commit(&driver.on(page(1, None)));
     assert_eq!((batch.batch_no, &batch.idempotent_key), (1, &undisturbed.idempotent_key));
@@ -124,12 +124,12 @@ fn a_refused_request_fails_at_once_but_what_was_read_is_committed_first() {
     let mut driver = Driver::tokens();
     driver.fetch();
     commit(&driver.on(page(1, Some("b"))));
-    assert!(driver.refuse(refusal(Level::L2)).is_empty(), "the commit of page 1 is still under way");
+    assert!(driver.refuse(refusal(Level::L2)).is_empty(), "the commit of page 1 is still in progress");
     let close = end(&driver.on(committed()));
     assert!(matches!(close.end, RunEnd::Failed { .. }));
     assert_eq!(close.failure.as_ref().map(|failure| failure.batch_no), Some(2));
     let ended = finished(&driver.on(closed(TaskStatus::Failed)));
-    assert!(matches!(ended.outcome, Outcome::Closed(TaskStatus::Failed, Some(_))));
+    assert!(matches!(ended.outcome, RunOutcome::Closed(TaskStatus::Failed, Some(_))));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_snapshot_that_cannot_be_read_now_requeues_and_a_broken_one_fails() {
         let mut driver = Driver::new(at_once());
         driver.on(started(None));
         let error = Fault::new(Code::ConfigError, level, "no snapshot");
-        let close = end(&driver.on(Got::Prepared(Err(error))));
+        let close = end(&driver.on(RunInput::Prepared(Err(error))));
         assert_eq!(matches!(close.end, RunEnd::Requeue { counted: true, .. }), requeued, "{:?}", close.end);
     }
 }
@@ -147,13 +147,17 @@ fn a_snapshot_that_cannot_be_read_now_requeues_and_a_broken_one_fails() {
 fn a_page_that_only_a_total_promised_may_be_missing() {
     let mut driver = Driver::reading(at_once(), pages(), None);
     driver.fetch();
-    let short =
-        Page { facts: Facts { items: 1, total: Some(9), ..Facts::default() }, content: [1; 16], ..Page::default() };
-    let wants = driver.on(Got::Fetched(Ok(Box::new(short))));
-    assert!(asks(&wants), "{wants:?}");
+    let short = FetchedPage {
+        facts: PageFacts { items: 1, total: Some(9), ..PageFacts::default() },
+        content: [1; 16],
+        ..FetchedPage::default()
+    };
+    let wants = driver.on(RunInput::Fetched(Ok(Box::new(short))));
+    assert!(requests_permit(&wants), "{wants:?}");
     driver.on(committed());
-    driver.on(Got::Permit(Allow, Advice::default()));
-    let missing = Refusal { evidence: Evidence { status: 404, ..Evidence::default() }, ..refusal(Level::L2) };
-    let close = end(&driver.on(Got::Fetched(Err(Box::new(missing)))));
+    driver.on(RunInput::Permit(Allow, Advice::default()));
+    let missing =
+        PageFailure { evidence: ExchangeEvidence { status: 404, ..ExchangeEvidence::default() }, ..refusal(Level::L2) };
+    let close = end(&driver.on(RunInput::Fetched(Err(Box::new(missing)))));
     assert_eq!(close.end, RunEnd::Succeeded);
 }

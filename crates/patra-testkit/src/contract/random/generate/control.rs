@@ -1,9 +1,9 @@
 //! What people and housekeeping do.
 
-use patra_core::state::{HoldKind, Operation};
+use patra_core::state::{Operation, PauseKind};
 use patra_core::tx::{
-    Abandon, Archive, Cancel, Hold, ReadSegments, RecordExport, Redrive, Release, Signal, Subject, Target, Tx, Wanted,
-    What, Which,
+    AbandonRecord, ArchiveLedger, CancelSubject, CancelWork, PauseSelector, PauseSubject, PauseWork, ReadSegments,
+    RecordExport, RedriveTarget, RedriveWork, RefreshCriteria, ResumeWork, SignalRecords, Tx,
 };
 use patra_core::{CredentialId, Ts};
 
@@ -19,61 +19,61 @@ impl Generator {
     }
 
     /// Seldom much at once, or everything would stand still.
-    fn subject(&mut self, store: &MemStore) -> Option<Subject> {
-        let none = Subject::default();
+    fn subject(&mut self, store: &MemStore) -> Option<PauseSubject> {
+        let none = PauseSubject::default();
         Some(match self.rng.below(20) {
-            0 => Subject::source(make::PROVENANCE),
-            1 => Subject::endpoint(make::PROVENANCE, &self.endpoint()),
+            0 => PauseSubject::source(make::PROVENANCE),
+            1 => PauseSubject::endpoint(make::PROVENANCE, &self.endpoint()),
             2 | 7 | 8 => make::partition(self.operation()),
-            3 => Subject { plan: Some(self.task(store)?.lineage.plan), ..none },
-            4 => Subject { slice: Some(self.task(store)?.lineage.slice), ..none },
-            5 => Subject { credential: Some(CredentialId(7)), ..none },
-            6 => Subject { operation: Some(Operation::Harvest), ..none },
-            _ => Subject { task: Some(self.task(store)?.id), ..Subject::source(make::PROVENANCE) },
+            3 => PauseSubject { plan: Some(self.task(store)?.lineage.plan), ..none },
+            4 => PauseSubject { slice: Some(self.task(store)?.lineage.slice), ..none },
+            5 => PauseSubject { credential: Some(CredentialId(7)), ..none },
+            6 => PauseSubject { operation: Some(Operation::Harvest), ..none },
+            _ => PauseSubject { task: Some(self.task(store)?.id), ..PauseSubject::source(make::PROVENANCE) },
         })
     }
 
     pub(super) fn hold(&mut self, store: &MemStore) -> Option<Tx> {
-        let kind = HoldKind::ALL[self.rng.below(HoldKind::ALL.len() as u64) as usize];
+        let kind = PauseKind::ALL[self.rng.below(PauseKind::ALL.len() as u64) as usize];
         let subject = self.subject(store)?;
-        Some(Hold { reason: "a hold".into(), by: "somebody".into(), kind, subject }.into())
+        Some(PauseWork { reason: "a hold".into(), by: "somebody".into(), kind, subject }.into())
     }
 
     pub(super) fn release(&mut self, store: &MemStore) -> Option<Tx> {
         let last: Vec<_> = store.holds.values().filter(|row| row.released.is_none()).collect();
         let row = last.get(self.rng.below(last.len().max(1) as u64) as usize)?;
         // By its subject: a fuse has a number that no answer tells, and stores number differently.
-        let which = Which::On(row.subject.clone());
-        Some(Release { which, by: "somebody".into() }.into())
+        let which = PauseSelector::On(row.subject.clone());
+        Some(ResumeWork { target: which, by: "somebody".into() }.into())
     }
 
     pub(super) fn cancel(&mut self, store: &MemStore) -> Option<Tx> {
         let target = match self.rng.below(6) {
             0 => {
                 let at = self.rng.below(store.instances.len().max(1) as u64) as usize;
-                Target::Trigger(store.instances.get(at)?.public_id.clone())
+                CancelSubject::Job(store.instances.get(at)?.public_id.clone())
             }
-            1 => Target::Plan(self.task(store)?.lineage.plan),
-            2 | 3 => Target::Slice(self.task(store)?.lineage.slice),
-            _ => Target::Task(self.task(store)?.id),
+            1 => CancelSubject::Plan(self.task(store)?.lineage.plan),
+            2 | 3 => CancelSubject::Slice(self.task(store)?.lineage.slice),
+            _ => CancelSubject::Task(self.task(store)?.id),
         };
-        Some(Cancel { target, reason: "enough".into(), by: "somebody".into() }.into())
+        Some(CancelWork { target, reason: "enough".into(), by: "somebody".into() }.into())
     }
 
     pub(super) fn redrive(&mut self, store: &MemStore) -> Option<Tx> {
         let what = if self.rng.chance(700) {
-            What::Task(self.task(store)?.id)
+            RedriveTarget::Task(self.task(store)?.id)
         } else {
             let (_, run) = self.recent(&self.runs.clone())?;
-            What::Batch { run, batch_no: 1 + self.rng.below(3) as u32 }
+            RedriveTarget::Batch { run, batch_no: 1 + self.rng.below(3) as u32 }
         };
         let request = format!("request {}", self.rng.below(2));
-        Some(Redrive { request, what, by: "somebody".into() }.into())
+        Some(RedriveWork { request, target: what, by: "somebody".into() }.into())
     }
 
     pub(super) fn signal(&mut self) -> Tx {
         let keys = (0..8).filter(|_| self.rng.chance(200)).map(|key| format!("key {key}")).collect();
-        Signal {
+        SignalRecords {
             project_key: "default".into(),
             provenance_code: make::PROVENANCE.into(),
             endpoint_name: make::ENDPOINT.into(),
@@ -86,19 +86,18 @@ impl Generator {
 
     pub(super) fn abandon(&mut self, store: &MemStore) -> Option<Tx> {
         let at = self.rng.below(store.quarantine.len().max(1) as u64) as usize;
-        Some(Abandon { quarantine: store.quarantine.get(at)?.id, by: "somebody".into() }.into())
+        Some(AbandonRecord { quarantine: store.quarantine.get(at)?.id, by: "somebody".into() }.into())
     }
 
     pub(super) fn archive(&mut self, store: &MemStore) -> Tx {
         let limit = 1 + self.rng.below(5) as u32;
-        // A store with its own clock is asked for everything or for nothing.
         let all = Ts::from_secs(4_000_000_000);
         let before = match store.instances.last() {
-            Some(row) if !self.real => row.created_at,
+            Some(row) if self.rng.chance(700) => row.created_at,
             _ if self.rng.chance(800) => all,
             _ => Ts::from_secs(0),
         };
-        Archive { before, limit }.into()
+        ArchiveLedger { before, limit }.into()
     }
 
     pub(super) fn export(&mut self) -> Option<Tx> {
@@ -110,15 +109,15 @@ impl Generator {
 
     pub(super) fn segments(&mut self, store: &MemStore) -> Tx {
         let wanted = match self.rng.below(3) {
-            0 => Wanted::Signalled,
-            1 => Wanted::MappedOtherThan { generation: "generation 1".into() },
+            0 => RefreshCriteria::Signalled,
+            1 => RefreshCriteria::MappedOtherThan { generation: "generation 1".into() },
             _ => {
-                let seen = store.items.last().filter(|_| !self.real).map(|item| item.stored_at);
-                Wanted::Stale { before: seen.unwrap_or(Ts::from_secs(4_000_000_000)) }
+                let seen = store.items.last().map(|item| item.stored_at);
+                RefreshCriteria::Stale { before: seen.unwrap_or(Ts::from_secs(4_000_000_000)) }
             }
         };
         let after = self.rng.chance(300).then(|| format!("key {}", self.rng.below(8)));
         let (size, limit) = (1 + self.rng.below(3) as u32, 1 + self.rng.below(3) as u32);
-        ReadSegments { stream: make::stream(), wanted, after, size, limit }.into()
+        ReadSegments { stream: make::stream(), criteria: wanted, after, size, limit }.into()
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use patra_core::paging::Position;
 use patra_core::project::Library;
-use patra_core::record::{Record, Rejected, Version};
-use patra_core::state::{HoldKind, Operation};
-use patra_core::tx::{Capture, Checked, CommitBatch, Lease, RunEnd, Tx};
+use patra_core::record::{Record, RecordVersion, RejectedRecord};
+use patra_core::state::{Operation, PauseKind};
+use patra_core::tx::{Capture, CheckedRecord, CommitBatch, Lease, RunEnd, Tx};
 use patra_core::{Fence, RunId, Ts, Window};
 
 use super::{Generator, next_batch};
@@ -21,7 +21,7 @@ impl Generator {
         for key in 0..8 {
             if self.rng.chance(400) {
                 let (at, source_version) = (self.rng.below(6) as i64, self.rng.below(2) as i64);
-                let version = Version { updated_at: Ts::from_secs(at), source_version };
+                let version = RecordVersion { updated_at: Ts::from_secs(at), source_version };
                 let record = make::record(&format!("key {key}"), at);
                 // Content that differs although the version does not.
                 let content_hash = [self.rng.below(2) as u8; 16];
@@ -79,17 +79,17 @@ impl Generator {
         if self.rng.chance(500) { Duration::ZERO } else { make::LONG }
     }
 
-    fn rejected(&mut self) -> Vec<Rejected> {
+    fn rejected(&mut self) -> Vec<RejectedRecord> {
         let key = |number: u64| (number < 8).then(|| format!("key {number}"));
-        [0, 3].map(|index| Rejected { key: key(self.rng.below(10)), ..make::rejected(index) }).to_vec()
+        [0, 3].map(|index| RejectedRecord { key: key(self.rng.below(10)), ..make::rejected(index) }).to_vec()
     }
 
-    fn checked(&mut self) -> Vec<Checked> {
+    fn checked(&mut self) -> Vec<CheckedRecord> {
         let mut checked = Vec::new();
         for key in 0..8 {
             if self.rng.chance(80) {
                 let failed = self.rng.chance(600).then(|| "404".to_owned());
-                checked.push(Checked { key: format!("key {key}"), failed, looked_at: self.rng.chance(800) });
+                checked.push(CheckedRecord { key: format!("key {key}"), failed, looked_at: self.rng.chance(800) });
             }
         }
         checked
@@ -119,8 +119,8 @@ impl Generator {
             end.done = Some(Window { to: window.from + window.width() / 2, ..window });
         }
         if matches!(end.end, RunEnd::Failed { .. }) && self.rng.chance(500) {
-            let kind = HoldKind::ALL[self.rng.below(HoldKind::ALL.len() as u64) as usize];
-            end.hold = Some(make::hold(kind, make::partition(lease.operation)));
+            let kind = PauseKind::ALL[self.rng.below(PauseKind::ALL.len() as u64) as usize];
+            end.pause = Some(make::hold(kind, make::partition(lease.operation)));
         }
         Some(Arc::new(end).into())
     }

@@ -1,0 +1,3 @@
+//! The forms of the crawler's responses.
+
+mod envelope;

@@ -1,0 +1,52 @@
+//! Position of a page, in its slice and in the ledger.
+
+use super::{RunMachine, RunPolicy};
+use crate::hash::digest;
+use crate::id::RunId;
+use crate::paging::{PagingKind, Position};
+use crate::tx::{RateStats, SelfHealing};
+
+/// The ledger row of the current page.
+#[derive(Debug)]
+pub(super) struct BatchContext {
+    pub(super) batch_no: u32,
+    pub(super) position: Position,
+    /// The requested page size.
+    pub(super) page_size: u32,
+    pub(super) before_token: Option<String>,
+    pub(super) retries: u32,
+    pub(super) throttles: u32,
+    /// This batch advances the slice.
+    pub(super) progress: bool,
+    pub(super) healing: SelfHealing,
+    pub(super) rate: RateStats,
+    /// Total records of the slice, where pages are numbered.
+    pub(super) total: Option<u64>,
+    /// Records that the task has taken, where it has a limit.
+    pub(super) taken: Option<u64>,
+}
+
+pub(super) fn batch_key(run: RunId, batch_no: u32, position: &Position) -> String {
+    digest(&["batch", &run.to_string(), &batch_no.to_string(), &format!("{position:?}")])
+}
+
+impl RunMachine {
+    /// The first page of this slice.
+    pub(super) fn first(&self, policy: &RunPolicy) -> Position {
+        if let Some(feed) = self.polling.first() {
+            return feed;
+        }
+        match (&self.bounds.ids, self.bounds.pages) {
+            (Some(segment), _) => Position::Keys { after: segment.range.after.clone() },
+            (None, Some(pages)) => policy.paging.nth(pages.from),
+            (None, None) => policy.paging.first(),
+        }
+    }
+
+    /// Smaller pages for an upstream in trouble, where that cannot skip a record: offsets count records (C-43).
+    pub(super) fn page_size(&self, policy: &RunPolicy) -> u32 {
+        let configured = policy.paging.page_size;
+        let numbered = matches!(policy.paging.kind, PagingKind::Offset) && self.bounds.pages.is_none();
+        if numbered { self.advice.page_size(configured) } else { configured }
+    }
+}
