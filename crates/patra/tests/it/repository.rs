@@ -118,6 +118,27 @@ fn nothing_is_left_to_be_done_in_sources() {
     assert_none("left behind", &lines_with(files(&["rs", "sql", "toml", "yaml", "yml"]), &marks));
 }
 
+/// Compiling them takes longer than all that they could show: an example belongs into a test, where it is also checked by lints.
+#[test]
+fn doc_comments_have_no_code_that_would_be_a_test() {
+    let mut broken = Vec::new();
+    for path in sources() {
+        let mut open = false;
+        for (at, line) in read(&path).lines().enumerate() {
+            let comment = line.trim().strip_prefix("//!").or_else(|| line.trim().strip_prefix("///"));
+            let Some(kind) = comment.and_then(|comment| comment.trim().strip_prefix("```")) else { continue };
+            open = !open;
+            if open && kind != "text" {
+                broken.push(format!("{}:{}", shown(&path), at + 1));
+            }
+        }
+    }
+    assert_none("write ```text in doc comments", &broken);
+    for path in files(&["toml"]).filter(|path| path.ends_with("Cargo.toml") && path.with_file_name("src/lib.rs").exists()) {
+        assert!(read(&path).contains("doctest = false"), "{}: no `doctest = false`", shown(&path));
+    }
+}
+
 #[test]
 fn lints_are_expected_with_a_reason_and_never_just_allowed() {
     let marks = [concat!("#[", "allow("), concat!("#![", "allow(")];
