@@ -186,7 +186,7 @@ async function buttons() {
     assert.ok(results.includes('same') && !results.includes('different'), `${name}: ${results}`);
   }
   await page.goto(at);
-  await press('Drive again');
+  await press('Run again');
   assert.match(await page.getByRole('status').innerText(), /executed already/);
   assert.equal(await stored(), before, 'nothing was written');
 
@@ -200,7 +200,7 @@ async function buttons() {
 
   const failed = await first('tasks?provenance=moved&status=FAILED&limit=1');
   await page.goto(`${rig.url}/tasks/${failed.id}`);
-  await press('Drive again');
+  await press('Run again');
   const [again] = (await page.getByRole('status').innerText()).match(/\d+/);
   assert.equal((await first(`tasks?provenance=moved&limit=1`)).redrive_of, failed.id);
   await rig.until(async () => (await rig.ask('GET', '/api/v1/tasks?provenance=moved')).data.items.some(({ id, status_code: status }) => `${id}` === again && status === 'FAILED'));

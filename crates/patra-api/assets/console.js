@@ -1,31 +1,31 @@
-// Renews pages that say that they are live, whenever the server tells that something has changed. Everything works without it.
+// Reloads live pages whenever the server reports a change. Everything works without this script.
 "use strict";
 
 const live = () => document.querySelector("main[data-live]");
 
-// What somebody is about to fill in or has opened is left alone.
+// Whether the user is filling in a form, which a reload would clear.
 const busy = () => {
   const at = document.activeElement;
   return at && live()?.contains(at) && at.matches("input, textarea, select");
 };
 
 let again = false;
-let asking = false;
+let loading = false;
 
-async function renew() {
-  if (asking || busy() || document.hidden) {
+async function reload() {
+  if (loading || busy() || document.hidden) {
     again = true;
     return;
   }
-  asking = true;
+  loading = true;
   again = false;
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
-    if (!answer.ok) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const response = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
+    if (!response.ok) return;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
     const fresh = page.querySelector("main[data-live]");
     const old = live();
-    // A notice is told once: what the server no longer says stays until the page is left.
+    // The server sends a notice only once, so it stays until the user leaves the page.
     const notice = old?.querySelector(":scope > [role=status]");
     if (!fresh || !old || busy()) return;
     if (notice) fresh.querySelector("h1")?.after(notice);
@@ -33,20 +33,20 @@ async function renew() {
     old.replaceChildren(...fresh.childNodes);
     if (focused && document.activeElement === document.body) old.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
   } finally {
-    asking = false;
-    if (again) setTimeout(renew, 1000);
+    loading = false;
+    if (again) setTimeout(reload, 1000);
   }
 }
 
 if (live() && "EventSource" in window) {
   const events = new EventSource("/live");
-  events.addEventListener("changed", renew);
-  for (const moment of ["visibilitychange", "focusout"]) document.addEventListener(moment, () => again && renew());
+  events.addEventListener("changed", reload);
+  for (const moment of ["visibilitychange", "focusout"]) document.addEventListener(moment, () => again && reload());
   window.addEventListener("pagehide", () => events.close());
 }
 
-// What cannot be taken back is asked for twice.
+// Actions that cannot be undone need a confirmation.
 document.addEventListener("submit", (event) => {
   const button = event.target.querySelector("button.final");
-  if (button && !window.confirm(`${button.textContent.trim()}? This cannot be taken back.\n\n${button.title}`)) event.preventDefault();
+  if (button && !window.confirm(`${button.textContent.trim()}? This cannot be undone.\n\n${button.title}`)) event.preventDefault();
 });

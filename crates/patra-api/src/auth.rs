@@ -1,4 +1,4 @@
-//! Who is asking, for which project, and whether they may.
+//! Authentication and tenancy: which key calls, for which project, and what it may do.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
@@ -15,65 +15,65 @@ use crate::envelope::Failure;
 use crate::key;
 use crate::request_id::RequestId;
 
-/// Names the project that a request is about; the query may do so too.
+/// Header that names the project of a request; the query parameter does the same.
 pub(crate) const PROJECT_HEADER: &str = "x-project-key";
 const PROJECT_QUERY: &str = "project_key";
 
-/// The public part of the key that asks, for what is put on record. An extension of the request, as the scope is.
+/// Public part of the caller's key, for the record. An extension of the request, like the scope.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(pub(crate) String);
 
-/// Somebody without a key, where that is allowed. An extension of the request.
+/// A caller without a key, where that is allowed. An extension of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anonymous;
 
-/// Whose data a request is about, and whose it may be about. An extension of the request.
+/// The project of a request, and the projects that its key may see. An extension of the request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tenant {
-    /// By header or query.
-    asked: Option<String>,
-    /// The only projects that the key is for; empty for all.
+    /// Project named by header or query.
+    requested: Option<String>,
+    /// Projects that the key is bound to; empty for all.
     bound: Vec<String>,
-    /// The key may write what all projects see.
+    /// Whether the key may write data that all projects share.
     shares: bool,
 }
 
 impl Tenant {
-    /// The project that lists are about; `None` when they are about all.
+    /// Project to filter lists by; `None` for all projects.
     pub(crate) fn sight(&self) -> Result<Option<&str>, Failure> {
-        match (&self.asked, &self.bound[..]) {
-            (Some(asked), _) => Ok(Some(asked)),
+        match (&self.requested, &self.bound[..]) {
+            (Some(requested), _) => Ok(Some(requested)),
             (None, []) => Ok(None),
             (None, [one]) => Ok(Some(one)),
-            (None, _) => Err(Failure::bad_request("this key is for several projects: which one is meant?")
-                .hint("say so with the header X-Project-Key")
+            (None, _) => Err(Failure::bad_request("this key is for several projects, and the request names none")
+                .hint("name one with the header X-Project-Key")
                 .detail("field", PROJECT_QUERY.into())),
         }
     }
 
-    /// Whether a project asks, or whoever runs the house.
+    /// Whether the request is for one project, not for all of them.
     pub(crate) fn is_project(&self) -> bool {
-        self.asked.is_some() || !self.bound.is_empty()
+        self.requested.is_some() || !self.bound.is_empty()
     }
 
-    /// The project that is looked at, for the eye.
+    /// The selected project, for display.
     pub(crate) fn shown(&self) -> Option<&str> {
-        self.asked.as_deref()
+        self.requested.as_deref()
     }
 
-    /// The project that something is done in.
+    /// The project to act in; `default` when none is named.
     pub(crate) fn project(&self) -> Result<&str, Failure> {
         Ok(self.sight()?.unwrap_or(project::DEFAULT))
     }
 
-    /// The project of a request that has to name one (POOL-16); its body may do so too.
+    /// The project of a request that must name one (POOL-16); the body may name it too.
     pub(crate) async fn named(&self, api: &Api, in_body: Option<&str>) -> Result<String, Failure> {
         let field = |failure: Failure| failure.detail("field", PROJECT_QUERY.into());
-        match (&self.asked, in_body) {
-            (Some(asked), Some(body)) if asked != body => Err(field(Failure::bad_request(format!(
-                "the request names two projects: {asked:?} beside the body's {body:?}"
+        match (&self.requested, in_body) {
+            (Some(requested), Some(body)) if requested != body => Err(field(Failure::bad_request(format!(
+                "the request names two projects: {requested:?}, and {body:?} in the body"
             )))),
-            (Some(asked), _) => Ok(asked.clone()),
+            (Some(requested), _) => Ok(requested.clone()),
             (None, Some(body)) => {
                 self.admit(api, body).await?;
                 Ok(body.to_owned())
@@ -82,31 +82,32 @@ impl Tenant {
         }
     }
 
-    /// The project that is read, where it must be one: that of the request, or of a key that is for no other.
+    /// The one project to read: the named one, or the only one that the key is bound to.
     pub(crate) fn one(&self) -> Result<String, Failure> {
         self.sight()?.map(str::to_owned).ok_or_else(unnamed)
     }
 
-    /// Refuses keys that are bound to projects what is of no project.
+    /// Refuses keys that are bound to projects, for data that belongs to no project.
     pub(crate) fn is_operator(&self) -> Result<(), Failure> {
         if self.bound.is_empty() {
             return Ok(());
         }
-        let message = "this is for keys of all projects, and this one is bound to some";
+        let message = "this needs a key for all projects, and this one is bound to some";
         Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message))
     }
 
-    /// Whether the key is for a project.
+    /// Whether the key may access this project.
     pub(crate) fn is_for(&self, key: &str) -> bool {
         self.bound.is_empty() || self.bound.iter().any(|bound| bound == key)
     }
 
-    /// Whether what is of a project is there for this request.
+    /// Whether rows of this project are visible to the request.
     pub(crate) fn is_seen(&self, key: &str) -> bool {
-        self.asked.as_ref().is_none_or(|asked| asked == key) && self.is_for(key)
+        self.requested.as_ref().is_none_or(|requested| requested == key) && self.is_for(key)
     }
 
-    /// Whether the key is for this project, and whether there is one. Nobody learns of projects that their key is not for.
+    /// Checks that the key may access the project and that the project exists. A key learns nothing about other
+    /// projects.
     pub(crate) async fn admit(&self, api: &Api, key: &str) -> Result<(), Failure> {
         if !self.is_for(key) {
             let message = format!("this key is not for the project {key:?}");
@@ -121,7 +122,7 @@ impl Tenant {
         Err(Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message).hint("`patra project create` makes one"))
     }
 
-    /// Whether the key may write what all projects see (POOL-18).
+    /// Checks that the key may write data that all projects share (POOL-18).
     pub(crate) fn may_share(&self, granted: KeyScope) -> Result<(), Failure> {
         if self.shares || granted == KeyScope::Admin && self.bound.is_empty() {
             return Ok(());
@@ -131,7 +132,7 @@ impl Tenant {
             .hint("`patra key create --shared` makes one that may"))
     }
 
-    /// Whether a row is there for this tenant. What is another's is not there.
+    /// Whether a row is visible to this tenant. Rows of other projects look as if they did not exist.
     pub(crate) async fn sees(&self, api: &Api, view: View, id: i64) -> Result<bool, Failure> {
         match self.sight()? {
             None => Ok(true),
@@ -150,7 +151,7 @@ fn unnamed() -> Failure {
         .detail("field", PROJECT_QUERY.into())
 }
 
-/// Reading needs `read`, changing needs `write`.
+/// Authenticates a request. GET and HEAD need the scope `read`, other methods need `write`.
 pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { KeyScope::Read } else { KeyScope::Write };
     let header = request.headers().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -165,30 +166,30 @@ pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Ne
     };
     match (admitted, request.extensions().get::<RequestId>()) {
         (Ok(()), _) => next.run(request).await,
-        (Err(failure), Some(id)) => failure.answer_at(request.uri().path(), id),
+        (Err(failure), Some(id)) => failure.respond_at(request.uri().path(), id),
         (Err(_), None) => Response::default(),
     }
 }
 
-/// What is nobody's in particular is not for keys that are bound to projects.
+/// Refuses keys that are bound to projects, on routes that belong to no project.
 pub(crate) async fn operators(request: Request, next: Next) -> Response {
     let (tenant, id) = (request.extensions().get::<Tenant>(), request.extensions().get::<RequestId>());
     match (tenant, id) {
         (Some(tenant), Some(id)) => match tenant.is_operator() {
             Ok(()) => next.run(request).await,
-            Err(failure) => failure.answer_at(request.uri().path(), id),
+            Err(failure) => failure.respond_at(request.uri().path(), id),
         },
         _ => next.run(request).await,
     }
 }
 
-/// What may be read without a key when that is switched on: sources that say that they are public.
+/// Whether a path may be read without a key if public reading is on: sources that are marked public.
 fn is_public(request: &Request) -> bool {
     let path = request.uri().path();
     *request.method() == Method::GET && (path == "/api/sources" || path.starts_with("/api/sources/"))
 }
 
-/// A key that is known.
+/// A stored key that is valid.
 pub(crate) struct Known {
     pub(crate) scope: KeyScope,
     pub(crate) caller: Caller,
@@ -197,9 +198,9 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// By the text that its owner has.
+    /// Finds a key by its full text.
     pub(crate) async fn by_text(api: &Api, text: &str) -> Result<Known, Failure> {
-        // One answer for every kind of wrong key: which one it is tells a guesser too much.
+        // The response is the same for every kind of wrong key, so that it does not help guessing.
         let stored = api.store.key(key::prefix(text).ok_or_else(invalid)?).await?.ok_or_else(invalid)?;
         if stored.revoked || !key::matches(text, &stored.hash) {
             return Err(invalid());
@@ -207,7 +208,7 @@ impl Known {
         Ok(Known::of(stored))
     }
 
-    /// By its public part, for somebody who has shown the whole before; a key that was revoked since is none.
+    /// Finds a key by its public part, for a session that has shown the full text. Revoked keys are refused.
     pub(crate) async fn by_prefix(api: &Api, prefix: &str) -> Result<Known, Failure> {
         let stored = api.store.key(prefix).await?.filter(|stored| !stored.revoked);
         stored.map(Known::of).ok_or_else(invalid)
@@ -217,7 +218,7 @@ impl Known {
         Known { scope: stored.scope, caller: Caller(stored.prefix), bound: stored.projects, shares: stored.shared }
     }
 
-    /// Those projects that the key is for, by key.
+    /// Keys of the projects that the key may access.
     pub(crate) async fn projects(&self, api: &Api) -> Result<Vec<String>, Failure> {
         let mut known: Vec<_> = api.store.projects().await?.into_iter().map(|project| project.project_key).collect();
         known.push(project::DEFAULT.to_owned());
@@ -227,25 +228,25 @@ impl Known {
         Ok(known)
     }
 
-    /// It is for some projects only.
+    /// Whether the key is limited to some projects.
     pub(crate) fn is_bound(&self) -> bool {
         !self.bound.is_empty()
     }
 
-    /// For one project; without one, for all that the key is for.
-    pub(crate) async fn tenant_of(&self, api: &Api, asked: Option<String>) -> Result<Tenant, Failure> {
-        let tenant = Tenant { asked, bound: self.bound.clone(), shares: self.shares };
-        if let Some(key) = &tenant.asked {
+    /// The tenant for one project or, without one, for all that the key may access.
+    pub(crate) async fn tenant_of(&self, api: &Api, requested: Option<String>) -> Result<Tenant, Failure> {
+        let tenant = Tenant { requested, bound: self.bound.clone(), shares: self.shares };
+        if let Some(key) = &tenant.requested {
             tenant.admit(api, key).await?;
         }
         Ok(tenant)
     }
 
-    /// Puts on the request who asks, and for which project.
+    /// Adds the scope, the caller and the tenant to the extensions of the request.
     async fn tenant(self, api: &Api, request: &mut Request) -> Result<(), Failure> {
-        let tenant = self.tenant_of(api, asked(request.headers(), request.uri())?).await?;
-        if tenant.asked.is_some() {
-            // The routes' own parameters are what is left.
+        let tenant = self.tenant_of(api, requested_project(request.headers(), request.uri())?).await?;
+        if tenant.requested.is_some() {
+            // Routes refuse unknown parameters.
             *request.uri_mut() = without_project(request.uri());
         }
         let extensions = request.extensions_mut();
@@ -256,12 +257,12 @@ impl Known {
     }
 }
 
-/// The project that header and query name. Two that differ are a mistake (POOL-16).
-fn asked(headers: &HeaderMap, uri: &Uri) -> Result<Option<String>, Failure> {
+/// The project that the header and the query name. Two different ones are a mistake (POOL-16).
+fn requested_project(headers: &HeaderMap, uri: &Uri) -> Result<Option<String>, Failure> {
     let wrong = |message: &str| Failure::bad_request(message).detail("field", PROJECT_QUERY.into());
     let mut named = Vec::new();
     for value in headers.get_all(PROJECT_HEADER) {
-        let text = value.to_str().map_err(|_| wrong("X-Project-Key is no text"))?;
+        let text = value.to_str().map_err(|_| wrong("X-Project-Key is not text"))?;
         named.push(text.trim().to_owned());
     }
     named.extend(pairs(uri).filter(|(name, _)| name == PROJECT_QUERY).map(|(_, value)| value));
@@ -309,7 +310,7 @@ fn refused(message: &str) -> Failure {
         .hint("send `Authorization: Bearer <key>`; `patra key create` makes one")
 }
 
-/// Refuses a key whose scope is too small. The scope of the caller's key is an extension of the request.
+/// Refuses a key without the needed scope. The scope of the caller's key is an extension of the request.
 pub(crate) fn require(granted: KeyScope, needed: KeyScope) -> Result<(), Failure> {
     if granted >= needed {
         return Ok(());
@@ -322,29 +323,29 @@ pub(crate) fn require(granted: KeyScope, needed: KeyScope) -> Result<(), Failure
 mod tests {
     use super::*;
 
-    fn found<'a>(header: impl IntoIterator<Item = &'a str>, uri: &str) -> Result<Option<String>, StatusCode> {
+    fn named_project<'a>(header: impl IntoIterator<Item = &'a str>, uri: &str) -> Result<Option<String>, StatusCode> {
         let mut headers = HeaderMap::new();
         for value in header {
             headers.append(PROJECT_HEADER, value.parse().unwrap());
         }
-        asked(&headers, &uri.parse().unwrap()).map_err(|failure| failure.status)
+        requested_project(&headers, &uri.parse().unwrap()).map_err(|failure| failure.status)
     }
 
     // covers: POOL-16, POOL-AC-12
     #[test]
-    fn a_project_is_named_by_header_or_query_and_only_one() {
-        assert_eq!(found(None, "/a"), Ok(None));
-        assert_eq!(found(Some(" p "), "/a"), Ok(Some("p".into())));
-        assert_eq!(found(None, "/a?x=1&project_key=p%2D1"), Ok(Some("p-1".into())));
-        assert_eq!(found(Some("p"), "/a?project_key=p"), Ok(Some("p".into())));
-        assert_eq!(found(Some("p"), "/a?project_key=q"), Err(StatusCode::BAD_REQUEST));
-        assert_eq!(found(None, "/a?project_key=p&project_key=q"), Err(StatusCode::BAD_REQUEST));
-        assert_eq!(found(["p", "q"], "/a"), Err(StatusCode::BAD_REQUEST));
-        assert_eq!(found(["p", "p"], "/a"), Ok(Some("p".into())));
+    fn project_is_named_by_header_or_query_without_conflict() {
+        assert_eq!(named_project(None, "/a"), Ok(None));
+        assert_eq!(named_project(Some(" p "), "/a"), Ok(Some("p".into())));
+        assert_eq!(named_project(None, "/a?x=1&project_key=p%2D1"), Ok(Some("p-1".into())));
+        assert_eq!(named_project(Some("p"), "/a?project_key=p"), Ok(Some("p".into())));
+        assert_eq!(named_project(Some("p"), "/a?project_key=q"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(named_project(None, "/a?project_key=p&project_key=q"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(named_project(["p", "q"], "/a"), Err(StatusCode::BAD_REQUEST));
+        assert_eq!(named_project(["p", "p"], "/a"), Ok(Some("p".into())));
     }
 
     #[test]
-    fn routes_see_their_own_parameters_only() {
+    fn project_parameter_is_removed_from_the_query() {
         let left = |uri: &str| without_project(&uri.parse().unwrap()).to_string();
         assert_eq!(left("/a?project_key=p"), "/a");
         assert_eq!(left("/a?x=1%20b&project_key=p&y="), "/a?x=1+b&y=");

@@ -1,13 +1,14 @@
-//! The console: pages for people at `/`. Server-rendered, so that they work without script; live by server-sent events with a
-//! small script of our own. A page reads through the query ports and acts through the same functions as the routes of the API,
-//! with the rights of the key that somebody has logged in with.
+//! The console: web pages at `/`. They are rendered on the server and work without scripts; a small script keeps them
+//! up to date by server-sent events. Pages read through the query ports and act through the same functions as the API
+//! routes, with the rights of the key that the user logged in with.
 
 mod actions;
+mod administration;
 mod assets;
 mod chart;
+mod context;
 mod cursors;
 mod details;
-mod house;
 mod lists;
 mod live;
 mod login;
@@ -17,7 +18,6 @@ mod search;
 mod session;
 mod sources;
 mod try_form;
-mod visit;
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, header};
@@ -28,18 +28,18 @@ use axum::{Extension, Router};
 
 use patra_core::port::query::View;
 
+use self::context::ConsoleState;
 use self::live::Listeners;
 use self::session::Sessions;
-use self::visit::Door;
 use crate::{Api, routes};
 
-/// Everything comes from here, nothing is inline, nobody frames it.
+/// Content policy: everything is loaded from this server, nothing is inline, and no site may frame the pages.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The pages, behind a login of their own.
+/// Routes of the pages, all behind the login.
 pub(crate) fn router(api: Api) -> Router<Api> {
-    let door = Door { api, sessions: Sessions::default() };
+    let state = ConsoleState { api, sessions: Sessions::default() };
     let mut inside = Router::new()
         .route("/logout", post(login::logout))
         .route("/project", post(login::choose_project))
@@ -55,49 +55,49 @@ pub(crate) fn router(api: Api) -> Router<Api> {
         .route("/runs/{run}/batches/{no}", get(details::batch))
         .route("/runs/{run}/batches/{no}/replay", post(actions::replay_batch))
         .route("/runs/{run}/batches/{no}/redrive", post(actions::redrive_batch))
-        .route("/runs/{run}/batches/{no}/blackbox", post(actions::blackbox))
+        .route("/runs/{run}/batches/{no}/blackbox", post(actions::export_bundle))
         .route("/jobs/{public_id}", get(details::job))
         .route("/jobs/{public_id}/cancel", post(actions::cancel_job))
         .route("/cursors", get(cursors::list))
         .route("/cursors/{id}", get(cursors::show))
         .route("/quarantine/{id}", get(details::quarantined))
         .route("/quarantine/{id}/{action}", post(actions::quarantine))
-        .route("/holds/{id}", get(details::hold))
-        .route("/holds/{id}/release", post(actions::release))
-        .route("/gates", get(house::gates))
-        .route("/pool", get(house::pool))
-        .route("/alerts", get(house::alerts))
-        .route("/credentials", get(house::credentials))
-        .route("/keys", get(house::keys).post(house::make_key))
-        .route("/keys/{prefix}/revoke", post(house::revoke_key))
-        .route("/settings", get(house::settings).post(house::set_interval));
+        .route("/holds/{id}", get(details::pause))
+        .route("/holds/{id}/release", post(actions::resume))
+        .route("/gates", get(administration::gates))
+        .route("/pool", get(administration::pool))
+        .route("/alerts", get(administration::alerts))
+        .route("/credentials", get(administration::credentials))
+        .route("/keys", get(administration::keys).post(administration::make_key))
+        .route("/keys/{prefix}/revoke", post(administration::revoke_key))
+        .route("/settings", get(administration::settings).post(administration::set_interval));
     for view in [View::Plans, View::Slices, View::Tasks] {
-        let act = move |visit, place| actions::work(visit, place, view);
+        let act = move |ctx, path| actions::work(ctx, path, view);
         inside = inside.route(&format!("/{}/{{id}}/{{action}}", view.as_str()), post(act));
     }
     for view in lists::LISTED.iter().copied() {
-        inside = inside.route(&format!("/{}", view.as_str()), get(move |visit| lists::list(visit, view)));
+        inside = inside.route(&format!("/{}", view.as_str()), get(move |ctx| lists::list(ctx, view)));
     }
     for view in lists::SHOWN.iter().copied() {
         inside =
-            inside.route(&format!("/{}/{{id}}", view.as_str()), get(move |visit, id| lists::show(visit, id, view)));
+            inside.route(&format!("/{}/{{id}}", view.as_str()), get(move |ctx, id| lists::show(ctx, id, view)));
     }
-    // An upstream that is tried, and a page that listens, take their time.
+    // Trying a manifest and listening for changes may take longer than the deadline.
     let inside = inside
         .layer(middleware::from_fn(routes::deadline))
         .route("/try", get(try_form::form).post(try_form::run))
         .route("/live", get(live::live))
         .layer(Extension(Listeners::default()))
-        .layer(middleware::from_fn_with_state(door.clone(), visit::layer));
+        .layer(middleware::from_fn_with_state(state.clone(), context::layer));
     Router::new()
         .route("/login", get(login::form).post(login::login))
-        .with_state(door)
+        .with_state(state)
         .merge(inside)
         .merge(assets::router())
         .layer(middleware::from_fn(guard))
 }
 
-/// What every answer tells a browser.
+/// Adds the security headers to every response.
 async fn guard(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

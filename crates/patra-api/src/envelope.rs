@@ -1,4 +1,4 @@
-//! The answer's shape under `/api/v1`: `{status, data, error, meta}`.
+//! The response envelope under `/api/v1`: `{status, data, error, meta}`.
 
 use axum::Json;
 use axum::http::header::RETRY_AFTER;
@@ -13,16 +13,16 @@ use patra_core::{Code, Level};
 use crate::request_id::RequestId;
 use crate::routes::crawler;
 
-/// A failure on its way out.
+/// A failed request, to be sent as a response.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) status: StatusCode,
     pub(crate) code: Code,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
-    /// What is wrong, one by one, where more than one thing can be.
+    /// Single problems, where there can be more than one.
     pub(crate) problems: Vec<Value>,
-    /// What a program may want to know.
+    /// Details for programs.
     pub(crate) details: serde_json::Map<String, Value>,
 }
 
@@ -51,8 +51,8 @@ impl Failure {
         Failure::new(StatusCode::BAD_REQUEST, Code::InvalidInput, message)
     }
 
-    /// The shape of the routes that have no envelope: `{error, meta}`.
-    pub(crate) fn bare_answer(self, id: &RequestId) -> Response {
+    /// Response of routes without an envelope: `{error, meta}`.
+    pub(crate) fn respond_bare(self, id: &RequestId) -> Response {
         let message = match &self.hint {
             Some(hint) => format!("{}: {hint}", self.message),
             None => self.message,
@@ -62,16 +62,16 @@ impl Failure {
         (self.status, wait, Json(json!({ "error": error, "meta": { "request_id": id.as_str() } }))).into_response()
     }
 
-    /// In the envelope of the contract that a path belongs to (MAP-X-01).
-    pub(crate) fn answer_at(self, path: &str, id: &RequestId) -> Response {
+    /// Response in the envelope of the contract that the path belongs to (MAP-X-01).
+    pub(crate) fn respond_at(self, path: &str, id: &RequestId) -> Response {
         match path {
             path if crawler::is_ours(path) => crawler::refuse(self, id),
-            path if path.starts_with("/api/") && !path.starts_with("/api/v1/") => self.bare_answer(id),
-            _ => self.answer(id),
+            path if path.starts_with("/api/") && !path.starts_with("/api/v1/") => self.respond_bare(id),
+            _ => self.respond(id),
         }
     }
 
-    pub(crate) fn answer(self, id: &RequestId) -> Response {
+    pub(crate) fn respond(self, id: &RequestId) -> Response {
         let wait = retry_after(&self.details);
         let mut error =
             json!({ "code": self.code, "message": self.message, "details": self.details, "hint": self.hint });
@@ -84,7 +84,7 @@ impl Failure {
     }
 }
 
-/// A failure that says how long to wait says so in the header too.
+/// The header `Retry-After`, if the details contain a delay.
 fn retry_after(details: &serde_json::Map<String, Value>) -> HeaderMap {
     let seconds = details.get("retry_after_seconds").and_then(Value::as_u64);
     let value = seconds.and_then(|seconds| HeaderValue::try_from(seconds.to_string()).ok());
@@ -93,7 +93,7 @@ fn retry_after(details: &serde_json::Map<String, Value>) -> HeaderMap {
 
 impl From<TxError> for Failure {
     fn from(error: TxError) -> Failure {
-        // What the database says about itself goes to the log, not to callers.
+        // Messages of the database go to the log, not to callers.
         tracing::warn!(error = %error, level = Level::L1.as_str(), "a query failed");
         match error {
             TxError::Refused(_) => {

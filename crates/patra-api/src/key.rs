@@ -1,15 +1,15 @@
-//! API keys: `patra_<8 hex digits>_<48 hex digits>`. The middle part is public and finds the row; the database holds a
-//! SHA-256 of the whole, so a copy of it lets nobody in.
+//! API keys: `patra_<8 hex digits>_<48 hex digits>`. The middle part is public and identifies the row; the database
+//! stores a SHA-256 of the whole key, so a copy of the database gives no access.
 
 use subtle::ConstantTimeEq as _;
 
 use patra_core::hash::sha256_hex;
 use patra_core::tx::{CreateKey, KeyScope};
 
-/// Longest name of a key.
+/// Most bytes of a key's name.
 const MAX_NAME_BYTES: usize = 128;
 
-/// The name of a key, without the blanks around it.
+/// The trimmed name of a key, if it is valid.
 pub fn checked_name(name: &str) -> Result<&str, String> {
     let name = name.trim();
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains(char::is_control) {
@@ -18,7 +18,7 @@ pub fn checked_name(name: &str) -> Result<&str, String> {
     Ok(name)
 }
 
-/// A fresh key: the text for its owner, and what the store may know.
+/// Generates a key: the text for its owner, and the row to store.
 pub fn generate(
     name: &str,
     scope: KeyScope,
@@ -40,31 +40,31 @@ pub fn generate(
     Ok((text, create))
 }
 
-/// The public part of a key, when it has the shape of one.
+/// The public part of a key, if the text has the format of one.
 pub(crate) fn prefix(text: &str) -> Option<&str> {
     let (prefix, secret) = text.strip_prefix("patra_")?.split_once('_')?;
     let hex = |part: &str, len| part.len() == len && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     (hex(prefix, 8) && hex(secret, 48)).then_some(prefix)
 }
 
-/// Whether a key is the one behind a stored hash, in time that does not depend on where they differ.
+/// Compares a key with a stored hash in constant time.
 pub(crate) fn matches(text: &str, hash: &str) -> bool {
     sha256_hex(text.as_bytes()).as_bytes().ct_eq(hash.as_bytes()).into()
 }
 
-/// The operating system's randomness.
+/// Fills the buffer with random bytes of the operating system.
 pub fn fill_random(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
     getrandom::fill(bytes)
 }
 
-/// `N` random bytes, as hex digits.
+/// `N` random bytes as hex digits.
 pub fn random_hex<const N: usize>() -> Result<String, getrandom::Error> {
     let mut bytes = [0u8; N];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A UUID of random digits (version 4).
+/// A random UUID (version 4).
 pub fn random_uuid() -> Result<String, getrandom::Error> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes)?;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_found_by_its_public_part_and_known_by_its_hash() {
+    fn key_has_a_public_part_and_matches_its_hash() {
         let (text, create) = generate("first", KeyScope::Admin, Vec::new(), false, true).unwrap();
         assert_eq!(prefix(&text), Some(create.prefix.as_str()));
         assert!(matches(&text, &create.hash));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_the_shape_of_a_key_is_none() {
+    fn malformed_key_has_no_prefix() {
         for text in ["", "patra_", "patra_12345678_short", "other_12345678_0", "patra_1234567é_0"] {
             assert_eq!(prefix(text), None, "{text}");
         }

@@ -1,7 +1,7 @@
-//! The HTTP door. Handlers read through the query port and write only by recording a trigger; they know no SQL and no
-//! engine internals.
+//! The HTTP API. Handlers read through the query port and change data through commands; they know no SQL and no engine
+//! internals.
 //!
-//! Everything but health needs a key. Answers under `/api/v1` use one envelope, carry a request id, and never have
+//! Everything but health needs a key. Responses under `/api/v1` use one envelope, carry a request id, and never have
 //! status 200 for a failure.
 
 mod auth;
@@ -27,29 +27,29 @@ pub use limiter::Limits;
 pub use routes::{metrics_router, router};
 pub use serve::serve;
 
-/// What the handlers share.
+/// State that all handlers share.
 #[derive(Clone)]
 pub struct Api {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
-    /// Called when a trigger was recorded, so that a planner in this process need not wait for its next look.
+    /// Called after a job was recorded, so that a planner in this process starts at once.
     pub nudge: Arc<dyn Fn() + Send + Sync>,
-    /// What credentials are sealed with; the engine of this process opens them with the same.
+    /// Seals credentials; the engine of this process opens them with the same keys.
     pub vault: VaultCell,
-    /// Makes a vault where one can be made; the error is a sentence for an administrator.
+    /// Creates a vault, if possible; the error is a message for an administrator.
     pub make_vault: Arc<dyn Fn() -> Result<Arc<Vault>, String> + Send + Sync>,
-    /// The way out for live replays, where there is one.
+    /// Sends the requests of live replays; `None` in a process without upstream access.
     pub live: Option<LiveReplay>,
-    /// Whether public sources may be read without a key (COLL-80).
+    /// Whether public sources can be read without a key (COLL-80).
     pub public_read: bool,
-    /// Asks platforms, where this process can; it cannot write what it finds.
+    /// Sends requests to platforms; `None` in a process without upstream access. It cannot store results.
     pub crawler: Option<Crawler>,
-    /// How long a lock without a sign of life is somebody's.
+    /// A lock without a heartbeat expires after this time.
     pub lock_timeout: Duration,
-    /// Records in one claim, unless asked otherwise.
+    /// Default number of records in one claim.
     pub batch_size: u32,
     pub limits: Limits,
-    /// What this process has counted.
+    /// Metrics of this process.
     pub metrics: Arc<Metrics>,
 }
 

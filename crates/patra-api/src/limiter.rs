@@ -1,4 +1,4 @@
-//! How often somebody may ask for costly things: so many times within a minute, counted by this process.
+//! Rate limits for expensive routes: a number of requests per minute, counted by this process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,29 +10,29 @@ use patra_core::{Code, Ts};
 use crate::envelope::Failure;
 
 const WINDOW: Duration = Duration::from_secs(60);
-/// Names that are remembered; beyond that, those who have not asked for a minute are forgotten.
+/// Most names to remember; then names without a request in the last minute are forgotten.
 const MAX_NAMES: usize = 10_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Limiter {
     limit: usize,
     what: &'static str,
-    asked: Arc<Mutex<HashMap<String, VecDeque<Ts>>>>,
+    requests: Arc<Mutex<HashMap<String, VecDeque<Ts>>>>,
 }
 
 impl Limiter {
     /// `what` completes the sentence "30 … per minute".
     pub(crate) fn new(limit: usize, what: &'static str) -> Limiter {
-        Limiter { limit, what, asked: Arc::default() }
+        Limiter { limit, what, requests: Arc::default() }
     }
 
-    /// Counts one more, unless it is one too many.
+    /// Counts a request, or refuses it if it exceeds the limit.
     pub(crate) fn admit(&self, name: &str, now: Ts) -> Result<(), Failure> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if asked.len() >= MAX_NAMES {
-            asked.retain(|_, times| times.back().is_some_and(|last| now.since(*last) < WINDOW));
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if requests.len() >= MAX_NAMES {
+            requests.retain(|_, times| times.back().is_some_and(|last| now.since(*last) < WINDOW));
         }
-        let times = asked.entry(name.to_owned()).or_default();
+        let times = requests.entry(name.to_owned()).or_default();
         while times.front().is_some_and(|first| now.since(*first) >= WINDOW) {
             times.pop_front();
         }
@@ -51,12 +51,12 @@ impl Limiter {
     }
 }
 
-/// What is limited by how often it is asked for.
+/// The rate limits of the API.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// By project (POOL-25).
+    /// Per project (POOL-25).
     pub(crate) pool_writes: Limiter,
-    /// By key (TWEET-110).
+    /// Per key (TWEET-110).
     pub(crate) scrapes: Limiter,
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     // covers: POOL-25
     #[test]
-    fn one_too_many_waits_until_the_first_is_a_minute_old() {
+    fn request_over_the_limit_waits_until_the_first_is_a_minute_old() {
         let limiter = Limiter::new(2, "writes");
         let at = |secs| limiter.admit("a", Ts::from_secs(secs)).map_err(|failure| failure.message);
         assert_eq!((at(100), at(110)), (Ok(()), Ok(())));

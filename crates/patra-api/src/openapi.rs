@@ -1,4 +1,4 @@
-//! The routes and what is told of them are one list: whatever is served is described, and whatever is described is served.
+//! Routes and their descriptions in one list: every described route is served, and the other way round.
 
 mod document;
 mod field;
@@ -14,7 +14,7 @@ use crate::{Api, auth};
 pub(crate) use document::{document, page};
 pub(crate) use field::{Field, any, flag, int, map, text, texts, time};
 
-/// Who is let in.
+/// The key that a route requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Needs {
     Nothing,
@@ -32,13 +32,13 @@ impl Needs {
     }
 }
 
-/// What a body is written in.
+/// Format of a request body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
     None,
-    /// A JSON object; it may be left out where nothing in it is needed.
+    /// A JSON object, optional if no field is required.
     Json(&'static [Field]),
-    /// Anything of this type.
+    /// Any content of this media type.
     Of(&'static str),
 }
 
@@ -51,17 +51,17 @@ pub(crate) struct Operation {
     pub(crate) needs: Needs,
     pub(crate) query: &'static [Field],
     pub(crate) body: Body,
-    /// What it answers with when all went well.
+    /// Statuses of successful responses.
     pub(crate) statuses: &'static [u16],
-    /// Troubles of its own, beside those that every route may have.
-    pub(crate) troubles: &'static [u16],
+    /// Statuses of failures, in addition to those of every route.
+    pub(crate) failures: &'static [u16],
     pub(crate) media: &'static str,
 }
 
 pub(crate) const fn get(path: &'static str, says: &'static str) -> Operation {
     let needs = Needs::Key(KeyScope::Read);
-    let (query, body, statuses, troubles) = (&[], Body::None, &[200], &[]);
-    Operation { method: "GET", path, says, needs, query, body, statuses, troubles, media: "application/json" }
+    let (query, body, statuses, failures) = (&[], Body::None, &[200], &[]);
+    Operation { method: "GET", path, says, needs, query, body, statuses, failures, media: "application/json" }
 }
 
 pub(crate) const fn post(path: &'static str, says: &'static str) -> Operation {
@@ -90,12 +90,12 @@ impl Operation {
         Operation { body: Body::Of(media), ..self }
     }
 
-    pub(crate) const fn answers(self, statuses: &'static [u16]) -> Operation {
+    pub(crate) const fn statuses(self, statuses: &'static [u16]) -> Operation {
         Operation { statuses, ..self }
     }
 
-    pub(crate) const fn troubles(self, troubles: &'static [u16]) -> Operation {
-        Operation { troubles, ..self }
+    pub(crate) const fn failures(self, failures: &'static [u16]) -> Operation {
+        Operation { failures, ..self }
     }
 
     pub(crate) const fn media(self, media: &'static str) -> Operation {
@@ -111,7 +111,7 @@ impl Operation {
     }
 }
 
-/// Routes together with what is told of them.
+/// Routes and their descriptions.
 #[derive(Default)]
 pub(crate) struct Served {
     pub(crate) router: Router<Api>,
@@ -135,7 +135,7 @@ impl Served {
         self
     }
 
-    /// Keeps the path of an older release working for POST, without describing it. It goes away with the next release.
+    /// Serves a path of an older release with POST, without describing it. The next release removes it.
     pub(crate) fn old_path<H, T>(mut self, path: &'static str, handler: H) -> Served
     where
         H: Handler<T, Api>,
@@ -145,7 +145,7 @@ impl Served {
         self
     }
 
-    /// For keys of all projects only.
+    /// Restricts the routes to keys that are bound to no project.
     pub(crate) fn for_operators(mut self) -> Served {
         self.router = self.router.layer(axum::middleware::from_fn(auth::operators));
         for operation in &mut self.operations {

@@ -1,4 +1,5 @@
-//! Every request has an id: the caller's `X-Request-ID`, or a fresh one. It comes back in the header and in `meta`.
+//! Request ids: every request has the caller's `X-Request-ID` or a new id, which the response repeats in the header and
+//! in `meta`.
 
 use axum::extract::Request;
 use axum::http::HeaderValue;
@@ -9,7 +10,7 @@ use tracing::Instrument as _;
 use crate::key::random_hex;
 
 const HEADER: &str = "x-request-id";
-/// Longest id that is taken over from a caller.
+/// Longest id that is accepted from a caller.
 const MAX_LEN: usize = 128;
 
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ impl RequestId {
 
 pub(crate) async fn layer(mut request: Request, next: Next) -> Response {
     let given = request.headers().get(HEADER).and_then(|value| value.to_str().ok());
-    // An id of odd characters could forge log lines: it gets replaced, not cleaned.
+    // Unusual characters could forge log lines, so such an id is replaced.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
     let sane = |id: &&str| !id.is_empty() && id.len() <= MAX_LEN && id.bytes().all(plain);
     let id = match given.filter(sane) {
@@ -37,10 +38,10 @@ pub(crate) async fn layer(mut request: Request, next: Next) -> Response {
     };
     request.extensions_mut().insert(RequestId(id.clone()));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    // Every line that is written on behalf of the request carries its id (CRAWL-86).
+    // Every log line of the request carries its id (CRAWL-86).
     let span = tracing::info_span!("request", request.id = id);
     let mut response = next.run(request).instrument(span).await;
-    tracing::debug!(request.id = id, method = %method, path, status = response.status().as_u16(), "request answered");
+    tracing::debug!(request.id = id, method = %method, path, status = response.status().as_u16(), "request completed");
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(HEADER, value);
     }
@@ -56,8 +57,8 @@ mod tests {
 
     use super::*;
 
-    /// The id in the header of a response, which is the one that the route saw.
-    async fn answered(given: Option<&str>) -> String {
+    /// The request id in the response header, which must be the one that the route gets.
+    async fn effective_id(given: Option<&str>) -> String {
         let route = get(|Extension(id): Extension<RequestId>| async move { id.as_str().to_owned() });
         let router = Router::new().route("/", route).layer(middleware::from_fn(layer));
         let mut request = Request::builder().uri("/");
@@ -76,13 +77,13 @@ mod tests {
     async fn plain_request_id_is_kept_and_any_other_is_replaced() {
         let longest = "x".repeat(128);
         for plain in ["wf-1702728000-abc.1_2:DEF", "a", &longest] {
-            assert_eq!(answered(Some(plain)).await, plain);
+            assert_eq!(effective_id(Some(plain)).await, plain);
         }
         let too_long = "x".repeat(129);
         for odd in [None, Some(""), Some("a b"), Some("a/b"), Some("a\tb"), Some(&*too_long)] {
-            let made = answered(odd).await;
+            let made = effective_id(odd).await;
             assert!(made.starts_with("req-") && made.len() > "req-".len(), "{odd:?}: {made}");
-            assert_ne!(made, answered(odd).await, "each has its own");
+            assert_ne!(made, effective_id(odd).await, "each request gets its own");
         }
     }
 }

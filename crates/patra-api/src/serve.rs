@@ -1,4 +1,5 @@
-//! Listening: so many connections at once, none held by a client that does not speak or listen, and a stop in bounded time.
+//! The HTTP server: a limited number of connections, time limits for clients that do not send or read, and a bounded
+//! stop.
 
 mod watched;
 
@@ -19,20 +20,20 @@ use self::watched::Watched;
 
 /// Connections open at once. Further ones wait in the listener's queue until one of these ends.
 const MAX_CONNECTIONS: usize = 1_024;
-/// From the first moment of silence to the end of the next request's head: the half-sent head and the idle keep-alive
-/// connection have the same clock.
+/// Time to receive the head of a request. It limits half-sent heads and idle keep-alive connections alike.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long not a byte may move. Longer than any handler takes, so what is cut off is a client that does not read.
+/// Longest time without any transferred byte. No handler takes as long, so only clients that do not read are
+/// disconnected.
 const STALL: Duration = Duration::from_secs(30);
-/// How long open connections may take after the stop: a stalled one would hold it for ever.
+/// Time for open connections to finish after the stop.
 const DRAIN: Duration = Duration::from_secs(5);
-/// The pause after a failed accept: without free file descriptors the next one would fail at once.
+/// Delay after a failed accept: without free file descriptors the next one would fail at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` fires.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
     let limits = Limits { connections: MAX_CONNECTIONS, head: HEAD_TIMEOUT, stall: STALL, drain: DRAIN };
-    // What would go on for ever, a page that listens, is told of the stop.
+    // Event streams end when the server stops.
     let router = router.layer(Extension(stop.clone()));
     serve_within(listener, &router, limits, &stop).await;
 }
@@ -46,7 +47,7 @@ struct Limits {
 }
 
 async fn serve_within(listener: TcpListener, router: &Router, limits: Limits, stop: &CancellationToken) {
-    // Dropping the set ends what is still in it.
+    // Dropping the set aborts its tasks.
     let mut connections = JoinSet::new();
     let mut failing = false;
     loop {
@@ -59,7 +60,7 @@ async fn serve_within(listener: TcpListener, router: &Router, limits: Limits, st
                     connections.spawn(converse(stream, router.clone(), limits, stop.clone()));
                 }
                 Err(error) => {
-                    // Once for a row of failures: twenty lines a second would fill the disk next.
+                    // Logged once for consecutive failures: twenty lines a second would fill the disk.
                     if !failing {
                         tracing::warn!(error = %error, connections.open = connections.len(), "cannot accept a connection");
                     }
@@ -69,7 +70,7 @@ async fn serve_within(listener: TcpListener, router: &Router, limits: Limits, st
             },
         }
     }
-    // Whoever comes now is refused, and may try another process, instead of waiting in a queue that nobody serves.
+    // New connections are now refused instead of waiting in a queue that nobody serves.
     drop(listener);
     let drained = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(limits.drain, drained).await.is_err() {
@@ -88,7 +89,7 @@ async fn converse(stream: TcpStream, router: Router, limits: Limits, stop: Cance
     let mut stopping = false;
     loop {
         tokio::select! {
-            // How a connection ends is its client's affair: there is nobody left to tell.
+            // The client does not matter any more, so the result is ignored.
             _ = connection.as_mut() => return,
             () = stop.cancelled(), if !stopping => {
                 stopping = true;

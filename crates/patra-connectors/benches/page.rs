@@ -1,5 +1,5 @@
-//! How long one page takes beside the network: to render its request (20 µs are wanted), to read a thousand records of a
-//! kilobyte out of its answer (3 ms are wanted).
+//! Time of one page without the network: to render its request (target: 20 µs), and to read a thousand records of a
+//! kilobyte from its response (target: 3 ms).
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot be set up has nothing to measure")]
 
@@ -66,16 +66,16 @@ fn page(c: &mut Criterion) {
     let position = Position::Token(Some("AoJ/abc==".into()));
     let window = Window { from: Ts::from_secs(1_700_000_000), to: Ts::from_secs(1_700_086_400) };
     let now = Ts::from_secs(1_700_100_000);
-    let ask = PageRequest { position: &position, window, page_size: 1_000, params: &params, now };
-    c.bench_function("render a request", |b| b.iter(|| pager.request(black_box(&ask)).unwrap()));
+    let request = PageRequest { position: &position, window, page_size: 1_000, params: &params, now };
+    c.bench_function("render a request", |b| b.iter(|| pager.request(black_box(&request)).unwrap()));
 
     let response = HttpResponse { status: 200, headers: Vec::new(), body: body(), redirected: None };
-    let read = pager.read(pager.request(&ask).unwrap(), Ok(response.clone()), Duration::ZERO, now).unwrap();
+    let read = pager.read(pager.request(&request).unwrap(), Ok(response.clone()), Duration::ZERO, now).unwrap();
     assert_eq!((read.facts.items as usize, read.rejected.len()), (RECORDS, 0));
     let mut group = c.benchmark_group("read a page");
     group.throughput(Throughput::Bytes(response.body.len() as u64));
     group.bench_function("1000 records of 1 KB", |b| {
-        let given = || (pager.request(&ask).unwrap(), response.clone());
+        let given = || (pager.request(&request).unwrap(), response.clone());
         b.iter_batched(
             given,
             |(exchange, response)| pager.read(exchange, Ok(response), Duration::ZERO, now),

@@ -1,8 +1,8 @@
-//! How fast feeds are read: the suite's feeds some times over, and one large feed.
+//! Measures the reading of feeds: the feeds of the suite several times, and one large feed.
 //!
 //! `cargo run --release -p patra-connectors --example feed_speed [TIMES] [FILE]`
 
-#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and tells")]
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and reports")]
 
 use std::error::Error;
 use std::io::Read as _;

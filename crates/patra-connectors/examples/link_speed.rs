@@ -1,8 +1,8 @@
-//! How fast links are found in a text.
+//! Measures the search for links in a text.
 //!
 //! `cargo run --release -p patra-connectors --example link_speed [FILE] [TIMES]`
 
-#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and tells")]
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a program that measures and reports")]
 
 use std::error::Error;
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! Who asks: puts an opened credential into a request that was rendered without it, asks for tokens, and takes secrets out
-//! of answers. Pure. What the ledger keeps of a request was made before this runs; what leaves here goes to the transport
-//! and nowhere else.
+//! Authentication: puts an opened credential into a rendered request, requests tokens, and redacts secrets from
+//! responses. Pure. The ledger's digest of a request is made before this runs; the request with secrets goes to the
+//! transport only.
 
 mod marks;
 mod place;
@@ -25,7 +25,7 @@ pub use marks::shown_url;
 pub use redact::{MIN_SECRET, Redactor};
 pub use token::{FreshToken, TOKEN_TIMEOUT};
 
-/// What the values of a credential are called. Others are for templates.
+/// Names of the values of a credential. Other names are for templates.
 pub mod name {
     pub const API_KEY: &str = "apiKey";
     pub const TOKEN: &str = "token";
@@ -35,14 +35,14 @@ pub mod name {
     pub const CLIENT_SECRET: &str = "clientSecret";
     pub const REFRESH_TOKEN: &str = "refreshToken";
     pub const COOKIE: &str = "cookie";
-    /// Of the token that was got with an oauth2 or session credential.
+    /// The token of an oauth2 or session credential.
     pub const ACCESS_TOKEN: &str = "accessToken";
 
-    /// Names that are no secrets: they may stand in an answer.
+    /// Names of values that are not secret and may appear in a response.
     pub const PUBLIC: &[&str] = &[USERNAME, "user", CLIENT_ID];
 }
 
-/// The values that a credential must have, and the one that a single value is taken for.
+/// The values that a credential must have, and the one that a single value stands for.
 pub fn needed(kind: AuthType) -> (&'static [&'static str], Option<&'static str>) {
     match kind {
         AuthType::ApiKey => (&[name::API_KEY], Some(name::API_KEY)),
@@ -54,12 +54,12 @@ pub fn needed(kind: AuthType) -> (&'static [&'static str], Option<&'static str>)
     }
 }
 
-/// An opened credential. It lives as long as one exchange.
+/// An opened credential. It lives for one exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenedCredential<'a> {
     pub alias: &'a str,
     pub secrets: &'a Secrets,
-    /// For oauth2 and session.
+    /// The token, for oauth2 and session.
     pub token: Option<&'a AccessToken>,
 }
 
@@ -76,17 +76,17 @@ impl OpenedCredential<'_> {
     }
 }
 
-/// How the requests of one endpoint say who asks.
+/// Authenticates the requests of one endpoint.
 #[derive(Debug)]
 pub struct Authoriser {
     auth: snapshot::AuthSpec,
     provenance_code: String,
     endpoint_name: String,
-    /// Query parameters whose template holds a credential.
+    /// Query parameters whose template contains a credential.
     secret_params: Vec<(String, String)>,
-    /// The request that logs in.
+    /// The login request.
     login: Option<Box<RequestRenderer>>,
-    /// What the manifest says of statuses: some of them may be about the credential.
+    /// Meanings of statuses by the manifest: some may be about the credential.
     statuses: StatusRules,
 }
 
@@ -108,7 +108,7 @@ impl Authoriser {
         &self.auth
     }
 
-    /// Whether the answer says that the credential was not accepted: by its status, or by what the manifest reads in it.
+    /// Whether the response rejects the credential: by its status, or by a rule of the manifest.
     pub fn is_rejection(&self, response: &HttpResponse) -> bool {
         let unread = RefusedResponse::from(Fault::new(Code::PlatformError, Level::L2, String::new()));
         self.auth.is_rejection(response.status)
@@ -120,7 +120,7 @@ impl Authoriser {
         (&self.provenance_code, &self.endpoint_name)
     }
 
-    /// How long before its end a token is replaced.
+    /// How long before its expiry a token is replaced.
     pub fn refresh_ahead(&self) -> Duration {
         match (&self.auth.oauth2, &self.auth.session) {
             (Some(oauth2), _) => oauth2.refresh_ahead.0,
@@ -129,12 +129,12 @@ impl Authoriser {
         }
     }
 
-    /// The kind of credential to look for; none where nobody asks who we are.
+    /// The type of credential to look for; none without authentication.
     pub fn kind(&self) -> Option<AuthType> {
         self.auth.r#type.as_str().parse().ok()
     }
 
-    /// Whether requests carry a token that runs out, instead of the credential itself.
+    /// Whether requests carry a token that expires, instead of the credential itself.
     pub fn needs_token(&self) -> bool {
         matches!(self.kind(), Some(AuthType::OAuth2 | AuthType::Session))
     }
@@ -150,14 +150,14 @@ impl Authoriser {
         Ok(request)
     }
 
-    /// The request without any credential: whatever would hold one is left out.
+    /// The request without any credential: parts that would hold one are left out.
     pub fn anonymous(&self, request: &HttpRequest) -> HttpRequest {
         let mut request = request.clone();
         marks::strike(&mut request);
         request
     }
 
-    /// A next URL comes back with its secrets redacted: the parameters that had one get their mark again.
+    /// Restores the marks in a next URL, whose secrets were redacted.
     fn restore(&self, request: &mut HttpRequest) {
         for (name, marked) in &self.secret_params {
             marks::restore(request, name, marked);
@@ -165,7 +165,7 @@ impl Authoriser {
     }
 }
 
-/// Adds what a hook has signed. It may add and replace, and nothing else.
+/// Adds the signature of a hook. A hook may add and replace parts, and nothing else.
 pub fn sign(request: &mut HttpRequest, signature: &Signature) -> Result<(), Fault> {
     for (name, value) in &signature.headers {
         place::header(request, name, value)?;

@@ -1,4 +1,4 @@
-//! What an HTTP status means for the run (ING-4.11-02, C-38), and what `Retry-After` asks for.
+//! Meaning of HTTP statuses for a run (ING-4.11-02, C-38), and the pause of `Retry-After`.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use patra_core::port::transport::HttpResponse;
 use patra_core::{Code, Fault, Level, Ts};
 use patra_spec::{Snapshot, snapshot};
 
-/// The longest pause that an upstream can impose on us by one header.
+/// The longest pause that one header of an upstream can impose.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
 
-/// An answer that is not a page.
+/// A response that is not a page.
 #[derive(Debug)]
 pub struct RefusedResponse {
     pub fault: Fault,
@@ -23,7 +23,7 @@ impl From<Fault> for RefusedResponse {
     }
 }
 
-/// What the statuses of one endpoint mean.
+/// Meanings of the statuses of one endpoint.
 #[derive(Clone, Debug)]
 pub struct StatusClassifier {
     retry: snapshot::RetrySpec,
@@ -42,21 +42,21 @@ impl StatusClassifier {
         let (code, level) = match status {
             200..=299 => return None,
             rejected if self.auth.is_rejection(rejected) => (Code::UpstreamAuthFailed, Level::L4),
-            // Whatever else is declared: who asks for a pause gets one.
+            // 429 is always a pause, whatever else is declared.
             429 => (Code::RateLimited, Level::L1),
             passing if self.retry.is_retryable(passing) => (Code::PlatformError, Level::L1),
             _ => (Code::PlatformError, Level::L2),
         };
         Some(RefusedResponse {
-            fault: Fault::new(code, level, format!("the upstream answered {status}")),
-            // A server that names a time asks for a pause, whatever it calls it.
+            fault: Fault::new(code, level, format!("the upstream returned {status}")),
+            // A response with `Retry-After` asks for a pause, whatever its status.
             throttled: status == 429 || (status == 503 && level == Level::L1 && retry_after.is_some()),
             retry_after,
         })
     }
 }
 
-/// Seconds or an HTTP date. Zero, the past and nonsense are no hint (ING-15-05).
+/// Seconds or an HTTP date. Zero, past times and unreadable text are no hint (ING-15-05).
 pub fn retry_after(value: &str, now: Ts) -> Option<Duration> {
     let value = value.trim();
     let wait = match value.parse::<u64>() {

@@ -1,6 +1,6 @@
-//! Answers to pages. Whatever the format, the text that is looked at is JSON: one pass over it finds the items and what
-//! the page says about itself, one pass over each item finds its key, its time and its fields. Items of a JSON answer stay
-//! the bytes that came; other formats are projected first.
+//! Decodes responses to pages. Every format is read as JSON: one pass over the text finds the items and the facts of
+//! the page, and one pass over each item finds its key, its time and its fields. Items of a JSON response keep their
+//! original bytes; other formats are projected first.
 
 mod cast;
 mod condition;
@@ -40,7 +40,7 @@ pub(crate) use scalar::said;
 use scalar::{flag, text};
 use walk::{ListValue, PathTree};
 
-/// What to take from bodies of one endpoint.
+/// Decoder for the bodies of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     source: BodyDecoder,
@@ -55,17 +55,17 @@ pub(crate) struct Decoder {
     ids: bool,
     /// An object in the place of the list is the one record that was asked for.
     single: bool,
-    /// What items are known by decides on the end.
+    /// Repeated items decide the end.
     repeats: bool,
 }
 
-/// What a page was asked for.
+/// The request of a page, as far as decoding needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageContext<'a> {
-    /// Where the answer was found.
+    /// URL of the response.
     pub(crate) url: &'a str,
     pub(crate) window: Window,
-    /// Records are known up to this id, which is a whole number.
+    /// Records up to this id, a whole number, are known.
     pub(crate) until: Option<&'a str>,
 }
 
@@ -76,7 +76,7 @@ impl PageContext<'_> {
     }
 }
 
-/// How bytes become JSON.
+/// Conversion of bytes to JSON.
 #[derive(Debug)]
 enum BodyDecoder {
     Json { lenient: bool },
@@ -88,7 +88,7 @@ enum BodyDecoder {
     Tweets,
 }
 
-/// Where the values of a page are among those found.
+/// Indexes of a page's values among the extracted ones.
 #[derive(Debug)]
 struct PageSlots {
     items: usize,
@@ -104,15 +104,15 @@ pub(crate) struct Decoded {
     pub(crate) facts: PageFacts,
     pub(crate) records: Vec<Record>,
     pub(crate) rejected: Vec<RejectedRecord>,
-    /// The ids of a page that gives no more than those.
+    /// Ids of a page without content.
     pub(crate) candidates: Vec<DetailCandidate>,
     pub(crate) content: [u8; 16],
-    /// What is suspicious, for the log.
+    /// Warnings for the log.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Decoded {
-    /// An answer that is the last one again.
+    /// A response that is the same as the last one.
     pub(crate) fn nothing() -> Decoded {
         let (records, rejected, candidates, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Decoded { facts: PageFacts::default(), records, rejected, candidates, content: [0; 16], warnings }
@@ -120,17 +120,17 @@ impl Decoded {
 }
 
 impl Decoder {
-    /// Pages whose items are ids. `version_path` finds what changes when the content behind an id does.
+    /// Decoder for pages of ids. `version_path` finds a value that changes with the content behind an id.
     pub(crate) fn of_ids(spec: &Snapshot, version_path: Option<&str>) -> Result<Decoder, Fault> {
         Ok(Decoder { ids: true, items: ItemDecoder::of_ids(spec, version_path)?, ..Decoder::new(spec)? })
     }
 
-    /// Content that was asked for by id: whatever its time, it is wanted.
+    /// Decoder for content that was requested by id: it is kept whatever its time.
     pub(crate) fn of_details(spec: &Snapshot) -> Result<Decoder, Fault> {
         Ok(Decoder { outside: false, ..Decoder::build(spec, true)? })
     }
 
-    /// The same for what nobody stores: a record needs no time.
+    /// Decoder for content that is not stored: a record needs no time.
     pub(crate) fn alone(spec: &Snapshot) -> Result<Decoder, Fault> {
         Ok(Decoder { items: ItemDecoder::new(spec)?.undated(), ..Decoder::of_details(spec)? })
     }
@@ -163,7 +163,7 @@ impl Decoder {
                 ResponseFormat::Html => BodyDecoder::Html(response.html.clone().unwrap_or_default()),
                 ResponseFormat::Tweets => BodyDecoder::Tweets,
             },
-            // What may be an object is not taken apart on the way.
+            // A value that may be an object is not split on the way.
             body: if single { paths.wanted() } else { paths.wanted_with_list(slots.items) },
             slots,
             errors,
@@ -243,7 +243,7 @@ impl Decoder {
             match self.items.record(raw, payload, hash, window, &mut found) {
                 Ok(Some(record)) if self.outside && !window.contains(record.version.updated_at) => {}
                 Ok(Some(record)) => decoded.records.push(record),
-                // Nothing is missing that came and was not wanted.
+                // The item is known, so it is not missing although it is filtered out.
                 Ok(None) if self.single => decoded.candidates.extend(self.items.id(&found)),
                 Ok(None) => {}
                 Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
@@ -253,7 +253,7 @@ impl Decoder {
         Ok(decoded)
     }
 
-    /// What the page says about itself.
+    /// The facts of the page.
     fn facts(&self, found: &[Option<&RawValue>], items: usize) -> Result<PageFacts, RefusedResponse> {
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
         Ok(PageFacts {
@@ -266,13 +266,13 @@ impl Decoder {
         })
     }
 
-    /// An answer without the list is one of another form: the upstream has changed (ING-12.1-04, G-11).
+    /// A response without the list has another form: the upstream has changed (ING-12.1-04, G-11).
     fn list<'a>(&self, listed: Option<ListValue<'a>>, found: Option<&'a RawValue>) -> Result<Vec<&'a RawValue>, Fault> {
         let wrong = |what: &str| {
             Fault::new(
                 Code::ParseError,
                 Level::L4,
-                format!("items_path {} finds {what} in the answer", self.items_path),
+                format!("items_path {} finds {what} in the response", self.items_path),
             )
         };
         let listed = match (listed, found.map(RawValue::get)) {
@@ -293,8 +293,8 @@ impl Decoder {
     }
 }
 
-/// The next token or URL. Missing, null, false and empty mean that there is none; a list or an object means that the path
-/// points beside it, and taking that for the end would lose the rest.
+/// The next token or URL. Missing, null, false and empty mean that there is none. A list or an object means that the
+/// path is wrong, and is an error: taking it for the end would lose the other pages.
 fn next(found: Option<&RawValue>, path: &str) -> Result<Option<String>, RefusedResponse> {
     let Some(raw) = found.filter(|raw| !matches!(raw.get(), "null" | "false")) else { return Ok(None) };
     let wrong = |what: &str| {
@@ -308,9 +308,9 @@ fn next(found: Option<&RawValue>, path: &str) -> Result<Option<String>, RefusedR
     }
 }
 
-/// A cut or garbled body is the network's fault until it has been so several times: level L1.
+/// A truncated or garbled body is a network fault until it has occurred several times: level L1.
 fn unreadable(format: &str, reason: impl std::fmt::Display) -> Fault {
-    Fault::new(Code::ParseError, Level::L1, format!("the answer is no {format}: {reason}"))
+    Fault::new(Code::ParseError, Level::L1, format!("the response is no {format}: {reason}"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What the ledger keeps of an answer: enough to tell two answers apart and to see where one went wrong, nothing that is
-//! secret or personal (ING-14.3-05, C-54).
+//! Evidence of a response for the ledger: enough to distinguish two responses and to find an error, without secrets or
+//! personal data (ING-14.3-05, C-54).
 
 use serde_json::{Map, Value, json};
 
@@ -11,20 +11,20 @@ use crate::classify::RefusedResponse;
 use crate::decode::Decoded;
 use crate::mask;
 
-/// So much of the body's beginning is hashed as the sample, and at most so much of it is kept as text, in bytes.
+/// Bytes of the body that are hashed as the sample, and at most kept as text.
 pub const MAX_SAMPLE: usize = 1_024;
-/// What is looked at beyond that, so that nothing personal is cut in two and stays.
+/// Bytes beyond the sample that are searched, so that personal data at its end is recognised.
 const MARGIN: usize = 128;
 
-/// What became of an answer that was to be kept.
+/// Result of keeping a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BodyRetention {
-    NotAsked,
+    NotRequested,
     Yes,
     TooLarge,
 }
 
-/// Where an endpoint's pages have what the digest names.
+/// Paths of the digest's values in the pages of an endpoint.
 #[derive(Debug)]
 pub(crate) struct ResponseDigester {
     paths: Map<String, Value>,
@@ -73,7 +73,7 @@ impl ResponseDigester {
             Err(refused) => refusal(refused),
         });
         match kept {
-            BodyRetention::NotAsked => {}
+            BodyRetention::NotRequested => {}
             BodyRetention::Yes => drop(map.insert("raw".into(), "kept".into())),
             BodyRetention::TooLarge => {
                 let reason = format!("not kept: larger than {} bytes", crate::stored_response::MAX_KEPT);
@@ -84,7 +84,7 @@ impl ResponseDigester {
     }
 }
 
-/// What the page says about itself, and a hash over all that was made of it.
+/// The facts of the page, and a hash of everything that was decoded from it.
 fn page(decoded: &Decoded) -> Map<String, Value> {
     let Decoded { facts, records, rejected, candidates, .. } = decoded;
     let next = json!({
@@ -106,7 +106,7 @@ fn refusal(refused: &RefusedResponse) -> Map<String, Value> {
     Map::from_iter([("refused".to_owned(), refused)])
 }
 
-/// Keys, versions, content and mapped fields, in the order of the page: the same snapshot and the same bytes give the same.
+/// Hash of keys, versions, content and mapped fields, in page order: equal for the same snapshot and bytes.
 fn rows_hash(decoded: &Decoded) -> String {
     let mut all = Vec::new();
     let mut part = |bytes: &[u8]| {
@@ -135,7 +135,7 @@ fn beginning(body: &[u8], len: usize) -> &[u8] {
     &body[..body.len().min(len)]
 }
 
-/// The body's beginning for people to look at: without what may be personal, and without what databases do not take.
+/// The beginning of the body for display: without personal data and characters that databases reject.
 pub(crate) fn sample_text(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(beginning(body, MAX_SAMPLE + MARGIN));
     let text: String =

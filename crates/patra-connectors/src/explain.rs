@@ -1,19 +1,19 @@
-//! Why a request is refused as wrong: what the answer says, and which of the request's parameters it names (ING-12.2-05). Both
-//! come from what the ledger keeps, so there is no secret in them.
+//! Explains why an upstream rejects a request: quotes the response, and the parameters of the request that it names
+//! (ING-12.2-05). Both come from the redacted evidence in the ledger, so they hold no secret.
 
 use patra_core::{Fault, Level};
 use serde_json::Value;
 
 use crate::evidence::sample_text;
 
-/// So much of an answer is repeated, in bytes.
+/// Bytes of a response that are quoted.
 const MAX_QUOTE: usize = 200;
 
-/// The same of the value of a parameter, and so many parameters.
+/// Bytes of a parameter's value that are quoted, and number of parameters.
 const MAX_VALUE: usize = 60;
 const MAX_NAMED: usize = 3;
 
-/// The fault, with what there is to say about it when it is the request's.
+/// Adds an explanation to a fault of the request.
 pub(crate) fn explain(fault: Fault, request_digest: &str, body: &[u8]) -> Fault {
     let words: Vec<_> = sample_text(body).split_whitespace().map(str::to_owned).collect();
     let text = words.join(" ");
@@ -30,7 +30,7 @@ pub(crate) fn explain(fault: Fault, request_digest: &str, body: &[u8]) -> Fault 
     Fault::new(fault.code, fault.level, message)
 }
 
-/// As a word of its own.
+/// Whether the text has the name as a word of its own.
 fn is_named(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     !name.is_empty()
@@ -52,32 +52,32 @@ mod tests {
 
     use super::*;
 
-    fn told(level: Level, body: &str) -> String {
+    fn explained(level: Level, body: &str) -> String {
         let digest = r#"{"query":{"from":"2024-01-01","limit":"9999","key":"${credential.key}"}}"#;
-        explain(Fault::new(Code::PlatformError, level, "the upstream answered 400"), digest, body.as_bytes()).message
+        explain(Fault::new(Code::PlatformError, level, "the upstream returned 400"), digest, body.as_bytes()).message
     }
 
     // covers: ING-12.2-05, ING-DOD-15
     #[test]
-    fn a_request_that_is_called_wrong_is_told_with_the_answer_and_the_parameters_it_names() {
+    fn rejected_request_is_explained_with_the_response_and_the_parameters_it_names() {
         assert_eq!(
-            told(Level::L2, "{\n  \"error\": \"limit must be at most 1000\"\n}"),
-            "the upstream answered 400: { \"error\": \"limit must be at most 1000\" }; it names the parameter `limit`, \
+            explained(Level::L2, "{\n  \"error\": \"limit must be at most 1000\"\n}"),
+            "the upstream returned 400: { \"error\": \"limit must be at most 1000\" }; it names the parameter `limit`, \
              which was `9999`"
         );
-        assert!(told(Level::L2, "unknown key").ends_with("which was `${credential.key}`"), "never its value");
+        assert!(explained(Level::L2, "unknown key").ends_with("which was `${credential.key}`"), "never its value");
         assert_eq!(
-            told(Level::L2, "off-limit, limits, from_date"),
-            "the upstream answered 400: off-limit, limits, from_date"
+            explained(Level::L2, "off-limit, limits, from_date"),
+            "the upstream returned 400: off-limit, limits, from_date"
         );
-        assert!(!told(Level::L2, "write to ann@example.org").contains("ann@"));
+        assert!(!explained(Level::L2, "write to ann@example.org").contains("ann@"));
     }
 
     #[test]
-    fn what_says_nothing_or_passes_is_told_as_it_was() {
-        assert_eq!(told(Level::L2, " \n "), "the upstream answered 400");
-        assert_eq!(told(Level::L1, "limit"), "the upstream answered 400");
-        let long = told(Level::L2, &"ü".repeat(900));
+    fn empty_response_or_transient_fault_is_unchanged() {
+        assert_eq!(explained(Level::L2, " \n "), "the upstream returned 400");
+        assert_eq!(explained(Level::L1, "limit"), "the upstream returned 400");
+        let long = explained(Level::L2, &"ü".repeat(900));
         assert!(long.len() < 260 && long.ends_with('…'), "{long}");
     }
 }

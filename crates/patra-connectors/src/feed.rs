@@ -1,6 +1,6 @@
-//! Bytes of a feed to values: RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0, CDF and JSON Feed, in any encoding and with
-//! the usual faults. A pure function: no clock, no network, the same answer for the same bytes. It never panics, and its
-//! limits bound time and memory on any input.
+//! Bytes of a feed to values: RSS 0.9x to 2.0, RSS 1.0 (RDF), Atom 0.3 and 1.0, CDF and JSON Feed, in any encoding and
+//! with the usual faults. A pure function: no clock, no network, the same result for the same bytes. It never panics,
+//! and its limits bound time and memory on any input.
 
 mod date;
 mod encoding;
@@ -28,7 +28,7 @@ pub use sanitise::{clean as clean_html, plain as html_to_text};
 pub use text::FeedText;
 pub use tree::{MAX_DEPTH, MAX_ELEMENTS};
 
-/// What pages are read with, too.
+/// Decoding of bytes, shared with pages.
 pub(crate) mod markup {
     pub(crate) use super::entity::{EntityContext, resolve};
     pub(crate) use super::sanitise::escape_into;
@@ -56,26 +56,26 @@ pub struct Feed {
     pub tags: Vec<FeedTag>,
     pub icon: Option<String>,
     pub generator: Option<String>,
-    /// What the feed calls its own address.
+    /// The feed's own address by its content.
     pub self_url: Option<String>,
     /// The next page of the same feed.
     pub next_url: Option<String>,
-    /// Where the feed says it has moved.
+    /// New address of a feed that has moved.
     pub moved_to: Option<String>,
-    /// Where changes can be subscribed to.
+    /// Hub for subscriptions to changes.
     pub hub: Option<String>,
-    /// How long the feed may be kept before it is asked for again.
+    /// How long the feed may be cached.
     pub ttl_minutes: Option<u32>,
-    /// The feed says that nothing will follow.
+    /// Whether the feed is complete: nothing will follow.
     pub expired: bool,
-    /// The body ends inside the feed: its last entry may be cut, and more may be missing.
+    /// Whether the body ends inside the feed: its last entry may be cut, and more may be missing.
     pub truncated: bool,
     pub entries: Vec<FeedEntry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct FeedEntry {
-    /// The feed's own, as it is written. For a key that is always there see [`identity()`].
+    /// The feed's own id of the entry, unchanged. For a key that always exists see [`identity()`].
     pub id: Option<String>,
     pub title: Option<String>,
     pub link: Option<String>,
@@ -91,17 +91,17 @@ pub struct FeedEntry {
     pub image: Option<String>,
     /// The page of the comments.
     pub comments: Option<String>,
-    /// The feed that the entry was first in, by its title or address.
+    /// The original feed of the entry, by its title or address.
     pub source: Option<String>,
 }
 
 impl FeedEntry {
-    /// What describes the entry: its summary, else its content.
+    /// The description of the entry: its summary, else its content.
     pub fn description(&self) -> Option<&FeedText> {
         self.summary.as_ref().or_else(|| self.content.first())
     }
 
-    /// When it was published, else changed.
+    /// The publication time, else the time of the last change.
     pub fn date(&self) -> Option<&FeedDate> {
         self.published.as_ref().or(self.updated.as_ref())
     }
@@ -122,7 +122,7 @@ pub struct Enclosure {
     pub length: Option<u64>,
 }
 
-/// Why a body is no feed, or none that is read.
+/// Why a body cannot be read as a feed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FeedError {
     #[error("the body is empty, so it is no feed")]
@@ -143,7 +143,7 @@ pub enum FeedError {
     Limit(#[from] FeedLimit),
 }
 
-/// A limit that a body went over.
+/// A limit that a body exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FeedLimit {
     #[error("it has more than {MAX_BYTES} bytes")]
@@ -166,8 +166,8 @@ fn named(feed: Option<&str>) -> String {
     feed.map_or_else(|| ", and it names none".to_owned(), |feed| format!("; it names a feed at {feed}"))
 }
 
-/// Reads a feed. `base` is the address that the body came from, after redirects. What the feed is, its first element
-/// decides, never the Content-Type; that one is asked for the charset alone.
+/// Reads a feed. `base` is the address of the body, after redirects. The first element decides the format, never the
+/// Content-Type, which is used for the charset only.
 pub fn read(body: &[u8], content_type: Option<&str>, base: &Url) -> Result<Feed, FeedError> {
     if body.len() > MAX_BYTES {
         return Err(FeedLimit::Bytes.into());

@@ -1,4 +1,4 @@
-//! What a page says about itself in its headers: the next URL or token, a total, whether there is more.
+//! Paging facts in the headers of a response: the next URL or token, a total, whether there is more.
 
 use patra_core::paging::PageFacts;
 use patra_core::port::transport::HttpResponse;
@@ -25,13 +25,13 @@ impl PagingHeaders {
         }
     }
 
-    /// The headers that are looked at.
+    /// Names of the declared headers.
     pub(crate) fn declared(&self) -> impl Iterator<Item = &str> + Clone {
         [&self.next_token, &self.next_url, &self.total, &self.has_more].into_iter().filter_map(|name| name.as_deref())
     }
 
-    /// A thing is declared in one place: nothing that the body said is overwritten.
-    pub(crate) fn tell(&self, response: &HttpResponse, facts: &mut PageFacts) {
+    /// Adds the declared headers to the facts. A fact is declared for the body or for a header, so none is overwritten.
+    pub(crate) fn read_into(&self, response: &HttpResponse, facts: &mut PageFacts) {
         let value = |name: &Option<String>| {
             let value = response.header(name.as_deref()?)?.trim();
             (!value.is_empty()).then_some(value)
@@ -73,7 +73,7 @@ fn names_next(rel: &str) -> bool {
     rel.split_ascii_whitespace().any(|word| word.eq_ignore_ascii_case("next"))
 }
 
-/// Where the next link begins: at a comma outside quotes.
+/// Start of the next link: a comma outside quotes.
 fn parameters_end(rest: &str) -> usize {
     split_at(rest, ',')
 }

@@ -1,4 +1,4 @@
-//! What the headers of an answer say about the upstream's own count of requests (G-24).
+//! The upstream's own request quota, from the headers of a response (G-24).
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use patra_spec::manifest::HeaderAdaptive;
 
 use crate::classify::MAX_RETRY_AFTER;
 
-/// The names under which upstreams tell it, without the part that says what.
+/// Prefixes of the header names.
 const FAMILIES: [&str; 3] = ["x-ratelimit", "x-rate-limit", "ratelimit"];
 
-/// From here on a number is a point in time, not a span.
+/// Numbers from here on are points in time, not spans.
 const EPOCH: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl RateLimitHeaders {
         RateLimitHeaders { heeded: spec.rate_limit.header_adaptive.clone().unwrap_or(HeaderAdaptive::All(true)) }
     }
 
-    /// `None` where nothing is said, or only about a window that is over; an error where it cannot be understood.
+    /// `None` without a hint, or for a window that is over; an error for an unreadable hint.
     pub(crate) fn read(&self, response: &HttpResponse, now: Ts) -> Result<Option<UpstreamQuota>, String> {
         self.left(response, now).map(|left| left.filter(|left| !left.resets_in.is_zero()))
     }
@@ -91,7 +91,7 @@ fn resets_in(value: &str, now: Ts) -> Option<Duration> {
     Some(span.min(MAX_RETRY_AFTER))
 }
 
-/// `limit=100, remaining=50, reset=30`, or `"name";r=50;t=30`, of which the scarcest counts.
+/// `limit=100, remaining=50, reset=30`, or `"name";r=50;t=30`; of several, the one with the least remaining counts.
 fn combined(value: &str) -> Option<UpstreamQuota> {
     let policy = |text: &str| {
         let number = |names: [&str; 2]| {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_and_not_heeded() {
+    fn unreadable_header_is_an_error() {
         for reset in ["soon", "-5", "1e300", "NaN", ""] {
             let problem = read(&[("x-ratelimit-remaining", "3"), ("x-ratelimit-reset", reset)]).unwrap_err();
             assert!(problem.contains("x-ratelimit-reset"), "{problem}");

@@ -1,6 +1,5 @@
-//! Between a request and records: a [`Pager`] renders the request for a position, and turns the answer into a page.
-//! Pure functions of snapshot and bytes: no socket, no store, no clock of its own, so a page can be replayed from its
-//! bytes.
+//! Requests and records: a [`Pager`] renders the request for a position, and decodes the response into a page. Pure
+//! functions of snapshot and bytes: no socket, no store, no clock of its own, so a page can be replayed from its bytes.
 
 pub mod auth;
 pub mod classify;

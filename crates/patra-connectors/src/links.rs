@@ -1,6 +1,5 @@
 //! URLs in texts and values: found as a careful reader would find them, and normalised, so that one page has one URL.
-//! Pure functions of their input: linear in time and bounded in memory whatever is written there. This module knows nothing
-//! of who asks, where links are stored, or whether they lead anywhere.
+//! Pure functions of their input, in linear time and bounded memory for any input.
 
 mod chars;
 mod escape;

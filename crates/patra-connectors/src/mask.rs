@@ -1,5 +1,5 @@
-//! What may be personal, out of texts that are kept for people to look at (ING-14.10): e-mail addresses, telephone numbers and
-//! numbers of identity cards. A short hash stays in their place, so that two texts can still be compared.
+//! Masks personal data in texts that are kept for people (ING-14.10): e-mail addresses, telephone numbers and numbers
+//! of identity cards. A short hash replaces each, so that two texts can still be compared.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use regex::{Captures, Regex};
 
 use patra_core::hash::sha256_hex;
 
-/// What looks like it. The names of the groups are what is written in their place.
+/// Patterns of personal data. The names of the groups are the labels of the replacements.
 static PERSONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let pattern = r"(?x-u)
         (?P<email>[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+)
@@ -17,7 +17,7 @@ static PERSONAL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(pattern).ok()
 });
 
-/// The text with `<email:…>`, `<phone:…>` and `<id:…>` for what looks personal.
+/// The text with `<email:…>`, `<phone:…>` and `<id:…>` in place of personal data.
 pub fn personal(text: &str) -> Cow<'_, str> {
     let Some(pattern) = &*PERSONAL else { return Cow::Borrowed("") };
     pattern.replace_all(text, |found: &Captures<'_>| {
@@ -32,7 +32,7 @@ mod tests {
 
     // covers: ING-14.10-03
     #[test]
-    fn what_looks_personal_leaves_a_hash_and_nothing_else_changes() {
+    fn personal_data_is_replaced_by_a_hash_and_the_rest_stays() {
         let check = |text: &str, kind: &str, gone: &str| {
             let masked = personal(text);
             assert!(!masked.contains(gone) && masked.contains(&format!("<{kind}:")), "{text} became {masked}");

@@ -1,4 +1,4 @@
-//! Lists of feeds as OPML, the form in which readers hand them over.
+//! Lists of feeds as OPML, the exchange format of feed readers.
 
 use quick_xml::Reader;
 use quick_xml::escape::{escape, unescape};
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 64;
 pub struct OpmlOutline {
     pub title: Option<String>,
     pub url: String,
-    /// The folders that it stands in, the outermost first.
+    /// The folders of the feed, the outermost first.
     pub folders: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub fn read(text: &str) -> Result<Vec<OpmlOutline>, String> {
         for attribute in start.html_attributes().with_checks(false).flatten() {
             let key = String::from_utf8_lossy(attribute.key.as_ref()).to_ascii_lowercase();
             let raw = String::from_utf8_lossy(&attribute.value).into_owned();
-            // What is no reference is meant as it is written.
+            // Text that is no reference is kept as it is written.
             let value = unescape(&raw).map_or_else(|_| raw.clone(), std::borrow::Cow::into_owned);
             found.insert(key, value.trim().to_owned());
         }
@@ -89,7 +89,7 @@ mod tests {
 
     // covers: COLL-126
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_list_reads_back() {
         let feeds = [("A & B <c> \"d\"", "https://a.test/?x=1&y=2"), ("Ü", "http://b.test/feed")];
         let read = read(&write("mine", feeds)).unwrap();
         let read: Vec<_> = read.iter().map(|one| (one.title.as_deref().unwrap(), one.url.as_str())).collect();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_says_so() {
+    fn document_without_a_list_is_an_error() {
         for text in ["", "hello", "<rss/>", "{}"] {
             assert!(read(text).unwrap_err().contains("no OPML"), "{text}");
         }

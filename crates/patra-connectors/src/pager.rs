@@ -1,5 +1,5 @@
-//! The one way to talk to an upstream: render, (the caller sends), read. Used by the executor; with no commit behind it
-//! also by everything that only looks.
+//! The pager: renders a request, which the caller sends, and reads the response. Used by the executor, and by
+//! everything that reads pages without committing them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,13 +28,13 @@ use crate::stored_response;
 #[derive(Debug)]
 pub struct Pager {
     phase: PagerPhase,
-    /// Where the content of the ids is, when the pages give no more than those.
+    /// The detail phase, when the pages give only ids.
     detail: Option<PagerPhase>,
-    /// An answer that is the last one again is not read again.
+    /// Whether an unchanged response is not decoded again.
     recognises: bool,
 }
 
-/// One endpoint of a spec: how it is asked, and how it answers.
+/// One endpoint of a spec: its requests and its responses.
 #[derive(Debug)]
 struct PagerPhase {
     renderer: RequestRenderer,
@@ -49,35 +49,35 @@ struct PagerPhase {
     until_param: Option<String>,
 }
 
-/// What is asked for.
+/// Parameters of a page's request.
 #[derive(Clone, Debug)]
 pub struct PageRequest<'a> {
     pub position: &'a Position,
     pub window: Window,
     pub page_size: u32,
     pub params: &'a Params,
-    /// What `now()` gives.
+    /// Value of `now()`.
     pub now: Ts,
 }
 
-/// One request on its way.
+/// A request in progress.
 #[derive(Debug)]
 pub struct PageExchange {
     pub request: HttpRequest,
     digest: String,
     window: Window,
-    /// Records are known up to this id.
+    /// Records up to this id are known.
     until: Option<String>,
     is_detail: bool,
     keep: Option<Duration>,
-    /// An unchanged answer is recognised by these.
+    /// Validators that recognise an unchanged response.
     known: Option<Box<Validators>>,
-    /// What the gate had to do with it.
+    /// Rate information of the gate's permit.
     rate: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 impl PageExchange {
-    /// Asks for the answer only if it is another one than the last, where that was from the same URL (COLL-119).
+    /// Makes the request conditional on a change since the last response from the same URL (COLL-119).
     pub fn condition(&mut self, known: Option<Box<Validators>>) {
         let Some(known) = known.filter(|known| known.url == self.request.url) else { return };
         let headers = &mut self.request.headers;
@@ -86,22 +86,22 @@ impl PageExchange {
         self.known = Some(known);
     }
 
-    /// Keeps the answer with the evidence, for so long.
+    /// Keeps the response with the evidence, for this long.
     pub fn keep(&mut self, keep: Option<Duration>) {
         self.keep = keep;
     }
 
-    /// Keeps in the digest of the answer what the gate had to do with the request (ING-4.10-33).
+    /// Adds the rate information of the permit to the response digest (ING-4.10-33).
     pub fn note_rate(&mut self, rate: serde_json::Map<String, serde_json::Value>) {
         self.rate = Some(rate);
     }
 
-    /// What the ledger keeps of the request: JSON, redacted.
+    /// The request digest for the ledger: JSON, redacted.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Keeps in the digest which credential the request went out with (C-59).
+    /// Adds the used credential to the digest (C-59).
     pub fn note_credential(&mut self, id: CredentialId) {
         if let Ok(serde_json::Value::Object(mut digest)) = serde_json::from_str(&self.digest) {
             digest.insert("credentialId".into(), id.0.into());
@@ -109,7 +109,7 @@ impl PageExchange {
         }
     }
 
-    /// What is known of an exchange that did not come about.
+    /// The evidence of an exchange that failed before its request was sent.
     pub fn evidence(self, latency: Duration) -> ExchangeEvidence {
         ExchangeEvidence { latency_ms: millis(latency), request_digest: self.digest, ..ExchangeEvidence::default() }
     }
@@ -134,7 +134,7 @@ impl PagerPhase {
 impl Pager {
     pub fn new(spec: &Snapshot) -> Result<Pager, Fault> {
         let Some(two_phase) = &spec.two_phase else {
-            // Where the first page is the same as last time, more of them may be wanted this time.
+            // When the first page is unchanged, later pages may still be needed.
             let limited = spec.pagination.as_ref().is_some_and(|paging| paging.limit_param.is_some());
             let phase = PagerPhase::new(spec, Decoder::new(spec)?)?;
             return Ok(Pager { phase, detail: None, recognises: spec.polled && !limited });
@@ -145,7 +145,7 @@ impl Pager {
         Ok(Pager { phase: PagerPhase::new(spec, ids)?, detail, recognises: spec.polled })
     }
 
-    /// An endpoint that is asked by itself, by nobody's plan: whatever the time of a record, it is wanted.
+    /// An endpoint that is requested directly, without a plan: records are kept whatever their time.
     pub fn alone(spec: &Snapshot) -> Result<Pager, Fault> {
         Ok(Pager { phase: PagerPhase::new(spec, Decoder::alone(spec)?)?, detail: None, recognises: false })
     }
@@ -164,12 +164,12 @@ impl Pager {
         }
     }
 
-    /// Who says who asks, for this exchange.
+    /// The authoriser of this exchange.
     pub fn authoriser(&self, exchange: &PageExchange) -> &Arc<Authoriser> {
         &self.phase(exchange.is_detail).authoriser
     }
 
-    /// The same for the first request of the endpoint.
+    /// The authoriser of the endpoint's first request.
     pub fn first_authoriser(&self) -> &Arc<Authoriser> {
         &self.phase.authoriser
     }
@@ -178,7 +178,7 @@ impl Pager {
         self.detail.as_ref().filter(|_| is_detail).unwrap_or(&self.phase)
     }
 
-    /// What came of it.
+    /// Reads the result of an exchange.
     pub fn read(
         &self,
         exchange: PageExchange,
@@ -198,8 +198,9 @@ impl Pager {
         evidence.status = response.status;
         evidence.bytes = response.body.len() as u64;
         let phase = self.phase(exchange.is_detail);
-        let seen = self.recognises.then(|| seen(&response, &exchange.request.url, exchange.known.as_deref()));
-        let read = match &seen {
+        let recognised =
+            self.recognises.then(|| validators(&response, &exchange.request.url, exchange.known.as_deref()));
+        let read = match &recognised {
             Some((_, true)) => Ok(Decoded::nothing()),
             _ => {
                 let (url, window, until) = (&exchange.request.url, exchange.window, exchange.until.as_deref());
@@ -208,7 +209,7 @@ impl Pager {
         };
         evidence.raw = exchange.keep.and_then(|keep| stored_response::pack(&response, keep, phase.headers.declared()));
         let kept = match (exchange.keep, &evidence.raw) {
-            (None, _) => BodyRetention::NotAsked,
+            (None, _) => BodyRetention::NotRequested,
             (Some(_), Some(_)) => BodyRetention::Yes,
             (Some(_), None) => BodyRetention::TooLarge,
         };
@@ -217,7 +218,7 @@ impl Pager {
         match read {
             Ok(Decoded { facts, records, rejected, candidates, content, warnings }) => {
                 let moved_to = response.redirected.and_then(|redirected| redirected.moved_to);
-                let seen = seen.map(|(seen, _)| seen);
+                let validators = recognised.map(|(validators, _)| validators);
                 Ok(Box::new(FetchedPage {
                     facts,
                     records,
@@ -225,14 +226,14 @@ impl Pager {
                     candidates,
                     content,
                     evidence,
-                    validators: seen,
+                    validators,
                     moved_to,
                     capture: None,
                     warnings,
                 }))
             }
             Err(mut refused) => {
-                // What is read from an answer of success tells its reason already.
+                // An error from a successful response has its reason already.
                 if !(200..300).contains(&response.status) {
                     refused.fault = explain::explain(refused.fault, &evidence.request_digest, &response.body);
                 }
@@ -243,7 +244,7 @@ impl Pager {
 }
 
 impl PagerPhase {
-    /// The page in an answer, or what it is instead.
+    /// The page in a response, or why it has none.
     fn read(&self, response: &HttpResponse, asked: PageContext<'_>, now: Ts) -> Result<Decoded, RefusedResponse> {
         if let Some(refused) = self.statuses.refusal(response, now) {
             return Err(self.meanings.refine(refused, response));
@@ -255,7 +256,7 @@ impl PagerPhase {
             refused.retry_after = hint.and_then(|hint| classify::retry_after(hint, now));
             refused
         })?;
-        self.headers.tell(response, &mut decoded.facts);
+        self.headers.read_into(response, &mut decoded.facts);
         if let Some(next) = &mut decoded.facts.next_url {
             absolute(next, found);
         }
@@ -263,9 +264,8 @@ impl PagerPhase {
     }
 }
 
-/// What the answer is recognised by the next time, and whether it is the last one again: the upstream says so, or the body
-/// is the same.
-fn seen(response: &HttpResponse, url: &str, known: Option<&Validators>) -> (Validators, bool) {
+/// The validators of the response, and whether it is unchanged: the upstream says so, or the body is the same.
+fn validators(response: &HttpResponse, url: &str, known: Option<&Validators>) -> (Validators, bool) {
     let header = |name| response.header(name).map(str::to_owned);
     if let (304, Some(known)) = (response.status, known) {
         let etag = header("etag").or_else(|| known.etag.clone());
@@ -274,17 +274,17 @@ fn seen(response: &HttpResponse, url: &str, known: Option<&Validators>) -> (Vali
     }
     let body_hash = hash::sha256_hex(&response.body);
     let same = response.status == 200 && known.is_some_and(|known| known.body_hash.as_ref() == Some(&body_hash));
-    let seen = Validators {
+    let current = Validators {
         url: url.to_owned(),
         etag: header("etag"),
         last_modified: header("last-modified"),
         body_hash: Some(body_hash),
         feed_url: None,
     };
-    (seen, same)
+    (current, same)
 }
 
-/// A next URL is meant relative to the page that names it. One that is unreadable stays, to be refused when it is used.
+/// Makes a next URL absolute, relative to its page. An unreadable one stays, and is refused when it is used.
 fn absolute(next: &mut String, request: &str) {
     if let Ok(url) = Url::parse(request).and_then(|base| base.join(next)) {
         *next = url.into();

@@ -1,4 +1,4 @@
-//! Rendering one request from the snapshot, the slice and the position.
+//! Renders one request from the snapshot, the slice and the position.
 
 mod body;
 mod param;
@@ -24,7 +24,7 @@ pub(crate) struct RequestRenderer {
     /// `None`: a param holds the whole URL.
     base: Option<Url>,
     url_param: Option<String>,
-    /// The URL as the manifest has it, for the record.
+    /// The URL template of the manifest, for the digest.
     url_template: String,
     path: Template,
     query: Vec<ParamTemplate>,
@@ -35,11 +35,11 @@ pub(crate) struct RequestRenderer {
     limits: TransferLimits,
     page_base: u64,
     has_credential: bool,
-    /// Hosts besides the base URL's that a next URL may lead to; `*` for any.
+    /// Further hosts that a next URL may lead to; `*` for any.
     allow_hosts: Vec<String>,
 }
 
-/// A request and what the ledger keeps of it.
+/// A request and its digest for the ledger.
 #[derive(Debug)]
 pub(crate) struct RenderedRequest {
     pub(crate) request: HttpRequest,
@@ -99,7 +99,7 @@ impl RequestRenderer {
             ids: if let Position::Ids { ids, .. } = position { ids.clone() } else { Vec::new() },
             now,
         };
-        // A URL that the upstream gave was made from no template.
+        // A URL of the upstream has no template.
         let (url, template) = match position {
             Position::Url(Some(next)) => (self.next_url(next)?, None),
             _ => (self.own_url(&context, params)?, Some(self.url_template.as_str())),
@@ -162,8 +162,8 @@ impl RequestRenderer {
         Ok(url)
     }
 
-    /// A URL that the upstream gave is followed only on its own host or one that the manifest names: it must not carry a
-    /// credential elsewhere (G-25).
+    /// Checks a URL of the upstream. It is followed only on its own host or one that the manifest names, so that no
+    /// credential goes elsewhere (G-25).
     fn next_url(&self, next: &str) -> Result<Url, Fault> {
         let read = match &self.base {
             Some(base) => base.join(next),
@@ -173,7 +173,7 @@ impl RequestRenderer {
             Fault::new(Code::PlatformError, Level::L2, format!("the next URL is unreadable: {error}"))
         })?;
         let bare = url.username().is_empty() && url.password().is_none();
-        // Without a credential there is nothing to carry elsewhere, if the manifest says so.
+        // Without a credential any host is safe, if the manifest allows it.
         let anywhere = matches!(url.scheme(), "http" | "https") && self.allow_hosts.iter().any(|host| host == "*");
         let named = match &self.base {
             None => anywhere,
@@ -188,7 +188,7 @@ impl RequestRenderer {
             let reason = format!("the next URL leads to {}, not to {home}", place(&url));
             return Err(Fault::new(Code::Forbidden, Level::L2, reason));
         }
-        // What could pass for the mark of a credential would be given one.
+        // A text that looks like a mark would be filled with a credential.
         if url.as_str().contains("%01") {
             return Err(Fault::new(Code::Forbidden, Level::L2, "the next URL holds a control character"));
         }
@@ -196,7 +196,7 @@ impl RequestRenderer {
     }
 }
 
-/// The URL that a source gives.
+/// Checks the URL of a source.
 fn given_url(params: &Params, param: &str) -> Result<Url, Fault> {
     let refused = |reason: String| Fault::new(Code::InvalidInput, Level::L2, reason);
     let text = params.get(param).ok_or_else(|| refused(format!("the URL (`{param}`) is missing")))?;
@@ -213,7 +213,7 @@ fn given_url(params: &Params, param: &str) -> Result<Url, Fault> {
     Ok(url)
 }
 
-/// Whether an entry, `host` or `host:port`, means the URL; without a port, it is the scheme's own.
+/// Whether an entry, `host` or `host:port`, matches the URL; without a port, the scheme's default port counts.
 fn names(entry: &str, url: &Url) -> bool {
     let Some(host) = url.host_str() else { return false };
     match url.port() {
@@ -239,7 +239,7 @@ fn broken(reason: &str) -> Fault {
     Fault::new(Code::ConfigError, Level::L4, format!("the snapshot is unusable: {reason}"))
 }
 
-/// What the ledger keeps: where the request went and with which parameters; header names, never their values.
+/// The digest of the request for the ledger: URL and parameters; header names, never their values.
 fn digest(
     method: HttpMethod,
     template: Option<&str>,
@@ -258,7 +258,7 @@ fn digest(
         "url": bare.as_str(),
         "query": query,
         "headers": headers.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-        // What `now()` gave, so that the request can be rendered again (C-45).
+        // The value of `now()`, so that the request can be rendered again (C-45).
         "now": now,
     });
     if let (Some(body), Some(map)) = (body, digest.as_object_mut()) {
@@ -267,7 +267,7 @@ fn digest(
     digest.to_string()
 }
 
-/// A value as it was written where a credential goes: the mark says which, and the digest keeps no more.
+/// A value in its template form where it has a credential: the mark names it, and the digest keeps no more.
 fn shown(value: &str) -> String {
     let mut parts = value.split('\u{1}');
     let mut shown = parts.next().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! Answers that are kept, so that a page can be read again without the upstream (ING-15-07): compressed, with the headers that
-//! say something about the page and no others. Secrets were redacted before, so what is kept is what was read.
+//! Stored responses, so that a page can be read again without the upstream (ING-15-07): compressed, with the headers
+//! that describe the page. Secrets are redacted before.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -12,15 +12,15 @@ use flate2::write::GzEncoder;
 use patra_core::port::transport::HttpResponse;
 use patra_core::tx::RawResponse;
 
-/// Largest body that is kept, before compression, in bytes.
+/// Largest body that is stored, before compression, in bytes.
 pub const MAX_KEPT: usize = 4 << 20;
 
-/// Headers that say something about the page and nothing about who asks. Those that a spec reads are kept besides.
+/// Headers that describe the page and not the client. Headers that a spec reads are stored too.
 const HARMLESS: &[&str] =
     &["content-type", "content-encoding", "retry-after", "link", "etag", "last-modified", "date", "x-total-count"];
 const HARMLESS_BEGINNINGS: &[&str] = &["ratelimit", "x-ratelimit", "x-rate-limit"];
 
-/// Why an answer cannot be had from what is kept.
+/// Why a stored response cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnreadableResponse {
     Headers,
@@ -38,7 +38,8 @@ impl std::fmt::Display for UnreadableResponse {
     }
 }
 
-/// An answer as it is stored; `None` when its body is larger than [`MAX_KEPT`]. `declared` are headers that the spec reads.
+/// A response in its stored form; `None` when its body is larger than [`MAX_KEPT`]. `declared` are headers that the
+/// spec reads.
 pub(crate) fn pack<'n>(
     response: &HttpResponse,
     keep: Duration,
@@ -62,11 +63,11 @@ pub(crate) fn pack<'n>(
     })
 }
 
-/// The answer again, as the pager read it.
+/// The stored response, as the pager read it.
 pub fn open(status: u16, headers: &str, body: &[u8]) -> Result<HttpResponse, UnreadableResponse> {
     let headers = serde_json::from_str(headers).map_err(|_| UnreadableResponse::Headers)?;
     let mut opened = Vec::new();
-    // One byte more than allowed tells that there is too much, without reading it all.
+    // One byte more than allowed shows that the body is too large, without reading all of it.
     let limit = MAX_KEPT as u64 + 1;
     GzDecoder::new(body).take(limit).read_to_end(&mut opened).map_err(|_| UnreadableResponse::Body)?;
     if opened.len() > MAX_KEPT {
@@ -75,7 +76,7 @@ pub fn open(status: u16, headers: &str, body: &[u8]) -> Result<HttpResponse, Unr
     Ok(HttpResponse { status, headers, body: Bytes::from(opened), redirected: None })
 }
 
-/// The fastest level: half the size of the best is not worth six times its time on every page.
+/// The fastest level: the best one halves the size but takes six times as long on every page.
 fn compress(body: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::fast());
     encoder.write_all(body).ok()?;
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_kept_and_not_opened() {
+    fn too_large_body_is_not_stored_and_not_opened() {
         assert!(pack(&answer(vec![b' '; MAX_KEPT + 1]), Duration::ZERO, std::iter::empty()).is_none());
         let largest = pack(&answer(vec![b' '; MAX_KEPT]), Duration::ZERO, std::iter::empty()).unwrap();
         assert_eq!(open(200, "[]", &largest.body).unwrap().body.len(), MAX_KEPT);

@@ -1,6 +1,6 @@
-//! Bytes of a page of tweets to values: TwitterAPI.io in both of its envelopes, and X's own API v2. Every form is brought to
-//! one normalised object first, in the manner of API v2, so that there is one parser behind. Pure functions; one bad tweet
-//! never costs the others.
+//! Bytes of a page of tweets to values: TwitterAPI.io in both of its envelopes, and X's own API v2. Every form is
+//! brought to one normalised object first, in the manner of API v2, so that there is one parser behind. Pure functions;
+//! one bad tweet never costs the others.
 
 mod digits;
 mod envelope;
@@ -18,12 +18,12 @@ use patra_core::tweet::{InvalidTweet, Tweet, TweetCounts, TweetDraft};
 pub use normalise::{NormalisedTweets, normalise};
 pub use parse::parse;
 
-/// Why an answer is no page of tweets (TWEET-47).
+/// Why a response is no page of tweets (TWEET-47).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TweetPageError {
-    #[error("the answer is no JSON object: {0}")]
+    #[error("the response is no JSON object: {0}")]
     NoObject(String),
-    #[error("the answer has neither `tweets` nor `data`: the upstream seems to have changed")]
+    #[error("the response has neither `tweets` nor `data`: the upstream seems to have changed")]
     NoData,
     #[error("`{0}` is no list of tweets: the upstream seems to have changed")]
     NoList(&'static str),
@@ -32,16 +32,16 @@ pub enum TweetPageError {
 /// A tweet of a page.
 #[derive(Debug)]
 pub struct FoundTweet<'a> {
-    /// Exactly as it was received.
+    /// The original bytes of the tweet.
     pub raw: &'a RawValue,
-    /// It stands out of the order by time.
+    /// Whether the tweet is pinned, and so not in the order by time.
     pub pinned: bool,
-    /// Also of one that cannot be used, if it says.
+    /// The id, also of an invalid tweet, if it has one.
     pub id: Option<String>,
     pub read: Result<MappedTweet, InvalidTweet>,
 }
 
-/// What is stored among the fields of a tweet's record.
+/// The columns of a tweet's record.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct MappedTweet {
     #[serde(flatten)]
@@ -50,7 +50,7 @@ pub struct MappedTweet {
     pub counts: TweetCounts,
 }
 
-/// The tweets of an answer, in its order. A pinned one that stands in the list as well is there once.
+/// The tweets of a response, in its order. A pinned tweet that is in the list as well is returned once.
 pub fn read(text: &str) -> Result<Vec<FoundTweet<'_>>, TweetPageError> {
     let envelope = envelope::open(text)?;
     let drafts = parse(&envelope.normalised());
@@ -62,7 +62,7 @@ pub fn read(text: &str) -> Result<Vec<FoundTweet<'_>>, TweetPageError> {
     let mut found: Vec<_> = found.collect();
     let listed: BTreeSet<_> = found.iter().filter(|one| !one.pinned).filter_map(|one| one.id.clone()).collect();
     found.retain(|one| !one.pinned || one.id.as_ref().is_none_or(|id| !listed.contains(id)));
-    // What the list itself calls pinned is out of order there too.
+    // A tweet that the list itself marks as pinned is out of order there too.
     for one in &mut found {
         one.pinned |= envelope::is_pinned(one.raw);
     }

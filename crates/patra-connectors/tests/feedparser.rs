@@ -1,5 +1,5 @@
-//! The cases of Python's feedparser, as far as they are about what is stored: titles, links, texts, dates, tags. Markup is
-//! compared as text, because what may be shown is decided differently here.
+//! Test cases of Python's feedparser, as far as they concern stored values: titles, links, texts, dates, tags. Markup
+//! is compared as text, because Patra has other rules for safe HTML.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
 
@@ -15,9 +15,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-/// Cases that say something about what is stored.
+/// Number of cases that concern stored values.
 const COMPARABLE: usize = 1_411;
-/// How many of them hold. It may rise.
+/// Number of cases that pass. It may rise.
 const PASSED: usize = 1_386;
 
 static TAG: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"<[^>]*>").unwrap());
@@ -89,7 +89,7 @@ fn every_case_is_read_without_a_panic_and_alike_twice() {
     }
 }
 
-/// Bodies that were cut or have bad bytes are the most usual of faults.
+/// Cut bodies and bad bytes are the most frequent faults.
 // covers: COLL-125
 #[test]
 fn cut_and_spoiled_cases_are_read_without_a_panic() {
@@ -121,7 +121,7 @@ fn input(case: &Case) -> (Vec<u8>, Option<String>, Url) {
     (STANDARD.decode(&case.b64).unwrap(), header("content-type"), base)
 }
 
-/// Where the expectation stands among our names, if it is about something that is stored.
+/// Our path of an expectation, if it concerns a stored value.
 fn place(expect: &Expect) -> Option<Vec<Value>> {
     let mut path = expect.path.clone();
     let first = path.first()?.as_str()?.to_owned();
@@ -196,7 +196,7 @@ fn holds(expect: &Expect, found: Option<&Value>) -> bool {
 
 fn alike(wanted: &Value, found: &Value) -> bool {
     match (wanted, found) {
-        // A date has two faces.
+        // A date is compared as text and as an instant.
         (Value::Object(wanted), Value::Object(found)) if wanted.contains_key("iso") => wanted["iso"] == found["iso"],
         (Value::String(wanted), Value::Object(found)) => alike(&json!(wanted), &found["text"]),
         (Value::Object(wanted), Value::Object(found)) => {

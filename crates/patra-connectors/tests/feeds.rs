@@ -98,7 +98,7 @@ fn the_feeds_of_pages_are_found() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// Names and counts by the ends of addresses, which stay when classes change.
+/// Counts by the ends of addresses, which stay when classes change.
 // covers: COLL-127
 #[test]
 fn a_listing_is_read_by_selectors() {

@@ -377,7 +377,7 @@ mod tests {
 
     // covers: TWEET-170
     #[test]
-    fn where_a_repetition_ends_the_reading_so_does_a_page_that_leads_nowhere() {
+    fn page_without_progress_ends_the_reading_where_a_repetition_does() {
         let tweets = PagingRule { repeat_ends: true, ..rule(PagingKind::Token { initial: None }) };
         let more = |items, token: Option<&str>| PageFacts {
             has_more: Some(true),

@@ -1,5 +1,5 @@
-//! The boards: what is queued and why it waits, what was done, what went wrong, how far behind (ING-14.7). Put together from
-//! sums that the store keeps; the command line, the API and the console show the same.
+//! The boards (ING-14.7): the queue, throughput, errors and cursor lag, from sums that the store keeps. The command
+//! line, the API and the console show the same.
 
 mod queue;
 mod window;
@@ -21,13 +21,13 @@ use crate::operations;
 pub use queue::{QueueLine, RECENT, queue};
 pub use window::{BadWindow, DEFAULT_WINDOW, LONGEST_WINDOW, step_minutes, window};
 
-/// Namespaces of one timeline, at most; each shows as many steps as [`patra_core::port::board::MAX_ROWS`] allows, or fewer.
+/// Most namespaces of one timeline. Each shows as many steps as [`patra_core::port::board::MAX_ROWS`] allows, or fewer.
 pub const MAX_NAMESPACES: u32 = 50;
 const STEPS_SHOWN: u32 = 100;
-/// What of a list stands on the first page.
+/// Rows of a list on the first page.
 const FIRST: u32 = 10;
 
-/// What was done over time.
+/// Work over time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Throughput {
     pub from: Ts,
@@ -51,16 +51,16 @@ pub async fn throughput(
     Ok(Throughput { from: window.from, to: window.to, step_minutes: minutes, counts, rates, steps })
 }
 
-/// One namespace beside the others.
+/// One namespace in a timeline of several.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CursorLag {
     #[serde(flatten)]
     pub watermark: Watermark,
-    /// How far a HARVEST lies behind the present.
+    /// Distance of a HARVEST cursor from the present.
     pub lag_seconds: Option<u64>,
-    /// Records that came late, as the steps say.
+    /// Records that came late, summed over the steps.
     pub late: u64,
-    /// Of all records of the source, endpoint and operation that were stored in the window.
+    /// Share of late records in all records of the source, endpoint and operation stored in the window.
     pub late_ratio: Option<f64>,
     pub steps: Vec<CursorStep>,
 }
@@ -91,14 +91,14 @@ pub async fn timeline(
     Ok(namespaces)
 }
 
-/// How fast requests leave beside how fast they may, what slowed them, and what the program did about it.
+/// The actual request rate next to the allowed one, what slowed requests down, and the actions against it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BudgetLine {
     #[serde(flatten)]
     pub of: PartitionKey,
     /// Permits a second over the window.
     pub actual_qps: f64,
-    /// Of the gate that is the source's or the endpoint's own.
+    /// Budget of the gate of the endpoint or its source.
     pub gate: Option<GateBudget>,
     pub slowdowns: Slowdowns,
     pub self_healing: SelfHealingCounts,
@@ -107,9 +107,9 @@ pub struct BudgetLine {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct GateBudget {
     pub rate_key: String,
-    /// As declared.
+    /// The declared rate.
     pub budget_qps: f64,
-    /// As it is now.
+    /// The current rate.
     pub effective_qps: f64,
     /// Requests that any quota still allows.
     pub remaining: Option<u64>,
@@ -118,10 +118,10 @@ pub struct GateBudget {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Slowdowns {
-    /// Answers 429.
+    /// Responses with status 429.
     pub throttled: u64,
     pub retry_after: u64,
-    /// Answers on which the rate was lowered.
+    /// Responses that lowered the rate.
     pub demoted: u64,
     pub quota_soft: u64,
     pub quota_hard: u64,
@@ -137,7 +137,7 @@ pub struct SelfHealingCounts {
     pub resliced: u64,
 }
 
-/// The gates are everybody's: whoever is bound to a project is shown its own requests and no gate.
+/// Budgets by partition. Gates are shared by all projects, so a project sees its own requests and no gate.
 pub async fn budget(
     boards: &dyn BoardQueries,
     queries: &dyn Queries,
@@ -180,18 +180,18 @@ pub async fn budget(
     Ok(lines)
 }
 
-/// What a person looks at first.
+/// The summary that a person looks at first.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Overview {
     pub at: Ts,
     pub queue: Vec<QueueLine>,
-    /// Of the last hour.
+    /// Throughput of the last hour.
     pub throughput: Throughput,
     /// The most frequent errors of the last hour.
     pub errors: Vec<TopError>,
-    /// The namespaces of HARVEST that lie furthest back.
+    /// The HARVEST namespaces that lag furthest behind.
     pub lagging: Vec<LaggingCursor>,
-    /// Alerts that fire; those are everybody's, and not shown to whoever is bound to a project.
+    /// Firing alerts. They concern all projects, so a project sees none.
     pub alerts: Vec<alert::AlertView>,
 }
 
@@ -202,7 +202,7 @@ pub struct LaggingCursor {
     pub lag_seconds: u64,
 }
 
-/// What an overview is made of.
+/// Ports that an overview reads.
 #[derive(Clone, Copy, Debug)]
 pub struct OverviewPorts<'a> {
     pub boards: &'a dyn BoardQueries,

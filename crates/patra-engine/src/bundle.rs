@@ -1,5 +1,5 @@
-//! The diagnostic bundle (ING-14.9, G-14): all that is known of one batch in one signed file, that says who took it out, when and why,
-//! and that is refused when it was changed or has grown old. With the answer in it, it replays where there is no store.
+//! The diagnostic bundle (ING-14.9, G-14): everything known about one batch in one signed file, with who exported it,
+//! when and why. A changed or expired bundle is refused. A bundle with the response in it replays without a store.
 
 mod package;
 
@@ -18,15 +18,15 @@ use crate::replay::{self, ParsedRecording, Recording};
 
 pub use package::OpenedBundle;
 
-/// How long a package is good for (ING-14.11-04).
+/// How long a bundle is valid (ING-14.11-04).
 pub const VALID: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// Longest reason, and longest name of who exports, in bytes.
+/// Longest reason, and longest name of the exporter, in bytes.
 pub const MAX_REASON: usize = 1_000;
 pub const MAX_NAME: usize = 128;
-/// Largest file that is read, in bytes: the largest answer that is kept, as text, and all the rest.
+/// Largest bundle that is read, in bytes: the largest stored response, as text, and the rest.
 pub const MAX_PACKAGE: usize = 16 << 20;
 
-/// What a package calls itself; the number rises when its form changes.
+/// Format name of a bundle; the number rises when the format changes.
 const FORMAT: &str = "patra-blackbox/1";
 const SIGNATURE: &str = "signature";
 
@@ -36,13 +36,13 @@ pub enum Error {
     Invalid(String),
     #[error(transparent)]
     Replay(#[from] replay::Error),
-    #[error("the package cannot be signed or checked: {0}")]
+    #[error("the bundle cannot be signed or checked: {0}")]
     Seal(#[from] seal::Error),
     #[error("this is no diagnostic bundle of this program: {0}")]
     Foreign(String),
-    #[error("the package was changed after it was exported: its signature does not fit")]
+    #[error("the bundle was changed after it was exported: its signature does not match")]
     Changed,
-    #[error("the package has expired: it was good until {}", .0.to_short_text())]
+    #[error("the bundle has expired: it was valid until {}", .0.to_short_text())]
     Expired(Ts),
 }
 
@@ -52,26 +52,26 @@ impl From<TxError> for Error {
     }
 }
 
-/// What is to be taken out.
+/// Parameters of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct BundleRequest<'a> {
     pub run: RunId,
     pub batch_no: u32,
     pub by: &'a str,
     pub reason: &'a str,
-    /// The answer too, where it is kept.
+    /// Includes the response, where it is kept.
     pub with_raw: bool,
 }
 
-/// Makes a package. The export is on record before the package is given out.
+/// Exports a bundle. The export is recorded before the bundle is returned.
 pub async fn export(
     store: &dyn Store,
     vault: &Vault,
     clock: &Arc<dyn Clock>,
-    wish: BundleRequest<'_>,
+    request: BundleRequest<'_>,
 ) -> Result<Value, Error> {
-    check(&wish)?;
-    let recording = Recording::load(store, wish.run, wish.batch_no).await?;
+    check(&request)?;
+    let recording = Recording::load(store, request.run, request.batch_no).await?;
     let case = ParsedRecording::read(&recording)?;
     let decisions = match (&recording.raw, case.was_answered()) {
         (Some(_), true) => replay::from_archive(&recording, Some(store)).await?.decisions,
@@ -79,14 +79,14 @@ pub async fn export(
     };
     let now = clock.now();
     let expires_at = now + VALID;
-    let package = package::make(&recording, &case, &wish, decisions.as_ref(), (now, expires_at))?;
+    let package = package::make(&recording, &case, &request, decisions.as_ref(), (now, expires_at))?;
     let mut package = settled(package);
     let text = hash::canonical(&package);
     let export = RecordExport {
-        run: wish.run.0,
-        batch_no: wish.batch_no,
-        by: wish.by.to_owned(),
-        reason: wish.reason.to_owned(),
+        run: request.run.0,
+        batch_no: request.batch_no,
+        by: request.by.to_owned(),
+        reason: request.reason.to_owned(),
         package_hash: hash::digest(&[&text]),
         expires_at,
     };
@@ -94,16 +94,16 @@ pub async fn export(
     let recorded = store.run(export).await?;
     tracing::info!(
         export.id = recorded.export,
-        run.id = wish.run.0,
-        batch.no = wish.batch_no,
-        by = wish.by,
-        raw = wish.with_raw,
+        run.id = request.run.0,
+        batch.no = request.batch_no,
+        by = request.by,
+        raw = request.with_raw,
         "audit: a diagnostic bundle was exported"
     );
     Ok(package)
 }
 
-/// Reads a package that is as it was exported, and not too old.
+/// Opens a bundle that is unchanged and not expired.
 pub fn open(vault: &Vault, text: &str, now: Ts) -> Result<OpenedBundle, Error> {
     if text.len() > MAX_PACKAGE {
         return Err(Error::Foreign(format!("it is larger than {MAX_PACKAGE} bytes")));
@@ -127,18 +127,18 @@ pub fn open(vault: &Vault, text: &str, now: Ts) -> Result<OpenedBundle, Error> {
     Ok(package)
 }
 
-fn check(wish: &BundleRequest<'_>) -> Result<(), Error> {
+fn check(request: &BundleRequest<'_>) -> Result<(), Error> {
     let fits = |text: &str, most| !text.trim().is_empty() && text.len() <= most && !text.contains('\0');
-    if !fits(wish.reason, MAX_REASON) {
+    if !fits(request.reason, MAX_REASON) {
         return Err(Error::Invalid(format!("say why, in 1 to {MAX_REASON} bytes: it is kept with the export")));
     }
-    if !fits(wish.by, MAX_NAME) {
+    if !fits(request.by, MAX_NAME) {
         return Err(Error::Invalid(format!("say who exports, in 1 to {MAX_NAME} bytes")));
     }
     Ok(())
 }
 
-/// The value as it will be read back: a number whose text is read as another one changes until it no longer does.
+/// The value in the form in which it is read back: numbers change until reading their text gives the same number.
 fn settled(mut package: Value) -> Value {
     const ROUNDS: usize = 4;
     for _ in 0..ROUNDS {

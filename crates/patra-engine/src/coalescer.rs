@@ -1,5 +1,5 @@
-//! The line at a cursor. Of the tasks of one cursor that end at about the same time in this process, one asks the store how far
-//! it is complete and moves the value, for all that had ended when it asked: the store sees a question, not a crowd.
+//! Coalesces cursor advances. When several tasks of one cursor end at about the same time in this process, one of them
+//! records the advance for all that had ended by then: the store gets one request instead of a crowd.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -16,67 +16,68 @@ pub(crate) struct AdvanceCoalescers(Mutex<HashMap<CursorId, Arc<AdvanceCoalescer
 
 #[derive(Default, Debug)]
 struct AdvanceCoalescer {
-    /// One at a time.
-    head: Arc<tokio::sync::Mutex<()>>,
-    seen: Mutex<CoalescerState>,
+    /// Locked by the leader: one records at a time.
+    leader: Arc<tokio::sync::Mutex<()>>,
+    state: Mutex<CoalescerState>,
 }
 
 #[derive(Default, Debug)]
 struct CoalescerState {
-    came: u64,
-    /// What those want to have said who were not told yet, with the number under which they came.
-    wanted: BTreeMap<Option<RunId>, (u64, RecordAdvance)>,
-    /// What the last one was told, and how many had come when it asked.
-    told: Option<(u64, Result<AdvanceRecorded, TxError>)>,
+    /// Runs that have joined so far; numbers each of them.
+    joined: u64,
+    /// Records that no result covers yet, each with the number of its run.
+    pending: BTreeMap<Option<RunId>, (u64, RecordAdvance)>,
+    /// The last result, and how many runs had joined when its request was sent.
+    last: Option<(u64, Result<AdvanceRecorded, TxError>)>,
 }
 
-/// What becomes of one who has waited.
+/// Outcome of a wait in [`AdvanceCoalescers::join`].
 #[derive(Debug)]
 pub(crate) enum CoalescerTurn {
-    /// To ask this.
-    Ask(CoalescerLeader, RecordAdvance),
-    /// Another asked after this one had come.
-    Told(Result<AdvanceRecorded, TxError>),
+    /// This run leads: it records this.
+    Lead(CoalescerLeader, RecordAdvance),
+    /// Another run recorded the advance after this one had joined.
+    Recorded(Result<AdvanceRecorded, TxError>),
 }
 
-/// The head of a line, until it is dropped.
+/// The right to record for a cursor, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct CoalescerLeader {
-    line: Arc<AdvanceCoalescer>,
-    came: u64,
-    _held: OwnedMutexGuard<()>,
+    coalescer: Arc<AdvanceCoalescer>,
+    joined: u64,
+    _guard: OwnedMutexGuard<()>,
 }
 
 impl AdvanceCoalescers {
-    /// Waits for a turn. Whoever has to ask says for all who wait what they observed and what came late. `again`: to be told what
-    /// another was told does not do.
+    /// Waits to lead, or for a result that covers `record`. The leader records what all waiting runs observed and how
+    /// many records came late. `again`: a result of another run is not enough.
     pub(crate) async fn join(&self, record: RecordAdvance, again: bool) -> CoalescerTurn {
-        let line = {
-            let mut lines = lock(&self.0);
-            lines.retain(|_, line| Arc::strong_count(line) > 1);
-            Arc::clone(lines.entry(record.cursor).or_default())
+        let coalescer = {
+            let mut coalescers = lock(&self.0);
+            coalescers.retain(|_, coalescer| Arc::strong_count(coalescer) > 1);
+            Arc::clone(coalescers.entry(record.cursor).or_default())
         };
-        let place = {
-            let mut seen = lock(&line.seen);
-            seen.came += 1;
-            let place = seen.came;
-            seen.wanted.insert(record.cause.map(|cause| cause.run), (place, record));
-            place
+        let number = {
+            let mut state = lock(&coalescer.state);
+            state.joined += 1;
+            let number = state.joined;
+            state.pending.insert(record.cause.map(|cause| cause.run), (number, record));
+            number
         };
-        let held = Arc::clone(&line.head).lock_owned().await;
-        let (came, record) = {
-            let seen = lock(&line.seen);
-            if let Some((_, told)) = seen.told.as_ref().filter(|(came, _)| *came >= place && !again) {
-                return CoalescerTurn::Told(told.clone());
+        let guard = Arc::clone(&coalescer.leader).lock_owned().await;
+        let (joined, record) = {
+            let state = lock(&coalescer.state);
+            if let Some((_, result)) = state.last.as_ref().filter(|(joined, _)| *joined >= number && !again) {
+                return CoalescerTurn::Recorded(result.clone());
             }
-            (seen.came, together(record, seen.wanted.values().map(|(_, wanted)| wanted)))
+            (state.joined, merge(record, state.pending.values().map(|(_, pending)| pending)))
         };
-        CoalescerTurn::Ask(CoalescerLeader { line, came, _held: held }, record)
+        CoalescerTurn::Lead(CoalescerLeader { coalescer, joined, _guard: guard }, record)
     }
 }
 
-/// What all of them observed, and what came late, under the name of one.
-fn together<'a>(mut all: RecordAdvance, others: impl Iterator<Item = &'a RecordAdvance>) -> RecordAdvance {
+/// One record with the observations and late counts of all runs, in the name of one run.
+fn merge<'a>(mut all: RecordAdvance, others: impl Iterator<Item = &'a RecordAdvance>) -> RecordAdvance {
     for other in others {
         all.observed_max = all.observed_max.max(other.observed_max);
         if let (Some(cause), Some(theirs)) = (&mut all.cause, other.cause)
@@ -89,13 +90,13 @@ fn together<'a>(mut all: RecordAdvance, others: impl Iterator<Item = &'a RecordA
 }
 
 impl CoalescerLeader {
-    /// Those who had come when this one asked need not ask.
-    pub(crate) fn tell(&self, answer: Result<AdvanceRecorded, TxError>) {
-        let mut seen = lock(&self.line.seen);
-        if answer.is_ok() {
-            seen.wanted.retain(|_, (place, _)| *place > self.came);
+    /// Shares the result with the runs that had joined when the request was sent: they need not record themselves.
+    pub(crate) fn publish(&self, result: Result<AdvanceRecorded, TxError>) {
+        let mut state = lock(&self.coalescer.state);
+        if result.is_ok() {
+            state.pending.retain(|_, (number, _)| *number > self.joined);
         }
-        seen.told = Some((self.came, answer));
+        state.last = Some((self.joined, result));
     }
 }
 
@@ -114,84 +115,84 @@ mod tests {
         RecordAdvance { cursor: CursorId(1), cause: Some(cause), observed_max: Some(Ts::from_secs(observed)) }
     }
 
-    fn answer(secs: i64) -> AdvanceRecorded {
+    fn recorded(secs: i64) -> AdvanceRecorded {
         let target = Some(CursorValue::At(Ts::from_secs(secs)));
         AdvanceRecorded { direction: Direction::Forward, value: None, target, by: None, version: 1 }
     }
 
-    fn asks(turn: Option<CoalescerTurn>) -> (CoalescerLeader, RecordAdvance) {
+    fn leads(turn: Option<CoalescerTurn>) -> (CoalescerLeader, RecordAdvance) {
         match turn {
-            Some(CoalescerTurn::Ask(head, record)) => (head, record),
-            other => panic!("not at the head: {other:?}"),
+            Some(CoalescerTurn::Lead(leader, record)) => (leader, record),
+            other => panic!("does not lead: {other:?}"),
         }
     }
 
-    /// Stands in the line, and waits.
+    /// Joins, and has to wait.
     macro_rules! waits {
-        ($lines:ident, $record:expr) => {{
-            let mut waits = Box::pin($lines.join($record, false));
+        ($coalescers:ident, $record:expr) => {{
+            let mut waits = Box::pin($coalescers.join($record, false));
             assert!(waits.as_mut().now_or_never().is_none());
             waits
         }};
     }
 
     #[test]
-    fn one_asks_for_all_who_had_come_and_who_came_later_asks_again() {
-        let lines = AdvanceCoalescers::default();
-        let (head, asked) = asks(lines.join(record(1, 3, 1), false).now_or_never());
-        assert_eq!(asked, record(1, 3, 1));
-        let (second, third) = (waits!(lines, record(2, 9, 2)), waits!(lines, record(3, 5, 4)));
-        // Another cursor has a line of its own.
-        asks(lines.join(RecordAdvance { cursor: CursorId(2), ..record(9, 9, 9) }, false).now_or_never());
-        head.tell(Ok(answer(10)));
-        drop(head);
-        // The first had asked before the others came.
-        let (head, asked) = asks(second.now_or_never());
+    fn leader_records_for_all_that_had_joined_and_later_runs_record_again() {
+        let coalescers = AdvanceCoalescers::default();
+        let (leader, merged) = leads(coalescers.join(record(1, 3, 1), false).now_or_never());
+        assert_eq!(merged, record(1, 3, 1));
+        let (second, third) = (waits!(coalescers, record(2, 9, 2)), waits!(coalescers, record(3, 5, 4)));
+        // Another cursor has a coalescer of its own.
+        leads(coalescers.join(RecordAdvance { cursor: CursorId(2), ..record(9, 9, 9) }, false).now_or_never());
+        leader.publish(Ok(recorded(10)));
+        drop(leader);
+        // The first leader had sent its request before the others joined.
+        let (leader, merged) = leads(second.now_or_never());
         assert_eq!(
-            asked,
+            merged,
             record(2, 9, 6),
-            "what all who wait observed and what came late, and nothing of those who were told"
+            "the observations and late counts of all waiting runs, and nothing that a result covers already"
         );
-        let late = waits!(lines, record(4, 7, 0));
-        head.tell(Ok(answer(20)));
-        drop(head);
-        assert!(matches!(third.now_or_never(), Some(CoalescerTurn::Told(told)) if told == Ok(answer(20))));
-        assert_eq!(asks(late.now_or_never()).1, record(4, 7, 0));
+        let late = waits!(coalescers, record(4, 7, 0));
+        leader.publish(Ok(recorded(20)));
+        drop(leader);
+        assert!(matches!(third.now_or_never(), Some(CoalescerTurn::Recorded(result)) if result == Ok(recorded(20))));
+        assert_eq!(leads(late.now_or_never()).1, record(4, 7, 0));
     }
 
     #[test]
-    fn an_error_is_told_too_and_what_was_to_be_said_is_not_lost() {
-        let lines = AdvanceCoalescers::default();
-        let (head, _) = asks(lines.join(record(1, 1, 1), false).now_or_never());
-        let (second, third) = (waits!(lines, record(2, 9, 2)), waits!(lines, record(3, 5, 4)));
-        drop(head);
-        let (head, _) = asks(second.now_or_never());
-        let fourth = waits!(lines, record(4, 7, 8));
-        head.tell(Err(TxError::Busy));
-        drop(head);
-        assert!(matches!(third.now_or_never(), Some(CoalescerTurn::Told(Err(TxError::Busy)))));
-        let (head, asked) = asks(fourth.now_or_never());
-        assert_eq!(asked, record(4, 9, 15), "for all of them, and also for the one who died");
-        let (back, mut again) = (waits!(lines, record(3, 5, 4)), Box::pin(lines.join(record(2, 9, 2), true)));
+    fn error_is_shared_and_pending_records_are_kept() {
+        let coalescers = AdvanceCoalescers::default();
+        let (leader, _) = leads(coalescers.join(record(1, 1, 1), false).now_or_never());
+        let (second, third) = (waits!(coalescers, record(2, 9, 2)), waits!(coalescers, record(3, 5, 4)));
+        drop(leader);
+        let (leader, _) = leads(second.now_or_never());
+        let fourth = waits!(coalescers, record(4, 7, 8));
+        leader.publish(Err(TxError::Busy));
+        drop(leader);
+        assert!(matches!(third.now_or_never(), Some(CoalescerTurn::Recorded(Err(TxError::Busy)))));
+        let (leader, merged) = leads(fourth.now_or_never());
+        assert_eq!(merged, record(4, 9, 15), "for all of them, and also for the dropped leader");
+        let (back, mut again) = (waits!(coalescers, record(3, 5, 4)), Box::pin(coalescers.join(record(2, 9, 2), true)));
         assert!(again.as_mut().now_or_never().is_none());
-        head.tell(Ok(answer(10)));
-        drop(head);
-        let (head, asked) = asks(back.now_or_never());
-        assert_eq!(asked, record(3, 9, 6), "of those who are back, once");
-        head.tell(Ok(answer(20)));
-        drop(head);
-        // Whoever has lost a race for the value must see where that is now.
-        asks(again.now_or_never());
+        leader.publish(Ok(recorded(10)));
+        drop(leader);
+        let (leader, merged) = leads(back.now_or_never());
+        assert_eq!(merged, record(3, 9, 6), "runs that joined twice count once");
+        leader.publish(Ok(recorded(20)));
+        drop(leader);
+        // A run that has lost a race for the value needs the current value.
+        leads(again.now_or_never());
     }
 
     #[test]
-    fn one_who_dies_is_followed_by_the_next_and_empty_lines_are_forgotten() {
-        let lines = AdvanceCoalescers::default();
-        let (head, _) = asks(lines.join(record(1, 1, 0), false).now_or_never());
-        let (gone, next) = (waits!(lines, record(2, 1, 0)), waits!(lines, record(3, 1, 0)));
-        drop((head, gone));
-        asks(next.now_or_never());
-        asks(lines.join(RecordAdvance { cursor: CursorId(2), ..record(4, 1, 0) }, false).now_or_never());
-        assert_eq!(lock(&lines.0).len(), 1);
+    fn dropped_leader_is_followed_by_the_next_and_idle_coalescers_are_removed() {
+        let coalescers = AdvanceCoalescers::default();
+        let (leader, _) = leads(coalescers.join(record(1, 1, 0), false).now_or_never());
+        let (gone, next) = (waits!(coalescers, record(2, 1, 0)), waits!(coalescers, record(3, 1, 0)));
+        drop((leader, gone));
+        leads(next.now_or_never());
+        leads(coalescers.join(RecordAdvance { cursor: CursorId(2), ..record(4, 1, 0) }, false).now_or_never());
+        assert_eq!(lock(&coalescers.0).len(), 1);
     }
 }

@@ -1,5 +1,6 @@
-//! The collector's service: at every tick, and whenever a source falls due, its poll is queued; the executor of polls does
-//! the rest. What must survive is in the store: two collectors, or one that was killed, lose and repeat nothing.
+//! Service of the collector: queues the poll of each source at every tick and whenever a source becomes due; the
+//! executor of polls does the rest. All state is in the store: two collectors, or one that is killed, lose and repeat
+//! nothing.
 
 mod queue;
 
@@ -23,20 +24,20 @@ use queue::PollQueue;
 pub use queue::{PollRequested, check_source, poll_now};
 pub(crate) use queue::{UnfitSource, poll_job};
 
-/// How a collector goes about it.
+/// Options of the collector.
 #[derive(Clone, Debug)]
 pub struct CollectorOptions {
-    /// Between two looks at what is due.
+    /// Interval between two checks for due sources.
     pub tick: Duration,
     /// Sources collected at the same time.
     pub concurrency: u32,
-    /// By default and by environment; the configuration table comes on top.
+    /// Defaults and environment; the configuration table overrides them.
     pub intervals: Intervals,
     /// How long articles are kept; `None`: for ever.
     pub keep_items: Option<Duration>,
-    /// How long the ledger knows of a poll.
+    /// How long polls stay in the ledger.
     pub keep_ledger: Duration,
-    /// How long it knows of a job that somebody asked for (TWEET-98).
+    /// How long requested jobs stay in the ledger (TWEET-98).
     pub keep_jobs: Duration,
 }
 
@@ -56,15 +57,15 @@ impl Default for CollectorOptions {
 
 /// Most sources that one tick queues.
 const MAX_DUE: u32 = 200_000;
-/// However soon the next source is due.
+/// Shortest sleep, however soon the next source is due.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(200);
-/// How often what is old is cleaned away (COLL-43).
+/// Interval of cleaning (COLL-43).
 const CLEAN_EVERY: Duration = Duration::from_secs(3_600);
-/// When that was last done, in the configuration table: not more often by many processes, or by many that live for a moment.
+/// Time of the last cleaning, in the configuration table, so that many or short-lived processes clean no more often.
 const CLEANED_AT: &str = "collector.cleaned_at";
-/// The setting that switches the collection of tweets off (TWEET-115).
+/// Setting that switches the collection of tweets off (TWEET-115).
 pub const SCRAPER_ENABLED: &str = "scraper.enabled";
-/// Of one cleaning transaction.
+/// Rows of one cleaning transaction.
 const CLEAN_AT_ONCE: u32 = 500;
 
 pub(crate) async fn serve(shared: Arc<Shared>) {
@@ -74,7 +75,7 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
     let mut next_clean = clock.steady() + CLEAN_EVERY / 60;
     loop {
         let next_due = match collector.tick_and_beat().await {
-            // At once again would be too soon: what is queued now is due once more only when somebody says so.
+            // At least the shortest sleep: sources that were just queued are not due again at once.
             Ok(due) => due.next.map(|next| clock.steady() + next.since(due.now).max(SHORTEST_SLEEP)),
             Err(error) => {
                 events::store_failed("collector", "tick", &error);
@@ -96,19 +97,19 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
     let _ = shared.ports.store.run(collector.beat(true)).await;
 }
 
-/// Queues the polls of what is due.
+/// Queues the polls of due sources.
 #[derive(Debug)]
 struct CollectorService {
     shared: Arc<Shared>,
     queue: PollQueue,
-    /// What the store was last told of the types.
-    told: Vec<SourceTypeRow>,
+    /// The types as last stored.
+    stored_types: Vec<SourceTypeRow>,
 }
 
 impl CollectorService {
     fn new(shared: Arc<Shared>) -> CollectorService {
         let queue = PollQueue::new(Arc::clone(&shared.ports.store));
-        CollectorService { shared, queue, told: Vec::new() }
+        CollectorService { shared, queue, stored_types: Vec::new() }
     }
 
     fn announce(&self) {
@@ -140,7 +141,7 @@ impl CollectorService {
         Ok(due)
     }
 
-    /// Queues what is due, and returns it.
+    /// Queues the polls of due sources, and returns these sources.
     async fn tick(&mut self) -> Result<DueSources, TxError> {
         self.sync_types().await?;
         let store = Arc::clone(&self.shared.ports.store);
@@ -156,16 +157,16 @@ impl CollectorService {
             }
             let ids = some.iter().map(|id| id.0).collect();
             let mut sources = store.sources(SourceFilter { ids: Some(ids), ..SourceFilter::default() }).await?;
-            // In the order in which they are due, which the answer has forgotten.
-            let place: BTreeMap<_, _> = some.iter().enumerate().map(|(place, id)| (*id, place)).collect();
-            sources.sort_by_key(|source| place.get(&source.id).copied());
+            // Restores the order in which they are due.
+            let order: BTreeMap<_, _> = some.iter().enumerate().map(|(index, id)| (*id, index)).collect();
+            sources.sort_by_key(|source| order.get(&source.id).copied());
             self.queue.add(&sources, TriggerType::Schedule, due.now).await?;
             self.shared.poll_nudge.notify_one();
         }
         Ok(due)
     }
 
-    /// Begins the scrape that the clock asks for. When it asks again.
+    /// Begins the scheduled scrape if it is due, and returns when the next one is.
     async fn scrape(&self) -> Result<Option<Ts>, TxError> {
         let store = &self.shared.ports.store;
         let settings = store.settings().await?;
@@ -175,21 +176,21 @@ impl CollectorService {
         scrape::schedule::fire(store, &settings, self.shared.ports.clock.now()).await
     }
 
-    /// Tells the store what is known of the types, when that has changed.
+    /// Stores the source types when they have changed.
     async fn sync_types(&mut self) -> Result<(), TxError> {
         let store = &self.shared.ports.store;
         let types = types(&**store, &self.shared.options.collector.intervals).await?;
-        if types != self.told {
+        if types != self.stored_types {
             let moved = store.run(SyncTypes { types: types.clone() }).await?.moved;
             if moved > 0 {
                 tracing::info!(moved, "sources follow another interval");
             }
-            self.told = types;
+            self.stored_types = types;
         }
         Ok(())
     }
 
-    /// Empties old articles and forgets old polls, unless somebody has done so within the hour (COLL-43).
+    /// Empties old articles and forgets old polls, unless any process has done so within the hour (COLL-43).
     async fn clean(&self) {
         match self.is_to_clean().await {
             Ok(true) => {}
@@ -226,7 +227,7 @@ impl CollectorService {
                 items = sum.items,
                 polls = sum.polls,
                 jobs = sum.jobs,
-                "old items, polls and jobs were cleaned away"
+                "old items, polls and jobs were removed"
             );
         }
     }
@@ -237,7 +238,7 @@ impl CollectorService {
         let (store, now) = (&self.shared.ports.store, self.shared.ports.clock.now());
         let settings = store.settings().await?;
         let last = settings.into_iter().find(|(key, _)| key == CLEANED_AT);
-        // One that is yet to come was written by a clock that was wrong.
+        // A time in the future was written by a wrong clock.
         let last = last.and_then(|(_, at)| at.parse::<Ts>().ok()).filter(|at| *at <= now);
         if last.is_some_and(|at| now.since(at) < CLEAN_EVERY) {
             return Ok(false);
@@ -247,18 +248,18 @@ impl CollectorService {
     }
 }
 
-/// Stores the source types and queues everything that is due, once, for a process that is no running collector. Returns the
-/// sources that were due.
+/// Stores the source types and queues the polls of all due sources once, for a process without a running collector.
+/// Returns the due sources.
 pub(crate) async fn poll_due(shared: &Arc<Shared>) -> Result<Vec<SourceId>, TxError> {
     Ok(CollectorService::new(Arc::clone(shared)).tick().await?.sources)
 }
 
-/// Cleans away what is old, if that is due.
+/// Removes expired items, polls and jobs, if that is due.
 pub(crate) async fn clean(shared: &Arc<Shared>) {
     CollectorService::new(Arc::clone(shared)).clean().await;
 }
 
-/// Makes the types known where no collector has run yet, so that sources that are added are due.
+/// Stores the types where no collector has run yet, so that new sources become due.
 pub async fn introduce_types(store: &dyn Store, intervals: &Intervals) -> Result<(), TxError> {
     if store.source_types().await?.is_empty() {
         let types = types(store, intervals).await?;
@@ -267,7 +268,7 @@ pub async fn introduce_types(store: &dyn Store, intervals: &Intervals) -> Result
     Ok(())
 }
 
-/// What is known of the types: the intervals in force, and who can be fetched.
+/// Rows of the source types: the intervals in force, and why a type is not supported.
 async fn types(store: &dyn Store, intervals: &Intervals) -> Result<Vec<SourceTypeRow>, TxError> {
     let settings = store.settings().await?;
     let mut intervals = intervals.clone();

@@ -1,5 +1,5 @@
-//! From a trigger and the registry to what the planner works with: a draft that it can cut, or the next partitions of a
-//! trigger that stands for many. Reads the store, never the network (ING-8.0-01).
+//! Compiles a trigger with the registry into a draft for the planner, or into the next partitions of a trigger that
+//! fans out. Reads the store, never the network (ING-8.0-01).
 
 mod fan;
 mod value;
@@ -23,15 +23,15 @@ use patra_spec::{Manifest, Overrides, Snapshot};
 
 use crate::credentials::credential_for;
 use crate::registry;
-use crate::shape::{depth, narrowest, shape, stream};
+use crate::slice_context::{depth, narrowest, slice_context, stream};
 use crate::sources::{self, PollTarget};
 
 pub(crate) use fan::check_params;
 
-/// Compiled specs that are kept: the partitions of one trigger share theirs.
+/// Compiled specs in the cache: the partitions of one trigger share theirs.
 const MAX_ENTRIES: usize = 100;
 
-/// Compiles triggers, and remembers what it compiled. An entry is known by all that went into it, so it never goes stale.
+/// Compiles triggers, with a cache. The key of an entry covers all its inputs, so it never goes stale.
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
     known: HashMap<CompileKey, Arc<FrozenSpec>>,
@@ -46,7 +46,7 @@ struct CompileKey {
     entries: Option<&'static str>,
 }
 
-/// A spec with what a plan says about it.
+/// A compiled spec with the attributes of its plan.
 #[derive(Debug)]
 pub(crate) struct FrozenSpec {
     /// The project that its manifest is for; `None`: for all.
@@ -58,7 +58,7 @@ pub(crate) struct FrozenSpec {
 }
 
 impl FrozenSpec {
-    /// What is for one project is not there for the others.
+    /// A spec of one project is not visible to the others.
     pub(crate) fn check_project(&self, code: &str, asking: &str) -> Result<(), CompileError> {
         match registry::is_for(self.project.as_deref(), Some(asking)) {
             true => Ok(()),
@@ -71,7 +71,7 @@ fn missing(code: &str) -> CompileError {
     format!("no manifest is applied for `{code}`").into()
 }
 
-/// Where a manifest comes from.
+/// The origin of a manifest.
 enum ManifestOrigin<'a> {
     Rows(Vec<patra_core::registry::RegistryRow>),
     Manifest(&'a Manifest),
@@ -91,17 +91,17 @@ impl<'a> ManifestOrigin<'a> {
     }
 }
 
-/// How an endpoint is wanted.
+/// Options for compiling an endpoint.
 struct EndpointOptions<'a> {
     operation: Operation,
     overrides: &'a str,
-    /// Instead of the endpoint's own `items_path`: see [`Target`].
+    /// Replaces the endpoint's own `items_path`: see [`Target`].
     entries: Option<&'static str>,
 }
 
 impl Compiler {
-    /// Compiles the registry for a new trigger; a trigger whose plan is open goes on with that plan's own snapshot (C-10).
-    /// The error is a sentence for the person who asked.
+    /// Compiles the registry for a new trigger; a trigger whose plan is open goes on with that plan's own snapshot
+    /// (C-10). The error is a sentence for the person who asked.
     pub(crate) async fn compile(
         &mut self,
         store: &dyn Store,
@@ -118,7 +118,7 @@ impl Compiler {
         }
         let given = params::from_text(&trigger.params).map_err(|error| format!("the params are damaged: {error}"))?;
         let open = |param: &String| !given.contains_key(param);
-        // Stored records are of all partitions: an UPDATE goes through them as they are.
+        // Stored records belong to all partitions: an UPDATE does not fan out.
         let fans = trigger.plan.is_none() && trigger.operation != Operation::Update;
         if fans && snapshot.partitions.iter().any(|dimension| open(&dimension.param)) {
             return fan::next(store, trigger, snapshot, &given).await.map(CompiledJob::Fan);
@@ -140,7 +140,7 @@ impl Compiler {
         self.of(registered, &target.provenance_code, &target.endpoint_name, asked)
     }
 
-    /// An endpoint that is asked by itself, by nobody's plan.
+    /// An endpoint that is requested directly, without a plan.
     pub(crate) async fn question(&self, store: &dyn Store, target: &PollTarget) -> Result<Snapshot, CompileError> {
         let (_, registered) = self.of_target(store, target).await?;
         let manifest = registered.manifest(&target.provenance_code)?;
@@ -177,7 +177,7 @@ impl Compiler {
         Ok(frozen)
     }
 
-    /// What is applied under a code, or else built in.
+    /// The applied manifest of a code, or else the built-in one.
     async fn registered(
         &self,
         queries: &dyn Queries,
@@ -250,11 +250,11 @@ async fn stored(queries: &dyn Queries, hash: &str) -> Result<Arc<FrozenSpec>, Co
     let body = queries.snapshot(hash).await?;
     let body = body.ok_or_else(|| format!("there is no snapshot {hash}"))?;
     let snapshot = Snapshot::from_body(&body).map_err(|error| format!("snapshot {hash} is unreadable: {error}"))?;
-    // The plan has said all about it when it was made.
+    // Warnings were reported when the plan was made.
     Ok(Arc::new(FrozenSpec { project: None, snapshot, body, labels: Value::Null, warnings: Vec::new() }))
 }
 
-/// The manifest of tweets, where settings say something of it.
+/// The built-in manifest of tweets, changed by settings.
 async fn tweets_from(store: &dyn Store) -> Result<Option<Manifest>, CompileError> {
     let settings = store.settings().await?;
     let of = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
@@ -272,8 +272,8 @@ fn draft(
 ) -> Result<Box<PlanDraft>, CompileError> {
     let snapshot = &frozen.snapshot;
     let namespace_key = namespace_key(trigger, snapshot, &params);
-    let mut shape = shape(snapshot, &trigger.project_key, params, job_component(trigger));
-    shape.priority = trigger.operation.priority().saturating_add(trigger.priority);
+    let mut context = slice_context(snapshot, &trigger.project_key, params, job_component(trigger));
+    context.priority = trigger.operation.priority().saturating_add(trigger.priority);
     Ok(Box::new(PlanDraft {
         snapshot_body: frozen.body.clone(),
         cursor: cursor::CursorName {
@@ -283,17 +283,17 @@ fn draft(
             operation: trigger.operation,
             cursor_key: match trigger.operation {
                 Operation::Update => "item_id".to_owned(),
-                Operation::Harvest | Operation::Backfill => shape.watermark_key.clone(),
+                Operation::Harvest | Operation::Backfill => context.watermark_key.clone(),
             },
             scope: match trigger.operation {
                 Operation::Harvest => cursor::CursorScope::Expr,
-                // Whatever they do, the harvest's watermark does not hear of it (C-16).
+                // BACKFILL and UPDATE never move the harvest's watermark (C-16).
                 Operation::Backfill | Operation::Update => cursor::CursorScope::Custom,
             },
             namespace_key,
         },
         span: span(trigger, snapshot)?,
-        context: shape,
+        context,
         c_max: snapshot.limits.concurrency,
         inventory: Some(snapshot.limits.inventory),
         quota: quota(snapshot),
@@ -306,7 +306,7 @@ fn draft(
     }))
 }
 
-/// What the plan is cut along.
+/// The span of time or ids that the plan is cut along.
 fn span(trigger: &ClaimedJob, snapshot: &Snapshot) -> Result<PlanSpan, CompileError> {
     if trigger.operation == Operation::Update {
         let reason = trigger.reason.ok_or("an UPDATE must say why: STALENESS, EXPR_CHANGE or SIGNALS")?;
@@ -330,7 +330,7 @@ fn span(trigger: &ClaimedJob, snapshot: &Snapshot) -> Result<PlanSpan, CompileEr
     })
 }
 
-/// What the upstream cannot do, and so is done in another way (ING-12.4-02).
+/// Features that the upstream lacks and that are emulated (ING-12.4-02).
 fn degradations(snapshot: &Snapshot) -> Vec<&'static str> {
     let mut degradations = Vec::new();
     let numbered = matches!(snapshot.paging().kind, PagingKind::Offset | PagingKind::Page { .. });
@@ -347,8 +347,8 @@ fn degradations(snapshot: &Snapshot) -> Vec<&'static str> {
     degradations
 }
 
-/// Whose progress it is. A HARVEST: the endpoint and what selects its records, params included (G-03). A BACKFILL or UPDATE:
-/// the activity, or the trigger itself, which makes one plan (C-63). Projects do not share progress.
+/// The scope of a cursor. For a HARVEST: the endpoint and the params that select its records (G-03). For a BACKFILL or
+/// UPDATE: the activity, or the trigger itself, which makes one plan (C-63). Projects do not share cursors.
 fn namespace_key(trigger: &ClaimedJob, snapshot: &Snapshot, params: &Params) -> String {
     let mut key = match trigger.operation {
         Operation::Harvest => format!("{}:{}", trigger.endpoint_name, snapshot.selection_hash()),
@@ -366,7 +366,7 @@ fn namespace_key(trigger: &ClaimedJob, snapshot: &Snapshot, params: &Params) -> 
     key
 }
 
-/// Where a quota is declared, plans are made for what it has left.
+/// Plans are limited by the remaining quota, where one is declared.
 fn quota(snapshot: &Snapshot) -> Option<PlanQuota> {
     let limits = snapshot.gate_limits();
     let declared = limits.quotas.hourly.is_some() || limits.quotas.daily.is_some();

@@ -1,23 +1,23 @@
-//! Places where a test can make the process die or freeze: before and after every transaction, every request to a far
-//! side and every compilation. They exist only in builds with debug assertions.
+//! Points where a test can make the process die or freeze: before and after every transaction, every request to an
+//! upstream and every compilation. They exist only in builds with debug assertions.
 //!
-//! `PATRA_CRASH_POINT=run.before-CommitBatch:3` aborts the process when it comes there for the third time;
-//! `PATRA_STOP_POINT` in the same form sends it SIGSTOP, and when somebody wakes it, it goes on from there.
+//! `PATRA_CRASH_POINT=run.before-CommitBatch:3` aborts the process when it reaches that point for the third time;
+//! `PATRA_STOP_POINT` in the same form sends it SIGSTOP; a SIGCONT resumes it there.
 
 /// Takes one step of a part, between the points `part.before-step` and `part.after-step`.
 pub(crate) async fn around<F: Future>(part: &str, step: &str, take: impl FnOnce() -> F) -> F::Output {
-    beside(part, "before", step);
+    side_point(part, "before", step);
     let done = take().await;
-    beside(part, "after", step);
+    side_point(part, "after", step);
     done
 }
 
 #[cfg(not(debug_assertions))]
 #[inline]
-fn beside(_part: &str, _side: &str, _step: &str) {}
+fn side_point(_part: &str, _side: &str, _step: &str) {}
 
 #[cfg(debug_assertions)]
-fn beside(part: &str, side: &str, step: &str) {
+fn side_point(part: &str, side: &str, step: &str) {
     point(&format!("{part}.{side}-{step}"));
 }
 
@@ -51,7 +51,7 @@ mod armed {
         }
     }
 
-    /// By way of a shell: signals have no safe interface of their own. The call returns when the process is woken.
+    /// Sends SIGSTOP through a shell, because signals have no safe interface. Returns when the process is resumed.
     fn stop() {
         let command = format!("kill -STOP {}", std::process::id());
         if let Err(error) = std::process::Command::new("/bin/sh").args(["-c", &command]).status() {
@@ -81,7 +81,7 @@ mod armed {
             Some(Armed { name: name.to_owned(), passages_left: AtomicU64::new(passage) })
         }
 
-        /// Counts a passage, and is true at the one that was asked for.
+        /// Counts a passage; true at the configured one.
         pub(super) fn is_due(&self, name: &str) -> bool {
             self.name == name && self.passages_left.fetch_sub(1, Relaxed) == 1
         }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_passage_arms_nothing() {
+    fn text_without_a_passage_arms_nothing() {
         for text in ["run.after-EndRun", "run.after-EndRun:0", "run.after-EndRun:x", ""] {
             assert!(Armed::parse(text).is_none(), "{text}");
         }

@@ -1,5 +1,5 @@
-//! The crawler: one question to a platform, answered at once. It renders, signs and paces like everything that leaves, takes
-//! its cookies from the pool, and is given no way to write what it finds: that is the orchestrator's.
+//! The crawler: sends one request to a platform and returns its result. It renders, signs and paces like every request,
+//! takes its cookies from the pool, and cannot write: storing results is up to the orchestrator.
 
 mod failure;
 pub mod flow;
@@ -28,14 +28,14 @@ pub use failure::CrawlFailure;
 pub(crate) use platform::Platform;
 use platform::{PlatformEndpoint, Platforms};
 
-/// Notes in one batch, at most (CRAWL-74).
+/// Most notes in one batch (CRAWL-74).
 pub const MAX_BATCH: usize = 20;
 /// Longest keyword.
 pub const MAX_KEYWORD: usize = 200;
 /// Notes of a batch that are fetched at once: ten that take 15 s each fit into a minute (CRAWL-176).
 const AT_ONCE: usize = 10;
 
-/// How long an answer may take (CRAWL-170, 171).
+/// Time limits of the operations (CRAWL-170, 171).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CrawlTimes {
     pub search: Duration,
@@ -55,13 +55,13 @@ impl Default for CrawlTimes {
     }
 }
 
-/// Which cookie, and on whose behalf.
+/// The caller of an operation, and the cookies that it may use.
 #[derive(Clone, Debug, Default)]
 pub struct CrawlContext {
     pub request_id: String,
-    /// The project that asks; `None`: whoever runs the house.
+    /// The project that asks; `None`: an administrator.
     pub project_key: Option<String>,
-    /// Only this one.
+    /// Uses only this cookie.
     pub cookie_name: Option<String>,
     pub exclude_cookies: Vec<String>,
 }
@@ -70,7 +70,7 @@ pub struct CrawlContext {
 pub struct SearchRequest {
     pub platform: String,
     pub keyword: String,
-    /// From 1 on.
+    /// Page number, from 1 on.
     pub page: u64,
     pub page_size: Option<u32>,
     /// Shared by all pages of one search (CRAWL-197).
@@ -79,12 +79,12 @@ pub struct SearchRequest {
     pub params: BTreeMap<String, String>,
 }
 
-/// A note that a search names.
+/// A note in the result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundNote {
     pub note_id: String,
     pub fields: Map<String, Value>,
-    /// What the platform demands for the details (CRAWL-195).
+    /// Tokens that the platform requires for the details (CRAWL-195).
     pub tokens: BTreeMap<String, String>,
 }
 
@@ -96,21 +96,21 @@ pub struct SearchResult {
     pub notes: Vec<FoundNote>,
 }
 
-/// A note whose details are wanted.
+/// A request for the details of a note.
 #[derive(Clone, Debug)]
 pub struct NoteRequest {
     pub note_id: String,
     pub tokens: BTreeMap<String, String>,
 }
 
-/// What came of a question, and the last cookie that it went out with.
+/// Result of an operation, and the last cookie that it used.
 #[derive(Debug)]
 pub struct CrawlReply<T> {
     pub result: T,
     pub cookie_used: Option<String>,
 }
 
-/// Cheap to clone.
+/// Handle to the crawler. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Crawler {
     inner: Arc<CrawlerInner>,
@@ -125,7 +125,7 @@ struct CrawlerInner {
     crawls: Arc<dyn CrawlQueries>,
     platforms: Platforms,
     times: CrawlTimes,
-    /// Requests that worked and that did not, by platform, not yet counted in the store.
+    /// Successful and failed requests by platform, not yet counted in the store.
     tally: Mutex<HashMap<String, (u64, u64)>>,
 }
 
@@ -151,7 +151,7 @@ impl Crawler {
         }
     }
 
-    /// Whether a platform is one that can be crawled.
+    /// Whether a platform can be crawled.
     pub async fn platform(&self, code: &str) -> Result<(), CrawlFailure> {
         self.find(code, None).await.map(|_| ())
     }
@@ -186,10 +186,10 @@ impl Crawler {
             let paged = PagingRule { page_size, ..rule };
             let position = paged.nth(search.page.saturating_sub(1));
             if search.page > 1 && position == paged.first() {
-                return Err(wrong(format!("{} cannot be asked for a page by its number", search.platform)));
+                return Err(wrong(format!("{} has no pages by number", search.platform)));
             }
             let (params, search_id) = search_params(side, &search, &behalf.request_id)?;
-            let read = self.ask(side, &position, page_size, &params, behalf).await?;
+            let read = self.send(side, &position, page_size, &params, behalf).await?;
             let has_more = matches!(paged.next(&position, &read.facts, true), NextPage::At(_) | NextPage::Perhaps(_));
             let notes = read.records.iter().map(|record| platform.found(record)).collect();
             Ok(SearchResult { page_size, has_more, search_id, notes })
@@ -203,49 +203,50 @@ impl Crawler {
     pub async fn detail(
         &self,
         code: &str,
-        wish: &NoteRequest,
+        request: &NoteRequest,
         behalf: &CrawlContext,
     ) -> CrawlReply<Result<Value, CrawlFailure>> {
         let work = async {
             let platform = self.find(code, behalf.project_key.as_deref()).await?;
-            self.note(&platform, wish, behalf).await
+            self.note(&platform, request, behalf).await
         };
         let crawled = self.within(self.inner.times.detail, work).await;
         self.count(code, crawled.result.as_ref().err());
         crawled
     }
 
-    /// The details of many: what one lacks costs the others nothing (CRAWL-72). In the order of the wishes.
+    /// The details of several notes: a failure of one does not affect the others (CRAWL-72). Results are in the order
+    /// of the requests.
     pub async fn details(
         &self,
         code: &str,
-        wishes: Vec<NoteRequest>,
+        requests: Vec<NoteRequest>,
         behalf: &CrawlContext,
     ) -> Result<CrawlReply<Vec<(String, Result<Value, CrawlFailure>)>>, CrawlFailure> {
         let platform = self.find(code, behalf.project_key.as_deref()).await?;
         let end = tokio::time::Instant::now() + self.inner.times.batch;
         let last = Mutex::new(None);
         let sticky = Mutex::new(behalf.clone());
-        let one = |wish: NoteRequest| {
+        let one = |request: NoteRequest| {
             let (platform, last, sticky) = (&platform, &last, &sticky);
             async move {
                 let work = async {
                     let with = lock(sticky).clone();
-                    let crawled = self.within(self.inner.times.detail, self.note(platform, &wish, &with)).await;
+                    let crawled = self.within(self.inner.times.detail, self.note(platform, &request, &with)).await;
                     let trouble = match &crawled.result {
                         Err(trouble) if trouble.code == Code::CookieInvalid && behalf.cookie_name.is_none() => trouble,
                         _ => {
-                            // One account for the whole batch, unless it gives out (CRAWL-62).
+                            // One account for the whole batch, unless it becomes unusable (CRAWL-62).
                             lock(sticky).cookie_name = crawled.cookie_used.clone().or(with.cookie_name);
                             return crawled;
                         }
                     };
-                    // It has given out: the rest of the batch spares it.
+                    // The cookie is unusable: the rest of the batch does not use it.
                     let mut others = behalf.clone();
                     others.exclude_cookies.extend(crawled.cookie_used.clone());
                     lock(sticky).clone_from(&others);
                     match trouble.unusable && crawled.cookie_used.is_none() {
-                        true => self.within(self.inner.times.detail, self.note(platform, &wish, &others)).await,
+                        true => self.within(self.inner.times.detail, self.note(platform, &request, &others)).await,
                         false => crawled,
                     }
                 };
@@ -257,13 +258,13 @@ impl Crawler {
                 if crawled.cookie_used.is_some() {
                     *lock(last) = crawled.cookie_used;
                 }
-                (wish.note_id, crawled.result)
+                (request.note_id, crawled.result)
             }
         };
         let mut seen = HashSet::new();
-        let distinct = wishes.into_iter().filter(|wish| seen.insert(wish.note_id.clone()));
+        let distinct = requests.into_iter().filter(|request| seen.insert(request.note_id.clone()));
         let mut distinct = distinct.map(one);
-        // The first goes alone: a dead account is found out by one error, not by ten.
+        // The first goes alone: a dead account costs one error, not ten.
         let mut results = Vec::new();
         if let Some(first) = distinct.next() {
             results.push(first.await);
@@ -273,7 +274,7 @@ impl Crawler {
         Ok(CrawlReply { result: results, cookie_used })
     }
 
-    /// Shows a cookie to the platform: the endpoint `check` of its manifest says whether it is good (CRAWL-107).
+    /// Checks a cookie with the endpoint `check` of the platform's manifest (CRAWL-107).
     pub async fn validate(&self, code: &str, behalf: &CrawlContext) -> CrawlReply<Result<(), CrawlFailure>> {
         let work = async {
             let platform = self.find(code, behalf.project_key.as_deref()).await?;
@@ -282,12 +283,12 @@ impl Crawler {
                 return Err(CrawlFailure::new(Code::InvalidInput, message));
             };
             let rule = side.spec.paging();
-            self.ask(side, &rule.first(), rule.page_size, &Params::new(), behalf).await.map(|_| ())
+            self.send(side, &rule.first(), rule.page_size, &Params::new(), behalf).await.map(|_| ())
         };
         self.within(self.inner.times.validate, work).await
     }
 
-    /// What was counted since the last time.
+    /// Takes the counts since the last call.
     pub(crate) fn take_tally(&self) -> Vec<(String, (u64, u64))> {
         lock(&self.inner.tally).drain().collect()
     }
@@ -299,20 +300,20 @@ impl Crawler {
     async fn note(
         &self,
         platform: &Platform,
-        wish: &NoteRequest,
+        request: &NoteRequest,
         behalf: &CrawlContext,
     ) -> Result<Value, CrawlFailure> {
         let side = &platform.detail;
         let known = |(name, _): &(&String, &String)| side.spec.params.contains_key(name.as_str());
-        let given: Params = wish.tokens.iter().filter(known).map(|(n, v)| (n.clone(), v.clone())).collect();
+        let given: Params = request.tokens.iter().filter(known).map(|(n, v)| (n.clone(), v.clone())).collect();
         let params = side.spec.resolve_params(&given).map_err(CrawlFailure::from)?;
-        let position = Position::Ids { at: Box::new(Position::Time), ids: vec![wish.note_id.clone()] };
-        let page = self.ask(side, &position, 1, &params, behalf).await?;
-        platform.note(&page, &wish.note_id)
+        let position = Position::Ids { at: Box::new(Position::Time), ids: vec![request.note_id.clone()] };
+        let page = self.send(side, &position, 1, &params, behalf).await?;
+        platform.note(&page, &request.note_id)
     }
 
-    /// One exchange.
-    async fn ask(
+    /// Sends one request and reads its page.
+    async fn send(
         &self,
         side: &PlatformEndpoint,
         position: &Position,
@@ -323,26 +324,26 @@ impl Crawler {
         let inner = &self.inner;
         let now = inner.clock.now();
         let window = Window { from: Ts::from_secs(0), to: now };
-        let ask = PageRequest { position, window, page_size, params, now };
-        let mut exchange = side.pager.request(&ask).map_err(|refusal| CrawlFailure::from(refusal.fault))?;
+        let page_request = PageRequest { position, window, page_size, params, now };
+        let mut exchange = side.pager.request(&page_request).map_err(|refusal| CrawlFailure::from(refusal.fault))?;
         let correlation = ("X-Ingest-Correlation-Id".to_owned(), behalf.request_id.clone());
         exchange.request.headers.extend((!correlation.1.is_empty()).then_some(correlation));
-        let errand = OutgoingRequest {
+        let outgoing = OutgoingRequest {
             authoriser: Arc::clone(side.pager.authoriser(&exchange)),
             pinned: None,
             request: exchange.request.clone(),
             permits: Arc::new(GatePass::new(Arc::clone(&inner.gate), side.lane.clone(), true, None)),
-            // Retries are the orchestrator's, so that they are not multiplied (CRAWL-83).
+            // Only the orchestrator retries, so that retries do not multiply (CRAWL-83).
             pool: CookieChoice { name: behalf.cookie_name.clone(), exclude: behalf.exclude_cookies.clone(), tries: 1 },
         };
         let left = inner.clock.steady();
-        let sent = match inner.credentials.send(&errand).await {
+        let sent = match inner.credentials.send(&outgoing).await {
             Ok(sent) => sent,
             Err(refused) => return Err(self.refused(side, refused.fault, behalf).await),
         };
         let latency = inner.clock.steady().since(left);
         let result = side.pager.read(exchange, sent.answer, latency, inner.clock.now());
-        inner.credentials.seen(sent.cookie, &result).await;
+        inner.credentials.record_outcome(sent.cookie, &result).await;
         result.map_err(|refusal| {
             if refusal.throttled || refusal.lowers_rate() {
                 let feedback = GateFeedback { refused: true, retry_after: refusal.retry_after, remaining: None };
@@ -352,7 +353,7 @@ impl Crawler {
         })
     }
 
-    /// No request left, or no cookie was good enough for one: with what a person wants to know of the pool.
+    /// Adds the state of the cookie pool to a refusal that a missing or unusable cookie caused.
     async fn refused(&self, side: &PlatformEndpoint, fault: patra_core::Fault, behalf: &CrawlContext) -> CrawlFailure {
         let (platform, mut trouble) = (&side.spec.provenance_code, CrawlFailure::from(fault));
         let empty = trouble.code == Code::NotConfigured && behalf.cookie_name.is_none() && side.wants_cookie();
@@ -377,8 +378,8 @@ impl Crawler {
             _ => {
                 let mut counts = CookieCounts::default();
                 let rested: Vec<_> = cookies.iter().map(|cookie| cookie.usage.after_cooling(now)).collect();
-                rested.iter().for_each(|wear| counts.add(wear.status));
-                let next = rested.iter().filter_map(|wear| wear.cooling_until).min();
+                rested.iter().for_each(|usage| counts.add(usage.status));
+                let next = rested.iter().filter_map(|usage| usage.cooling_until).min();
                 trouble
                     .detail("platform", platform.clone().into())
                     .detail("active", counts.active.into())
@@ -390,7 +391,7 @@ impl Crawler {
         }
     }
 
-    /// Runs a question, notes which cookie it used, and gives up in time.
+    /// Runs an operation within a time limit, and records which cookie it used.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -402,7 +403,7 @@ impl Crawler {
 
     fn count(&self, platform: &str, trouble: Option<&CrawlFailure>) {
         let mut tally = lock(&self.inner.tally);
-        // What the caller did wrong says nothing about the platform.
+        // Errors of the caller say nothing about the platform.
         match trouble.map(|trouble| trouble.code) {
             Some(Code::InvalidInput | Code::NotConfigured | Code::NotFound) => {}
             Some(_) => tally.entry(platform.to_owned()).or_default().1 += 1,

@@ -1,4 +1,4 @@
-//! Starting and stopping the parts of one process.
+//! Starts and stops the parts of one process.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -50,8 +50,8 @@ impl Engine {
             metrics: Arc::new(Metrics::new(Arc::clone(&gate))),
             gate,
             batches: AtomicU64::new(0),
-            wards: HealthRegistry::new(options.seed, options.slow_commit),
-            lines: AdvanceCoalescers::default(),
+            health: HealthRegistry::new(options.seed, options.slow_commit),
+            advances: AdvanceCoalescers::default(),
             credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
             prepared: PreparedSpecs::default(),
             listener,
@@ -62,9 +62,9 @@ impl Engine {
             executor_nudge: tokio::sync::Notify::new(),
             collector_nudge: tokio::sync::Notify::new(),
             poll_nudge: tokio::sync::Notify::new(),
-            chore_nudge: tokio::sync::Notify::new(),
+            background_job_nudge: tokio::sync::Notify::new(),
             sweeper_nudge: tokio::sync::Notify::new(),
-            lookout_nudge: tokio::sync::Notify::new(),
+            work_poller_nudge: tokio::sync::Notify::new(),
             capture: CaptureRules::default(),
             quiet: std::sync::Mutex::default(),
             network: std::sync::Mutex::default(),
@@ -72,7 +72,7 @@ impl Engine {
             options,
         });
         let mut parts = JoinSet::new();
-        if shared.options.roles.iter().any(|role| *role != EngineRole::Keeper) {
+        if shared.options.roles.iter().any(|role| *role != EngineRole::Maintenance) {
             parts.spawn(work_poller::serve(Arc::clone(&shared), rng.fork()));
         }
         if shared.options.roles.contains(&EngineRole::Planner) {
@@ -89,33 +89,33 @@ impl Engine {
         if shared.options.roles.iter().any(|role| matches!(role, EngineRole::Collector | EngineRole::Polls)) {
             parts.spawn(executor::serve(Arc::clone(&shared), rng.fork(), ClaimKind::Polls));
         }
-        if shared.options.roles.iter().any(|role| !matches!(role, EngineRole::Planner | EngineRole::Keeper)) {
+        if shared.options.roles.iter().any(|role| !matches!(role, EngineRole::Planner | EngineRole::Maintenance)) {
             parts.spawn(listen(Arc::clone(&shared)));
             parts.spawn(sweeper::serve(Arc::clone(&shared), rng.fork()));
         }
-        if shared.options.roles.contains(&EngineRole::Keeper) {
+        if shared.options.roles.contains(&EngineRole::Maintenance) {
             for (event_type, webhook) in &shared.options.webhooks {
                 parts.spawn(outbox::serve(Arc::clone(&shared), event_type.clone(), Arc::clone(webhook)));
             }
         }
         let crawler = crawler(&shared);
-        if shared.options.roles.contains(&EngineRole::Keeper) {
+        if shared.options.roles.contains(&EngineRole::Maintenance) {
             parts.spawn(maintenance::serve(Arc::clone(&shared), crawler.clone()));
         }
         Ok(Engine { shared, parts, crawler })
     }
 
-    /// Asks platforms through the gate and the pool of this engine, and has no way to write what it finds.
+    /// A crawler that sends through the gate and the cookie pool of this engine. It cannot write.
     pub fn crawler(&self) -> Crawler {
         self.crawler.clone()
     }
 
-    /// Where the engine looks for the master key: a door that makes one puts it there.
+    /// The cell of the master key: whoever creates a key sets it here.
     pub fn vault(&self) -> VaultCell {
         self.shared.options.credentials.vault.clone()
     }
 
-    /// The way out for live replays: through the gate of this engine, and unable to write.
+    /// Live replays through the gate of this engine. They cannot write.
     pub fn live(&self) -> LiveReplay {
         let Ports { store, transport, clock } = &self.shared.ports;
         let Options { credentials, owner, .. } = &self.shared.options;
@@ -124,26 +124,26 @@ impl Engine {
         live.through(Arc::clone(&self.shared.gate))
     }
 
-    /// What this engine counts.
+    /// Metrics of this engine.
     pub fn metrics(&self) -> Arc<Metrics> {
         Arc::clone(&self.shared.metrics)
     }
 
-    /// Pages whose URLs could not be captured, so far.
+    /// Number of pages whose URLs could not be captured.
     pub fn capture_failures(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.shared.capture.failures)
     }
 
-    /// A trigger was recorded: look now instead of at the next poll.
+    /// Wakes the parts after a trigger was recorded, instead of at the next poll.
     pub fn nudge(&self) {
         self.shared.planner_nudge.notify_one();
         self.shared.executor_nudge.notify_one();
         self.shared.collector_nudge.notify_one();
         self.shared.poll_nudge.notify_one();
-        self.shared.chore_nudge.notify_one();
+        self.shared.background_job_nudge.notify_one();
     }
 
-    /// Queues the polls of all that is due, once, and names it.
+    /// Queues the polls of all due sources once, and returns these sources.
     pub async fn poll_due(&self) -> Result<Vec<SourceId>, TxError> {
         collector::poll_due(&self.shared).await
     }
@@ -153,8 +153,9 @@ impl Engine {
         collector::clean(&self.shared).await;
     }
 
-    /// Claims nothing more, lets what is in flight finish or give back its task, and returns when all parts have ended:
-    /// at the latest after the grace period, and at once when `hurry` fires. Whether everything ended in time.
+    /// Stops the engine: claims nothing more, lets running work finish or give back its task, and returns when all
+    /// parts have ended, at the latest after the grace period, and at once when `hurry` fires. Returns whether
+    /// everything ended in time.
     pub async fn stop(mut self, hurry: CancellationToken) -> bool {
         self.shared.drain.cancel();
         let grace = self.shared.options.grace;
@@ -173,7 +174,7 @@ impl Engine {
     }
 }
 
-/// News of the gate, for as long as there is work.
+/// Listens for changes of the gate until the drain begins.
 async fn listen(shared: Arc<Shared>) {
     let gate = Arc::clone(&shared.gate);
     tokio::select! {

@@ -1,5 +1,4 @@
-//! What the engine tells about itself. One struct per event is the only place that logs and counts it; a listener may show it
-//! too.
+//! Events of the engine. One struct per event is the only place that logs and counts it; a listener may show it too.
 
 use std::fmt;
 
@@ -17,14 +16,14 @@ use crate::metrics::Metrics;
 use crate::scrape;
 use crate::shared::Shared;
 
-/// Something that wants to know what happens, such as a progress display. Called from the engine's tasks: return soon.
+/// Receives events, for example for a progress display. Called from the engine's tasks: return soon.
 pub trait RunListener: fmt::Debug + Send + Sync {
     fn on(&self, event: &RunEvent<'_>) {
         let _ = event;
     }
 }
 
-/// Nobody listens.
+/// Ignores every event.
 impl RunListener for () {}
 
 #[derive(Debug)]
@@ -36,16 +35,16 @@ pub enum RunEvent<'a> {
         /// How long the store took.
         stored_in: Duration,
     },
-    /// The gate has let a request through after so long, or not.
+    /// The gate has let a request through after a wait, or refused it.
     Admitted {
         lease: &'a Lease,
         admitted: Result<Duration, GateRefusal>,
     },
-    /// A request is made again.
+    /// A request is retried.
     Retried {
         lease: &'a Lease,
     },
-    /// The upstream has answered, or has not.
+    /// The upstream has responded, or has failed to.
     Answered {
         lease: &'a Lease,
         answer: Result<&'a FetchedPage, &'a PageFailure>,
@@ -63,7 +62,7 @@ pub enum RunEvent<'a> {
         lease: &'a Lease,
         ended: &'a RunSummary,
         duration: Duration,
-        /// No answer has told of its fault before.
+        /// Whether no response has reported the fault before.
         is_news: bool,
     },
 }
@@ -96,7 +95,7 @@ impl RunEvent<'_> {
     }
 }
 
-/// The summary of a batch. Most are for those who look closely; the ledger has them all (C-56).
+/// Logs the summary of a batch: a sample at level info, the rest at debug (C-56).
 fn log_batch(lease: &Lease, stats: &BatchStats, is_sampled: bool) {
     macro_rules! line {
         ($level:ident) => {
@@ -119,7 +118,7 @@ fn log_batch(lease: &Lease, stats: &BatchStats, is_sampled: bool) {
     if is_sampled { line!(info) } else { line!(debug) }
 }
 
-/// What passes is told in passing; what does not is told with what the answer can be recognised by (ING-14.5-02).
+/// Logs a failed request, by the level of its fault, with a hash that identifies the response (ING-14.5-02).
 fn log_refusal(lease: &Lease, refusal: &PageFailure) {
     let fault = &refusal.fault;
     let answer = serde_json::from_str::<serde_json::Value>(&refusal.evidence.response_digest).unwrap_or_default();
@@ -146,7 +145,7 @@ fn log_refusal(lease: &Lease, refusal: &PageFailure) {
     }
 }
 
-/// A task is this process's until then; so many are. Polls are many and short.
+/// Logs a claim. Polls are many and short, so they are logged at debug.
 pub(crate) fn task_claimed(lease: &Lease, slot: usize) {
     macro_rules! line {
         ($level:ident) => {
@@ -165,7 +164,7 @@ pub(crate) fn task_claimed(lease: &Lease, slot: usize) {
     if lease.source.is_some() { line!(debug) } else { line!(info) }
 }
 
-/// One line for each collection (COLL-41).
+/// Logs one line for each collection (COLL-41).
 fn log_poll(lease: &Lease, ended: &RunSummary, duration: Duration) {
     #[derive(serde::Deserialize, Default)]
     struct Named {
@@ -215,7 +214,7 @@ fn log_poll(lease: &Lease, ended: &RunSummary, duration: Duration) {
     }
 }
 
-/// One line for each scrape that has ended, with its report (TWEET-68).
+/// Logs one line with the report of each scrape that has ended (TWEET-68).
 pub(crate) fn scraped(status: &scrape::ScrapeStatus, report: &serde_json::Value) {
     let number = |name: &str| report[name].as_u64().unwrap_or_default();
     tracing::info!(
@@ -284,7 +283,7 @@ fn log_end(lease: &Lease, ended: &RunSummary) {
     }
 }
 
-/// Something was done about an upstream in trouble, or is no longer needed (ING-14.5-02).
+/// Logs and counts an action of self-healing, or its end (ING-14.5-02).
 pub(crate) fn healed(metrics: &Metrics, who: &PartitionKey, action: &HealthAction, now: Ts) {
     metrics.healed(action);
     let (source, endpoint, op) = (&who.provenance_code, &who.endpoint_name, who.operation.as_str());
@@ -301,7 +300,7 @@ pub(crate) fn healed(metrics: &Metrics, who: &PartitionKey, action: &HealthActio
             line!(info, "concurrencyUp", "more tasks at once again", percent = percent);
         }
         HealthAction::PagesDown { percent } => {
-            line!(warn, "pageSizeShrink", "smaller pages are asked for", percent = percent);
+            line!(warn, "pageSizeShrink", "smaller pages are requested", percent = percent);
         }
         HealthAction::PagesUp { percent } => line!(info, "pageSizeGrow", "larger pages again", percent = percent),
         HealthAction::CircuitOpened { until } => {
@@ -309,12 +308,12 @@ pub(crate) fn healed(metrics: &Metrics, who: &PartitionKey, action: &HealthActio
             line!(warn, "circuitOpen", "the circuit is open: no request is sent for a while", open_ms = open_ms);
         }
         HealthAction::CircuitClosed => {
-            line!(info, "circuitClosed", "the upstream answers again: the circuit is closed");
+            line!(info, "circuitClosed", "the upstream responds again: the circuit is closed");
         }
     }
 }
 
-/// Pages take long to be stored, or no longer do.
+/// Logs that storing pages has become slow, or normal again.
 pub(crate) fn store_strained(action: &HealthAction) {
     match action {
         HealthAction::TasksDown { percent } => {
@@ -327,7 +326,7 @@ pub(crate) fn store_strained(action: &HealthAction) {
     }
 }
 
-/// A trigger that no plan could be made of: nothing is collected until somebody looks (ING-5.3-03).
+/// Logs a trigger that cannot be planned: nothing is collected until a person fixes it (ING-5.3-03).
 pub(crate) fn plan_refused(metrics: &Metrics, trigger: &ClaimedJob, reason: &str) {
     metrics.plan_refused(&trigger.inventory());
     tracing::error!(
@@ -340,12 +339,12 @@ pub(crate) fn plan_refused(metrics: &Metrics, trigger: &ClaimedJob, reason: &str
     );
 }
 
-/// A part could not do its transaction; it will try again.
+/// Logs a failed transaction of a part, which tries again.
 pub(crate) fn store_failed(part: &'static str, operation: &'static str, error: &TxError) {
     tracing::warn!(part, operation, error = %error, "a transaction failed and will be tried again");
 }
 
-/// A header about the pace that nobody can read: the rate goes by refusals alone.
+/// Logs an unreadable rate header: the rate then follows refusals alone.
 pub(crate) fn unreadable_pace(lease: &Lease, problem: &str) {
     tracing::warn!(
         provenance = %lease.provenance_code,
@@ -355,7 +354,7 @@ pub(crate) fn unreadable_pace(lease: &Lease, problem: &str) {
     );
 }
 
-/// What left the ledger.
+/// Logs the rows that were archived.
 pub(crate) fn archived(done: &LedgerArchived) {
     if done.most() > 0 {
         let LedgerArchived { batches, events, raw, settled } = *done;
@@ -363,12 +362,12 @@ pub(crate) fn archived(done: &LedgerArchived) {
     }
 }
 
-/// The sweep found what the dead left behind.
+/// Logs leases that the sweeper took back.
 pub(crate) fn swept(requeued: usize, failed: usize) {
     tracing::warn!(requeued, failed, "took back tasks whose lease had expired");
 }
 
-/// The upstream's word on a credential, from the request that carried it.
+/// Logs whether the upstream accepted a credential.
 pub(crate) fn credential_judged(credential: &Credential, rejected: Option<&str>) {
     let (id, alias) = (credential.id.0, &credential.binding.alias);
     match rejected {
@@ -379,7 +378,7 @@ pub(crate) fn credential_judged(credential: &Credential, rejected: Option<&str>)
     }
 }
 
-/// What a request has shown of its cookie.
+/// Logs a change of a cookie's status after a request.
 pub(crate) fn cookie_judged(
     name: &str,
     error: Option<&str>,
@@ -396,7 +395,7 @@ pub(crate) fn cookie_judged(
     }
 }
 
-/// A request for a token, and what came of it.
+/// Logs the result of a request for a token.
 pub(crate) fn token_asked(credential: &Credential, answer: Result<Option<Ts>, &Fault>) {
     let (id, alias) = (credential.id.0, &credential.binding.alias);
     match answer {

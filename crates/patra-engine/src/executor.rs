@@ -1,4 +1,4 @@
-//! The executor's service: claims, keeps leases alive, and runs what it holds.
+//! Service of the executor: claims tasks, renews their leases, and runs them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::spans;
 
 const SHUTTING_DOWN: RunnerSignal = RunnerSignal::Stop("the process was asked to stop");
 
-/// What a service claims.
+/// Kind of work that a service claims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClaimKind {
     Tasks,
@@ -39,12 +39,12 @@ struct ExecutorService {
     machine: Executor,
     rng: Rng,
     runs: JoinSet<()>,
-    /// Which lease a run works on; it must be known also when the run panics.
+    /// Lease of each run; needed also when the run panics.
     leases: HashMap<tokio::task::Id, LeaseRef>,
     signals: HashMap<TaskId, (LeaseRef, mpsc::Sender<RunnerSignal>)>,
-    /// Claims and renewals with the store.
+    /// Claims and renewals in progress.
     answers: JoinSet<StoreReply>,
-    /// The last look at the queue that has found something, and when that was.
+    /// Span and time of the last claim that returned tasks.
     claimed: (Span, Ts),
 }
 
@@ -62,7 +62,7 @@ impl ExecutorService {
                 ClaimKind::Polls => shared.options.collector.concurrency,
             },
             lease: shared.options.lease,
-            idle_poll: shared.options.uncalled(),
+            idle_poll: shared.options.idle_sleep(),
             polls_per_host: (work == ClaimKind::Polls).then_some(PER_HOST),
         };
         let machine = Executor::new(options, rng.fork(), shared.ports.clock.steady());
@@ -89,7 +89,7 @@ impl ExecutorService {
         loop {
             let now = self.now();
             if self.work == ClaimKind::Tasks {
-                self.machine.set_share(self.shared.wards.share());
+                self.machine.set_share(self.shared.health.share());
             }
             if self.work == ClaimKind::Tasks && self.machine.is_to_claim(now) {
                 self.machine.set_caps(self.shared.caps(now));
@@ -162,7 +162,7 @@ impl ExecutorService {
                     self.leases.insert(run.id(), reference);
                 }
                 Want::Stop(lease) => self.signal(lease, RunnerSignal::Lost),
-                Want::GiveBack(lease) => self.signal(lease, RunnerSignal::Stop("its work was put on hold")),
+                Want::GiveBack(lease) => self.signal(lease, RunnerSignal::Stop("its work was paused")),
             }
         }
     }
@@ -201,25 +201,25 @@ impl ExecutorService {
             }
         };
         let Some(lease) = self.leases.remove(&id) else { return };
-        if self.signals.get(&lease.task).is_some_and(|(held, _)| *held == lease) {
+        if self.signals.get(&lease.task).is_some_and(|(reference, _)| *reference == lease) {
             self.signals.remove(&lease.task);
         }
         self.machine.on_ended(self.now(), lease);
         if self.runs.is_empty() {
-            // What it leaves to a second attempt may be all that there is to wait for.
-            self.shared.lookout_nudge.notify_one();
+            // A second attempt of its task may be the next due work.
+            self.shared.work_poller_nudge.notify_one();
         }
     }
 
     fn signal(&self, lease: LeaseRef, signal: RunnerSignal) {
-        if let Some((held, sender)) = self.signals.get(&lease.task)
-            && *held == lease
+        if let Some((reference, sender)) = self.signals.get(&lease.task)
+            && *reference == lease
         {
             let _ = sender.try_send(signal);
         }
     }
 
-    /// A long task goes on elsewhere; a poll is short, and ends here (COLL-59).
+    /// Stops tasks, which other processes continue; polls are short, and end here (COLL-59).
     fn stop_runs(&self) {
         if self.work == ClaimKind::Tasks {
             for (_, sender) in self.signals.values() {

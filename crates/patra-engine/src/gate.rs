@@ -1,5 +1,5 @@
-//! The one way out of this process: every request asks here first. Permits are shared between processes through the store, and
-//! fetched ahead; the arithmetic is in [`patra_core::gate`].
+//! The rate gate: every request of this process needs its permit. Processes share permits through the store and fetch
+//! them ahead; the arithmetic is in [`patra_core::gate`].
 
 mod rate_class;
 
@@ -21,20 +21,20 @@ use self::rate_class::{PendingGateRequest, RateClass, RateClassWaiter, RateClass
 use crate::events;
 use crate::shared::lock;
 
-/// Between two looks while the store has nothing to say.
+/// Interval between two attempts while the store has no permits.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// A store that takes longer has not answered.
+/// Time limit of a request to the store.
 const PATIENCE_WITH_STORE: Duration = Duration::from_secs(4);
 
-/// How long the first in the queue waits for its slot, at least: nobody else would get it sooner.
+/// Shortest deadline of the first in the queue: no other request would get a slot sooner.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The key that a request counts for, and what is declared of it.
+/// The rate key of a request, and its declared limits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RateLane {
     pub key: Arc<str>,
-    /// Who shares the key with others, by weight.
+    /// Class that shares the key with other classes, by weight.
     pub class: Arc<str>,
     pub weight: u32,
     /// Permits that one request takes.
@@ -42,15 +42,15 @@ pub struct RateLane {
     pub limits: GateLimits,
 }
 
-/// Who wants to send.
+/// A request for a permit.
 #[derive(Clone, Copy, Debug)]
 pub struct PermitRequester<'a> {
     pub lane: &'a RateLane,
-    /// May use what little is left of a quota.
+    /// May use the reserve of a quota.
     pub first: bool,
-    /// Of its share of the rate, in percent.
+    /// Percentage of its share of the rate.
     pub percent: u32,
-    /// The longest that it waits here.
+    /// Longest wait in this process.
     pub deadline: Duration,
 }
 
@@ -60,13 +60,13 @@ pub struct RateGate {
     clock: Arc<dyn Clock>,
     owner: String,
     rng: Mutex<Rng>,
-    doors: Mutex<RateClasses>,
+    classes: Mutex<RateClasses>,
 }
 
-/// The right to send one request. Unused, it goes back.
+/// The right to send one request. It is given back when not spent.
 #[derive(Debug)]
 pub struct PermitToken {
-    door: Arc<RateClass>,
+    class: Arc<RateClass>,
     clock: Arc<dyn Clock>,
     permits: Vec<Permit>,
     pub waited: Duration,
@@ -74,11 +74,11 @@ pub struct PermitToken {
 }
 
 impl PermitToken {
-    /// True when it is still good: the request must leave now. It is not when too much time has passed, or when the upstream has
-    /// asked for silence meanwhile.
+    /// Returns true when the token is still valid: the request must leave now. It is void when too much time has
+    /// passed, or when the upstream has asked for a pause meanwhile.
     pub fn spend(mut self) -> bool {
         let now = self.clock.steady();
-        self.door.inner().permit_cache.spend(&mut self.permits, now)
+        self.class.inner().permit_cache.spend(&mut self.permits, now)
     }
 }
 
@@ -86,7 +86,7 @@ impl Drop for PermitToken {
     fn drop(&mut self) {
         if !self.permits.is_empty() {
             let now = self.clock.steady();
-            let mut inner = self.door.inner();
+            let mut inner = self.class.inner();
             self.permits.drain(..).for_each(|permit| inner.permit_cache.give_back(permit, now));
         }
     }
@@ -107,45 +107,48 @@ impl RateLane {
 impl RateGate {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: impl Into<String>, seed: u64) -> Arc<RateGate> {
         let rng = Mutex::new(Rng::new(seed));
-        Arc::new(RateGate { store, clock, owner: owner.into(), rng, doors: Mutex::default() })
+        Arc::new(RateGate { store, clock, owner: owner.into(), rng, classes: Mutex::default() })
     }
 
-    /// Waits for the right to send; says why not, and until when, where that would take too long.
-    pub async fn acquire(self: &Arc<RateGate>, asker: PermitRequester<'_>) -> Result<PermitToken, (GateRefusal, Ts)> {
-        let door = self.door(asker.lane);
+    /// Waits for the right to send. Refuses with a reason and a time where that would take too long.
+    pub async fn acquire(
+        self: &Arc<RateGate>,
+        requester: PermitRequester<'_>,
+    ) -> Result<PermitToken, (GateRefusal, Ts)> {
+        let class = self.class(requester.lane);
         let began = self.clock.steady();
         let (expected, is_behind) = {
-            let mut inner = door.inner();
+            let mut inner = class.inner();
             inner.waiting += 1;
-            (inner.permit_cache.expected_wait(inner.waiting * asker.lane.cost.max(1)), inner.waiting > 1)
+            (inner.permit_cache.expected_wait(inner.waiting * requester.lane.cost.max(1)), inner.waiting > 1)
         };
-        let _waiting = RateClassWaiter(&door);
-        // With nobody before it, nobody else finds out what has changed.
-        if is_behind && expected > asker.deadline {
+        let _waiting = RateClassWaiter(&class);
+        // The first in the queue always tries: no other request would notice a change.
+        if is_behind && expected > requester.deadline {
             return Err((GateRefusal::OverDeadline, began + expected));
         }
-        let _turn = door.turn.lock().await;
+        let _turn = class.turn.lock().await;
         let clock = Arc::clone(&self.clock);
         let mut token =
-            PermitToken { door: Arc::clone(&door), clock, permits: Vec::new(), waited: Duration::ZERO, view: None };
-        let patience = asker.deadline.max(PATIENCE);
+            PermitToken { class: Arc::clone(&class), clock, permits: Vec::new(), waited: Duration::ZERO, view: None };
+        let patience = requester.deadline.max(PATIENCE);
         loop {
-            // Before the attempt: an answer that comes right behind it must not be missed.
-            let mut answered = pin!(door.answered.notified());
+            // Before the attempt: a reply that comes right after it must not be missed.
+            let mut answered = pin!(class.answered.notified());
             answered.as_mut().enable();
             let now = self.clock.steady();
-            match self.attempt(&door, &asker, now) {
+            match self.attempt(&class, &requester, now) {
                 PermitResult::Go(permit) => {
                     token.permits.push(permit);
-                    if token.permits.len() as u32 >= asker.lane.cost.max(1) {
-                        token.view = door.inner().permit_cache.view().cloned();
+                    if token.permits.len() as u32 >= requester.lane.cost.max(1) {
+                        token.view = class.inner().permit_cache.view().cloned();
                         token.waited = now.since(began);
                         return Ok(token);
                     }
                 }
                 PermitResult::At(at) if at.since(began) > patience => return Err((GateRefusal::OverDeadline, at)),
                 PermitResult::At(at) => wait(answered, at.since(now)).await,
-                PermitResult::Empty if now.since(began) > asker.deadline => {
+                PermitResult::Empty if now.since(began) > requester.deadline => {
                     return Err((GateRefusal::OverDeadline, now + LOOK));
                 }
                 PermitResult::Empty => wait(answered, LOOK).await,
@@ -154,29 +157,29 @@ impl RateGate {
         }
     }
 
-    /// What the upstream's answer says about the pace. `sent`: when the request left, in steady time.
-    pub fn feedback(self: &Arc<RateGate>, lane: &RateLane, sent: Ts, answer: &GateFeedback) {
-        let (door, now) = (self.door(lane), self.clock.steady());
+    /// Applies the feedback of a response. `sent`: when the request left, in steady time.
+    pub fn feedback(self: &Arc<RateGate>, lane: &RateLane, sent: Ts, feedback: &GateFeedback) {
+        let (class, now) = (self.class(lane), self.clock.steady());
         let is_urgent = {
-            let permit_cache = &mut door.inner().permit_cache;
+            let permit_cache = &mut class.inner().permit_cache;
             let sent = permit_cache.store_time(sent);
-            // Each of them must be heard.
-            answer.signals(sent).fold(false, |urgent, signal| permit_cache.record_signal(signal, now) | urgent)
+            // No short circuit: every signal must be recorded.
+            feedback.signals(sent).fold(false, |urgent, signal| permit_cache.record_signal(signal, now) | urgent)
         };
-        if let Some(wait) = answer.retry_after {
-            // The other classes of the key leave by doors of their own.
-            lock(&self.doors).hush(&lane.key, now + wait);
+        if let Some(wait) = feedback.retry_after {
+            // Pauses the other classes of the key too.
+            lock(&self.classes).hush(&lane.key, now + wait);
         }
         if is_urgent {
-            lock(&self.doors).note_shut(lane, &door);
-            self.tell(&door, lane);
+            lock(&self.classes).note_shut(lane, &class);
+            self.send_signals(&class, lane);
         }
     }
 
-    /// This partition's requests leave through the lane's key: while that is closed, none of its tasks is claimed.
+    /// Records that a partition uses the lane's key: while that is closed, none of its tasks is claimed.
     pub(crate) fn used_by(&self, lane: &RateLane, who: &PartitionKey) {
-        let door = self.door(lane);
-        let mut inner = door.inner();
+        let class = self.class(lane);
+        let mut inner = class.inner();
         if !inner.users.contains(who) {
             inner.users.insert(who.clone());
         }
@@ -184,15 +187,15 @@ impl RateGate {
 
     /// Partitions whose key is closed (ING-4.10-32).
     pub(crate) fn closed(&self, now: Ts) -> Vec<PartitionKey> {
-        lock(&self.doors).closed(now)
+        lock(&self.classes).closed(now)
     }
 
-    /// What the key of each partition told last, for those that came through a door lately.
+    /// The last view of each partition's key, for partitions that sent requests lately.
     pub(crate) fn views(&self) -> Vec<(PartitionKey, Arc<GateView>)> {
-        lock(&self.doors).views()
+        lock(&self.classes).views()
     }
 
-    /// Listens for what other processes were told.
+    /// Listens for changes that other processes caused, and drops permits of the changed keys.
     pub async fn listen(self: Arc<RateGate>) {
         loop {
             let key = self.store.gate_changes().await;
@@ -200,88 +203,88 @@ impl RateGate {
         }
     }
 
-    /// What was handed out of a key is void, but for one who knows already.
+    /// Drops the permits of a key in all its classes, except one that is up to date.
     fn void(&self, key: &str, but: Option<&Arc<RateClass>>) {
-        let doors = lock(&self.doors).of(key);
-        for door in doors.iter().filter(|door| but.is_none_or(|but| !Arc::ptr_eq(door, but))) {
-            door.inner().permit_cache.empty();
-            door.answered.notify_waiters();
+        let classes = lock(&self.classes).of(key);
+        for class in classes.iter().filter(|class| but.is_none_or(|but| !Arc::ptr_eq(class, but))) {
+            class.inner().permit_cache.empty();
+            class.answered.notify_waiters();
         }
     }
 
-    fn attempt(self: &Arc<RateGate>, door: &Arc<RateClass>, asker: &PermitRequester<'_>, now: Ts) -> PermitResult {
-        let PermitRequester { lane, first, percent, deadline } = *asker;
-        let (tried, ask) = {
-            let inner = &mut *door.inner();
+    fn attempt(self: &Arc<RateGate>, class: &Arc<RateClass>, requester: &PermitRequester<'_>, now: Ts) -> PermitResult {
+        let PermitRequester { lane, first, percent, deadline } = *requester;
+        let (tried, request) = {
+            let inner = &mut *class.inner();
             let tried = inner.permit_cache.take(first, &lane.limits, now);
             (tried, inner.permit_cache.request(inner.waiting * lane.cost.max(1), first, now))
         };
-        if let Some(ask) = ask {
-            self.put(door, lane, GateRequest { percent, deadline: deadline.max(PATIENCE), ..ask }, now);
+        if let Some(request) = request {
+            self.send(class, lane, GateRequest { percent, deadline: deadline.max(PATIENCE), ..request }, now);
         }
         tried
     }
 
-    /// Only tells: those who wait ask for themselves, as whoever they are.
-    fn tell(self: &Arc<RateGate>, door: &Arc<RateClass>, lane: &RateLane) {
+    /// Sends pending signals to the store. Requests no permits: waiting requests do that themselves.
+    fn send_signals(self: &Arc<RateGate>, class: &Arc<RateClass>, lane: &RateLane) {
         let now = self.clock.steady();
-        let ask = door.inner().permit_cache.request(0, true, now);
-        if let Some(ask) = ask {
-            self.put(door, lane, ask, now);
+        let request = class.inner().permit_cache.request(0, true, now);
+        if let Some(request) = request {
+            self.send(class, lane, request, now);
         }
     }
 
-    /// Puts the question to the store, and the answer into the permit_cache.
-    fn put(self: &Arc<RateGate>, door: &Arc<RateClass>, lane: &RateLane, ask: GateRequest, sent: Ts) {
+    /// Sends a request to the store, and applies the reply to the permit cache.
+    fn send(self: &Arc<RateGate>, class: &Arc<RateClass>, lane: &RateLane, request: GateRequest, sent: Ts) {
         let member = format!("{} {}", self.owner, lane.class);
-        let ask = GateRequest { member, class: lane.class.to_string(), weight: lane.weight, ..ask };
-        let asked = RequestPermits { key: lane.key.to_string(), limits: lane.limits, request: ask };
+        let request = GateRequest { member, class: lane.class.to_string(), weight: lane.weight, ..request };
+        let permits = RequestPermits { key: lane.key.to_string(), limits: lane.limits, request };
         let (gate, lane) = (Arc::clone(self), lane.clone());
-        let mut question = PendingGateRequest::new(door, &self.clock);
+        let mut pending = PendingGateRequest::new(class, &self.clock);
         tokio::spawn(async move {
-            let answer = timeout(PATIENCE_WITH_STORE, gate.store.run(Arc::new(asked))).await;
-            let answer = answer.unwrap_or_else(|_| Err(TxError::Unknown("the store does not answer".into())));
-            let (now, door) = (gate.clock.steady(), Arc::clone(question.door()));
+            let answer = timeout(PATIENCE_WITH_STORE, gate.store.run(Arc::new(permits))).await;
+            let answer = answer.unwrap_or_else(|_| Err(TxError::Unknown("the store does not respond".into())));
+            let (now, class) = (gate.clock.steady(), Arc::clone(pending.class()));
             let (is_shut, trip) = {
-                let (mut inner, mut rng) = (door.inner(), lock(&gate.rng));
+                let (mut inner, mut rng) = (class.inner(), lock(&gate.rng));
                 match &answer {
                     Ok(answer) => inner.permit_cache.on_reply(answer, sent, now, &mut rng),
                     Err(_) => inner.permit_cache.on_failure(now),
                 }
-                question.close();
+                pending.close();
                 (inner.permit_cache.closed(false, now).is_some(), inner.permit_cache.trip())
             };
             if answer.is_ok() {
-                lock(&gate.doors).trip = Some(trip);
+                lock(&gate.classes).trip = Some(trip);
             }
             if is_shut {
-                lock(&gate.doors).note_shut(&lane, &door);
+                lock(&gate.classes).note_shut(&lane, &class);
             }
             match &answer {
-                Ok(answer) if answer.notify_others => gate.void(&lane.key, Some(&door)),
+                Ok(answer) if answer.notify_others => gate.void(&lane.key, Some(&class)),
                 Ok(_) => {}
                 Err(error) => {
                     events::store_failed("gate", "RequestPermits", error);
-                    // A store that is gone must not be asked without end.
+                    // Limits the rate of requests to a store that is down.
                     sleep(LOOK).await;
                 }
             }
-            door.answered.notify_waiters();
-            if door.inner().permit_cache.has_urgent_signals() {
-                gate.tell(&door, &lane);
+            class.answered.notify_waiters();
+            if class.inner().permit_cache.has_urgent_signals() {
+                gate.send_signals(&class, &lane);
             }
         });
     }
 
-    fn door(&self, lane: &RateLane) -> Arc<RateClass> {
-        lock(&self.doors).get(lane, self.clock.steady())
+    fn class(&self, lane: &RateLane) -> Arc<RateClass> {
+        lock(&self.classes).get(lane, self.clock.steady())
     }
 }
 
-/// What an answer says about the pace.
+/// Feedback of a response for the gate.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct GateFeedback {
-    /// 429, or a failure of the upstream that passes.
+    /// The response was 429, or a transient failure of the upstream.
     pub refused: bool,
     pub retry_after: Option<Duration>,
     pub remaining: Option<GateSignal>,
@@ -294,7 +297,7 @@ impl GateFeedback {
     }
 }
 
-/// What HARVEST brings cannot be had later; the others wait when little of a quota is left (ING-4.10-25).
+/// HARVEST may use the reserve of a quota, because its records may be gone later (ING-4.10-25).
 pub(crate) fn comes_first(who: &PartitionKey) -> bool {
     who.operation == patra_core::state::Operation::Harvest
 }

@@ -1,5 +1,5 @@
-//! How the upstreams and the store are doing, as this process sees them: one state per partition and one for the store, in
-//! memory. What is done about them is said in the log and counted in the ledger.
+//! Health of the upstreams and of the store, as this process sees them: one state per partition and one for the store,
+//! in memory. Actions are logged, and counted in the ledger.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ pub(crate) struct HealthRegistry {
 struct HealthRegistryInner {
     rng: Rng,
     store: Pressure,
-    wards: HashMap<PartitionKey, PartitionHealth>,
+    partitions: HashMap<PartitionKey, PartitionHealth>,
 }
 
 #[derive(Debug)]
@@ -37,10 +37,11 @@ struct PartitionHealth {
 impl HealthRegistry {
     pub(crate) fn new(seed: u64, slow_commit: Duration) -> HealthRegistry {
         let store = Pressure::new(slow_commit);
-        HealthRegistry { inner: Mutex::new(HealthRegistryInner { rng: Rng::new(seed), store, wards: HashMap::new() }) }
+        let inner = HealthRegistryInner { rng: Rng::new(seed), store, partitions: HashMap::new() };
+        HealthRegistry { inner: Mutex::new(inner) }
     }
 
-    /// Whether the circuit lets a request through, and what else to mind.
+    /// Whether the circuit breaker lets a request through, and the advice for it.
     pub(crate) fn permit(
         &self,
         who: &PartitionKey,
@@ -50,30 +51,30 @@ impl HealthRegistry {
     ) -> (GateDecision, Advice) {
         let mut inner = self.lock();
         let share = inner.store.tasks_percent();
-        let ward = inner.ward(who, thresholds, c_max);
-        let decision = ward.health.permit(now).map_or(GateDecision::Allow, GateDecision::WaitUntil);
-        let advice = ward.health.advice(now);
+        let partition = inner.partition(who, thresholds, c_max);
+        let decision = partition.health.permit(now).map_or(GateDecision::Allow, GateDecision::WaitUntil);
+        let advice = partition.health.advice(now);
         (decision, Advice { tasks_percent: advice.tasks_percent.min(share), ..advice })
     }
 
-    /// How long a page took to be stored.
+    /// Records how long a page took to be stored.
     pub(crate) fn on_commit(&self, now: Ts, latency: Duration) {
         if let Some(action) = self.lock().store.on(now, latency) {
             events::store_strained(&action);
         }
     }
 
-    /// How much of its capacity this process should use, in percent.
+    /// Percentage of its capacity that this process should use.
     pub(crate) fn share(&self) -> u32 {
         self.lock().store.tasks_percent()
     }
 
-    pub(crate) fn on(&self, metrics: &Metrics, who: &PartitionKey, now: Ts, answer: &RequestOutcome) {
+    pub(crate) fn on(&self, metrics: &Metrics, who: &PartitionKey, now: Ts, outcome: &RequestOutcome) {
         let mut inner = self.lock();
-        let HealthRegistryInner { rng, wards, .. } = &mut *inner;
-        let Some(ward) = wards.get_mut(who) else { return };
+        let HealthRegistryInner { rng, partitions, .. } = &mut *inner;
+        let Some(partition) = partitions.get_mut(who) else { return };
         let mut actions: Vec<HealthAction> = Vec::new();
-        ward.health.on(now, answer, rng, &mut actions);
+        partition.health.on(now, outcome, rng, &mut actions);
         for action in actions {
             events::healed(metrics, who, &action, now);
         }
@@ -82,11 +83,11 @@ impl HealthRegistry {
     /// Partitions that should take fewer tasks than they may.
     pub(crate) fn caps(&self, now: Ts) -> Vec<(PartitionKey, u32)> {
         let inner = self.lock();
-        let lowered = |(who, ward): (&PartitionKey, &PartitionHealth)| {
-            let cap = ward.health.advice(now).tasks(ward.c_max);
-            (cap < ward.c_max).then(|| (who.clone(), cap))
+        let lowered = |(who, partition): (&PartitionKey, &PartitionHealth)| {
+            let cap = partition.health.advice(now).tasks(partition.c_max);
+            (cap < partition.c_max).then(|| (who.clone(), cap))
         };
-        inner.wards.iter().filter_map(lowered).collect()
+        inner.partitions.iter().filter_map(lowered).collect()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HealthRegistryInner> {
@@ -95,13 +96,13 @@ impl HealthRegistry {
 }
 
 impl HealthRegistryInner {
-    fn ward(&mut self, who: &PartitionKey, thresholds: Thresholds, c_max: u32) -> &mut PartitionHealth {
-        let ward = self
-            .wards
+    fn partition(&mut self, who: &PartitionKey, thresholds: Thresholds, c_max: u32) -> &mut PartitionHealth {
+        let partition = self
+            .partitions
             .entry(who.clone())
             .or_insert_with(|| PartitionHealth { health: UpstreamHealth::new(thresholds), c_max });
-        ward.health.set(thresholds);
-        ward.c_max = c_max;
-        ward
+        partition.health.set(thresholds);
+        partition.c_max = c_max;
+        partition
     }
 }

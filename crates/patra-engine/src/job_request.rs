@@ -1,4 +1,4 @@
-//! What a door is asked to run, checked before it becomes a trigger: a typo is told at once, not by a failed job. Command
+//! Requests for jobs, checked before they become triggers: a typo is reported at once, not by a failed job. Command
 //! line and API both come through here.
 
 use patra_core::Ts;
@@ -17,19 +17,19 @@ pub const MAX_PARAM_BYTES: usize = 4_096;
 /// Longest name of an activity.
 pub const MAX_ACTIVITY_BYTES: usize = 128;
 
-/// How far a trigger may move within the band of its operation (G-19).
+/// Largest priority shift of a trigger within the band of its operation (G-19).
 pub const MAX_PRIORITY_SHIFT: i32 = 50;
 
-/// What is asked for.
+/// Parameters of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct JobRequest<'a> {
     pub project: &'a str,
     pub provenance: &'a str,
     pub endpoint: &'a str,
     pub operation: Operation,
-    /// Why, for an UPDATE.
+    /// Reason for an UPDATE.
     pub reason: Option<UpdateReason>,
-    /// What a BACKFILL or an UPDATE belongs to.
+    /// Activity that a BACKFILL or UPDATE belongs to.
     pub activity: Option<&'a str>,
     /// Bounds of the window.
     pub from: Option<Ts>,
@@ -39,18 +39,18 @@ pub struct JobRequest<'a> {
     pub priority: i32,
 }
 
-/// The same in the words of a trigger.
+/// The checked request in the form of a trigger.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewJobFields {
     pub provenance_code: String,
     pub endpoint_name: String,
     pub params: String,
     pub overrides: String,
-    /// The key of the rate gate by which its requests leave.
+    /// The rate key of its requests.
     pub rate_key: String,
 }
 
-/// Whether there is such an endpoint, the overrides are allowed, and the params are known and fit.
+/// Checks that the endpoint exists, the overrides are allowed, and the params are known and valid.
 pub async fn check(queries: &dyn Queries, ask: &JobRequest<'_>) -> Result<NewJobFields, Error> {
     let JobRequest { project, provenance, endpoint, operation, params, overrides, priority, .. } = *ask;
     purpose(ask)?;
@@ -77,7 +77,8 @@ pub async fn check(queries: &dyn Queries, ask: &JobRequest<'_>) -> Result<NewJob
     })
 }
 
-/// A reason belongs to an UPDATE, a window to what reads one, and an activity to what has a progress of its own.
+/// A reason needs an UPDATE, a window an operation that reads one, and an activity an operation with a cursor of its
+/// own.
 fn purpose(ask: &JobRequest<'_>) -> Result<(), Error> {
     match (ask.operation, ask.from, ask.to) {
         (Operation::Update, None, None) => {}

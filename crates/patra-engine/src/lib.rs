@@ -1,5 +1,5 @@
-//! The shell around the protocols: it executes what they want and feeds back what came. It reaches the outside only
-//! through ports, and holds no state that matters across a crash.
+//! The shell around the protocols: executes their wants and feeds back the results. It reaches the outside only through
+//! ports, and holds no state that matters across a crash.
 //!
 //! A long-running part is a service that owns its state and a cheap handle to it: [`Engine`] starts the planner, the
 //! executor and the sweeper that its [`Options`] ask for, and stops them.
@@ -30,8 +30,8 @@ pub mod replay;
 mod retention;
 mod runner;
 pub mod scrape;
-mod shape;
 mod shared;
+mod slice_context;
 pub mod sources;
 mod spans;
 mod sweeper;

@@ -1,4 +1,4 @@
-//! The crawler's housekeeping: takes back the locks of the dead (CRAWL-129..132), counts what was crawled, and watches the
+//! Maintenance of the crawler: takes back the locks of dead processes (CRAWL-129..132), counts crawls, and watches the
 //! alerts (CRAWL-156..164). Any number of processes may do it at once.
 
 use std::collections::BTreeMap;
@@ -17,26 +17,26 @@ use crate::crawler::Crawler;
 use crate::shared::Shared;
 use crate::{events, operations};
 
-/// Between two entries of what was crawled, and between two looks at the alerts.
+/// Interval of storing the crawl counts, and of watching the alerts.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 const WATCH_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
-pub struct KeeperOptions {
+pub struct MaintenanceOptions {
     pub lock_timeout: Duration,
     pub recover_every: Duration,
-    /// Who is told of alerts, besides the log.
+    /// Receives alerts, in addition to the log.
     pub notifier: Option<Arc<dyn Notifier>>,
 }
 
-impl Default for KeeperOptions {
-    fn default() -> KeeperOptions {
-        KeeperOptions { lock_timeout: LOCK_TIMEOUT, recover_every: RECOVERY_INTERVAL, notifier: None }
+impl Default for MaintenanceOptions {
+    fn default() -> MaintenanceOptions {
+        MaintenanceOptions { lock_timeout: LOCK_TIMEOUT, recover_every: RECOVERY_INTERVAL, notifier: None }
     }
 }
 
 pub(crate) async fn serve(shared: Arc<Shared>, crawler: Crawler) {
-    let (store, options) = (&shared.ports.store, &shared.options.keeper);
+    let (store, options) = (&shared.ports.store, &shared.options.maintenance);
     let mut recovery = tokio::time::interval(options.recover_every);
     let mut counting = tokio::time::interval(COUNT_EVERY);
     let mut watching = tokio::time::interval(WATCH_EVERY);
@@ -48,19 +48,19 @@ pub(crate) async fn serve(shared: Arc<Shared>, crawler: Crawler) {
             _ = watching.tick() => ("WatchAlert", watch(&**store, options.notifier.as_deref()).await),
         };
         if let Err(error) = result {
-            events::store_failed("keeper", what, &error);
+            events::store_failed("maintenance", what, &error);
         }
     }
     if let Err(error) = count(&**store, &crawler).await {
-        events::store_failed("keeper", "CountCrawls", &error);
+        events::store_failed("maintenance", "CountCrawls", &error);
     }
 }
 
-/// Takes back what the dead hold.
+/// Takes back the locks of dead processes.
 pub async fn recover(store: &dyn Store, timeout: Duration) -> Result<Recovered, TxError> {
     let recovered = store.run(Recover { timeout }).await?;
     if recovered != Recovered::default() {
-        tracing::info!(?recovered, "locks of the dead were taken back");
+        tracing::info!(?recovered, "locks of dead processes were taken back");
     }
     Ok(recovered)
 }
@@ -72,7 +72,7 @@ async fn count(store: &dyn Store, crawler: &Crawler) -> Result<(), TxError> {
     Ok(())
 }
 
-/// Looks at every condition once.
+/// Checks every alert once.
 pub async fn watch(store: &dyn Store, notifier: Option<&dyn Notifier>) -> Result<(), TxError> {
     let off = operations::paused_sources(store).await?;
     let (cookies, now) = store.cookies(None).await?;
@@ -81,41 +81,41 @@ pub async fn watch(store: &dyn Store, notifier: Option<&dyn Notifier>) -> Result
         let usable = cookie.usage.after_cooling(now).status == CookieStatus::Active;
         *active.entry(cookie.platform).or_default() += u32::from(usable);
     }
-    let mut seen: Vec<(AlertRule, String, bool, f64)> = Vec::new();
+    let mut checked: Vec<(AlertRule, String, bool, f64)> = Vec::new();
     for (platform, count) in active {
         let holds = count < 1 && !off.contains(&platform);
-        seen.push((COOKIES_EXHAUSTED, platform, holds, f64::from(count)));
+        checked.push((COOKIES_EXHAUSTED, platform, holds, f64::from(count)));
     }
     for crawled in store.crawled().await? {
         let total = crawled.succeeded + crawled.failed;
         let rate = if total == 0 { 1.0 } else { crawled.succeeded as f64 / total as f64 };
         let holds = total >= MIN_REQUESTS && rate < LOW_SUCCESS_RATE.threshold;
-        seen.push((LOW_SUCCESS_RATE, crawled.platform, holds, rate));
+        checked.push((LOW_SUCCESS_RATE, crawled.platform, holds, rate));
     }
     let pending = store.backlog().await? as f64;
-    seen.push((BACKLOG, String::new(), pending > BACKLOG.threshold, pending));
-    // What is no longer seen, such as a platform without requests or without cookies, does not hold any more.
+    checked.push((BACKLOG, String::new(), pending > BACKLOG.threshold, pending));
+    // An alert whose subject is gone, such as a platform without requests or cookies, is no longer met.
     let known = store.alerts().await?;
     let begun: Vec<_> = known.iter().filter(|view| view.state.since.is_some()).collect();
     for view in &begun {
         let is_it =
             |(rule, subject, ..): &(AlertRule, String, bool, f64)| rule.name == view.alert && *subject == view.subject;
-        if !seen.iter().any(is_it) {
+        if !checked.iter().any(is_it) {
             let rule = [COOKIES_EXHAUSTED, LOW_SUCCESS_RATE, BACKLOG].into_iter().find(|rule| rule.name == view.alert);
-            seen.extend(rule.map(|rule| (rule, view.subject.clone(), false, 0.0)));
+            checked.extend(rule.map(|rule| (rule, view.subject.clone(), false, 0.0)));
         }
     }
-    // What neither holds nor held is not worth a write.
-    seen.retain(|(rule, subject, holds, _)| {
+    // An alert that is not met and was not met needs no write.
+    checked.retain(|(rule, subject, holds, _)| {
         *holds || begun.iter().any(|view| rule.name == view.alert && *subject == view.subject)
     });
-    for (rule, subject, holds, value) in seen {
-        judge(store, notifier, rule, subject, holds, value).await?;
+    for (rule, subject, holds, value) in checked {
+        update_alert(store, notifier, rule, subject, holds, value).await?;
     }
     Ok(())
 }
 
-pub(crate) async fn judge(
+pub(crate) async fn update_alert(
     store: &dyn Store,
     notifier: Option<&dyn Notifier>,
     rule: AlertRule,
@@ -166,7 +166,7 @@ pub(crate) async fn judge(
         "since": since, "request_id": format!("alert-{}-{}", rule.name, since.as_deref().unwrap_or("now")),
     });
     if let Err(reason) = notifier.notify(message.to_string()).await {
-        tracing::warn!(alert = rule.name, reason, "the webhook was not told of an alert");
+        tracing::warn!(alert = rule.name, reason, "the webhook did not accept an alert");
     }
     Ok(())
 }

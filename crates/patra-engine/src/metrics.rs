@@ -1,7 +1,7 @@
-//! What this process has counted since it began, under the names of ING-14.4. Events count themselves, see
-//! [`crate::events`]; beside what is counted, [`Metrics::text`] shows how the store stands.
+//! Metrics of this process since its start, under the names of ING-14.4. Events count themselves, see
+//! [`crate::events`]; in addition, [`Metrics::text`] shows the state of the store.
 //!
-//! Labels come from closed sets and from the partitions of the registry: never a URL, a key or anything an upstream says.
+//! Labels come from closed sets and from the partitions of the registry: never a URL, a key or a text of an upstream.
 
 mod labels;
 mod text;
@@ -30,13 +30,13 @@ use self::labels::{
     Acted, Coded, Directed, Ended as EndedAs, Graded, Healed, Hit, Outcome as HadOutcome, PartitionLabels, Spent,
 };
 
-/// Partitions that are shown by name. Those that come later are counted together, as [`labels::OTHER`].
+/// Most partitions that are shown by name. Further ones are counted together, as [`labels::OTHER`].
 pub const MAX_PARTITIONS: usize = 500;
 
 type PartitionCounters = Family<PartitionLabels, Counter>;
 type Histograms = Family<PartitionLabels, Histogram, fn() -> Histogram>;
 
-/// Declares each family once: its field, its type, its name and what it says.
+/// Declares each family once: its field, its type, its name and its help text.
 macro_rules! families {
     ($($field:ident: $kind:ty = $make:expr, $name:literal, $help:literal;)*) => {
         #[derive(Debug)]
@@ -64,14 +64,14 @@ families! {
         "Time of a batch from its request to its commit";
     http_latency: Histograms = milliseconds(), "patra_ingest_http_latency_ms", "Time of a request to the upstream";
     errors: Family<Graded, Counter> = Family::default(), "patra_ingest_errors", "What went wrong, by level";
-    throttled: PartitionCounters = Family::default(), "patra_ingest_429", "Answers that asked for fewer requests";
+    throttled: PartitionCounters = Family::default(), "patra_ingest_429", "Responses that asked for fewer requests";
     retries: PartitionCounters = Family::default(), "patra_ingest_retries", "Requests that were made again";
     healed: Family<Healed, Counter> = Family::default(), "patra_ingest_self_heal_events",
         "What was done about upstreams in trouble";
     advances: Family<Directed, Counter> = Family::default(), "patra_ingest_cursor_advance_events",
         "Advances of cursors";
     consecutive_failures: Family<PartitionLabels, Gauge> = Family::default(), "patra_ingest_consecutive_failures",
-        "Requests since the last good answer that were refused or failed";
+        "Requests since the last good response that were refused or failed";
     last_fatal: Family<Coded, Gauge> = Family::default(), "patra_ingest_last_fatal_timestamp_seconds",
         "When something fatal (L4) happened last";
     plans_refused: PartitionCounters = Family::default(), "patra_ingest_plans_refused",
@@ -94,13 +94,13 @@ families! {
 pub struct Metrics {
     registry: Registry,
     families: Families,
-    /// The partitions that are shown by name.
+    /// Partitions that are shown by name.
     known: Mutex<BTreeSet<PartitionKey>>,
     gate: Arc<gate::RateGate>,
 }
 
 impl Metrics {
-    /// The budgets that are shown are those of this gate.
+    /// The gate whose budgets are shown.
     pub fn new(gate: Arc<gate::RateGate>) -> Metrics {
         let mut registry = Registry::default();
         let families = Families::registered(&mut registry);
@@ -110,7 +110,7 @@ impl Metrics {
         Metrics { registry, families, known: Mutex::default(), gate }
     }
 
-    /// Counts what a run tells.
+    /// Counts the events of a run.
     pub(crate) fn on(&self, event: &RunEvent<'_>, now: Ts) {
         match event {
             RunEvent::Committed { lease, stats, stored_in, .. } => self.committed(lease, stats, *stored_in),
@@ -124,7 +124,7 @@ impl Metrics {
         }
     }
 
-    /// Counts what a transaction has done.
+    /// Counts the result of a transaction.
     pub(crate) fn stored(&self, done: &Done) {
         let hits = |kind, hit: u64, new: u64| {
             self.families.idempotent.get_or_create(&Hit { kind, result: "hit" }).inc_by(hit);
@@ -137,7 +137,7 @@ impl Metrics {
                 let old = pages.iter().filter(|page| page.replayed).count() as u64;
                 hits("batch", old, pages.len() as u64 - old);
             }
-            // The value follows in a transaction of its own.
+            // The cursor value follows in a transaction of its own.
             Done::RecordAdvance(advance) if advance.target.is_some() && advance.target != advance.value => {
                 self.families.advances.get_or_create(&Directed { direction: advance.direction.as_str() }).inc();
             }
@@ -164,7 +164,7 @@ impl Metrics {
         self.families.plans_refused.get_or_create(&self.partition(who)).inc();
     }
 
-    /// Only what a dashboard asks for by name (ING-14.4-04); the log has the rest.
+    /// Counts only the actions that dashboards use (ING-14.4-04); the log has the rest.
     pub(crate) fn healed(&self, action: &HealthAction) {
         match action {
             HealthAction::RateDown { .. } => self.heal("qpsDownshift"),
@@ -265,7 +265,7 @@ impl Metrics {
         self.partition(&lease.inventory())
     }
 
-    /// The name under which something is counted.
+    /// The label of a partition.
     fn partition(&self, who: &PartitionKey) -> PartitionLabels {
         let partition = self.shown(who);
         if partition.is_other() {
@@ -274,7 +274,7 @@ impl Metrics {
         partition
     }
 
-    /// Its own name, while there is room for one more.
+    /// The partition's own name, while there is room for one more.
     fn shown(&self, who: &PartitionKey) -> PartitionLabels {
         let is_new = {
             let mut known = lock(&self.known);
@@ -290,7 +290,7 @@ impl Metrics {
         partition
     }
 
-    /// Rates need a beginning: what is alerted on is there from the first moment, at 0.
+    /// Creates the series of alerts at 0 from the start: rates need a first value.
     fn begin(&self, partition: &PartitionLabels) {
         let families = &self.families;
         for family in [&families.batches, &families.throttled, &families.retries, &families.plans_refused] {
@@ -310,7 +310,7 @@ impl Metrics {
     }
 }
 
-/// From a commit on a fast disk to the longest exchange that is allowed.
+/// Buckets from a commit on a fast disk to the longest exchange that is allowed.
 fn milliseconds() -> Histograms {
     const BUCKETS: [f64; 13] =
         [5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 30_000.0, 120_000.0];

@@ -1,4 +1,4 @@
-//! What both doors do beside asking for work: signals, and tidying the ledger.
+//! Operations of the command line and the API other than requesting jobs: signals, and archiving the ledger.
 
 mod waiting;
 
@@ -20,14 +20,14 @@ use crate::registry::{self, Error, SpecRequest};
 pub(crate) use waiting::closed;
 pub use waiting::{WaitReason, waits};
 
-/// Rows of a kind that one transaction of the archive moves: short, so that nobody waits for it (ING-13.8-02).
+/// Rows of a kind that one transaction of the archive moves: few, so that it is short (ING-13.8-02).
 const AT_ONCE: u32 = 500;
 
-/// The shortest time that batches and events stay: replays and audits look for them.
+/// Shortest retention of batches and events: replays and audits need them.
 pub const MIN_RETENTION: Duration = Duration::from_secs(24 * 3_600);
 
-/// A signal, once it is certain that there is such an endpoint, that its records can be fetched again, and that it says
-/// something.
+/// Sends a signal after checking that the endpoint exists, that its records can be fetched again, and that the signal
+/// is not empty.
 pub async fn signal(
     queries: &dyn Queries,
     project_key: &str,
@@ -46,7 +46,7 @@ pub async fn signal(
         operation: Operation::Update,
         overrides: &overrides,
     };
-    // Without a detail endpoint there is no such spec, and nothing could ever fetch the records.
+    // Without a detail endpoint there is no such spec, and the records cannot be fetched.
     registry::spec(queries, &asked).await?;
     keys.sort();
     keys.dedup();
@@ -60,7 +60,7 @@ pub async fn signal(
     Ok(SignalRecords { project_key, provenance_code: provenance, endpoint_name: endpoint, keys, reason, by })
 }
 
-/// A hold that work of an endpoint waits for.
+/// A pause of an endpoint's work.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct PausedView {
     pub hold: i64,
@@ -70,8 +70,8 @@ pub struct PausedView {
     pub by: String,
 }
 
-/// Whether there is something of that name to hold: in the registry, or in a plan that was made before it left that.
-pub async fn holdable(queries: &dyn Queries, subject: &PauseSubject) -> Result<(), Error> {
+/// Checks that the subject of a pause exists: in the registry, or in a plan that was made before it was removed there.
+pub async fn check_pause_subject(queries: &dyn Queries, subject: &PauseSubject) -> Result<(), Error> {
     let PauseSubject { provenance_code, endpoint_name, plan, slice, task, .. } = subject;
     let known = match (provenance_code, endpoint_name) {
         (None, _) => Ok(()),
@@ -91,7 +91,7 @@ pub async fn holdable(queries: &dyn Queries, subject: &PauseSubject) -> Result<(
             }
         }
         Err(error @ Error::Store(_)) => return Err(error),
-        // A manifest that cannot be read any more can be held all the same.
+        // A manifest that is not readable any more can still be paused.
         Err(Error::Problems(_)) | Ok(()) => {}
     }
     let numbered = [
@@ -101,7 +101,7 @@ pub async fn holdable(queries: &dyn Queries, subject: &PauseSubject) -> Result<(
     ];
     for (view, word, id) in numbered {
         let Some(id) = id else { continue };
-        // A list is cut behind an id: that is the way to one row.
+        // `before_id` with a limit of 1 selects one row.
         let filter = ViewFilter { before_id: Some(id.saturating_add(1)), limit: 1, ..ViewFilter::default() };
         let rows = queries.list(view, filter).await?;
         if rows.first().and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int()) != Some(id) {
@@ -112,7 +112,7 @@ pub async fn holdable(queries: &dyn Queries, subject: &PauseSubject) -> Result<(
     Ok(())
 }
 
-/// Sources that a person has stopped as a whole.
+/// Sources that are paused as a whole.
 pub async fn paused_sources(queries: &dyn Queries) -> Result<Vec<String>, TxError> {
     let view = View::Holds;
     let rows = queries.list(view, ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() }).await?;
@@ -130,9 +130,9 @@ pub async fn paused_sources(queries: &dyn Queries) -> Result<Vec<String>, TxErro
     Ok(whole.filter_map(source).collect())
 }
 
-/// What holds work of this endpoint and operation now, newest first. A credential that is held counts: some of the work may be
-/// its. A plan, slice or task counts when some of it waits.
-pub async fn holds(
+/// Active pauses of this endpoint and operation, newest first. A paused credential counts, because some of the work may
+/// use it. A paused plan, slice or task counts when some of its tasks wait.
+pub async fn pauses_of(
     queries: &dyn Queries,
     clock: &dyn Clock,
     provenance: &str,
@@ -146,7 +146,7 @@ pub async fn holds(
         _ => None,
     };
     let meets = |row: &ViewRow, column, wanted: &str| text(row, column).is_none_or(|value| value == wanted);
-    // An advice that is old enough is ended by the next look of a planner.
+    // The next check of a planner ends an advisory pause of this age.
     let old = |row: &ViewRow| match (text(row, "kind_code"), view.cell(row, "created_at")) {
         (Some(kind), Some(Cell::Time(at))) => kind == PauseKind::Advisory.as_str() && at + ADVISORY_TTL <= clock.now(),
         _ => false,
@@ -191,18 +191,18 @@ pub async fn holds(
     Ok(rows.iter().filter(lasts).filter(concerns).map(held).collect())
 }
 
-/// A key of the rate gate, for people.
+/// State of a rate key.
 #[derive(Clone, PartialEq, Debug, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GateView {
+pub struct RateKeyStatus {
     pub rate_key: String,
     #[serde(flatten)]
     pub view: patra_core::gate::GateView,
     pub updated_at: Ts,
 }
 
-/// Every key that requests have left by: the rate of now, what is left of its quotas, who asked lately and who got nothing.
-pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateView>, TxError> {
+/// Every rate key in use: its current rate, the rest of its quotas, its recent members, and those without permits.
+pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<RateKeyStatus>, TxError> {
     let (view, now, mut shown) = (View::Gates, clock.now(), Vec::new());
     let mut filter = ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() };
     loop {
@@ -213,9 +213,9 @@ pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateV
             else {
                 continue;
             };
-            // One that cannot be read grants nothing; the next request writes it again.
+            // An unreadable key grants nothing; the next request writes it again.
             let (state, _) = GateState::read_or_spent(&state, GateLimits::default(), now);
-            shown.push(GateView { rate_key, view: state.view(now), updated_at });
+            shown.push(RateKeyStatus { rate_key, view: state.view(now), updated_at });
         }
         if rows.len() < ViewFilter::MAX_LIMIT as usize {
             break;
@@ -226,8 +226,8 @@ pub async fn gates(queries: &dyn Queries, clock: &dyn Clock) -> Result<Vec<GateV
     Ok(shown)
 }
 
-/// Moves everything that is older than `age` out of the ledger, in short transactions. What is kept by its own time goes when
-/// that is over.
+/// Archives everything in the ledger that is older than `age`, in short transactions. Rows with an expiry of their own
+/// go when that has passed.
 pub async fn archive(store: &dyn Commands, clock: &dyn Clock, age: Duration) -> Result<LedgerArchived, TxError> {
     let before = clock.now() - age.max(MIN_RETENTION);
     let mut sum = LedgerArchived::default();
@@ -244,9 +244,13 @@ pub async fn archive(store: &dyn Commands, clock: &dyn Clock, age: Duration) -> 
     }
 }
 
-/// Lets events that were given up be told again: one, or all of a project or of everybody. How many that were; `None` when
-/// there is no such event.
-pub async fn retell(store: &dyn Store, project_key: Option<&str>, event: Option<i64>) -> Result<Option<u64>, TxError> {
+/// Queues given-up events for delivery again: one event, or all events of a project or of all projects. Returns how
+/// many, or `None` when there is no such event.
+pub async fn retry_events(
+    store: &dyn Store,
+    project_key: Option<&str>,
+    event: Option<i64>,
+) -> Result<Option<u64>, TxError> {
     let project_key = project_key.map(str::to_owned);
     if event.is_some() {
         let filter = ViewFilter { project_key: project_key.clone(), id: event, limit: 1, ..ViewFilter::default() };

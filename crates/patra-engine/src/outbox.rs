@@ -1,5 +1,4 @@
-//! Tells the world outside what has happened: events that were written with what they tell, each at least once, always with
-//! the same id.
+//! Delivers the events of the outbox to webhooks: each at least once, always with the same id.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,29 +14,30 @@ use patra_core::tx::{ClaimEvents, Delivery, OutboxEvent, SettleEvent, TxError};
 use crate::events;
 use crate::shared::Shared;
 
-/// Events that are taken in one go. Those of one topic are told one after the other, topics side by side.
+/// Events of one claim. Events of one topic are delivered one after the other, topics in parallel.
 const AT_ONCE: u32 = 20;
-/// How long a process has to tell what it took.
+/// How long a process has to deliver the events that it claimed.
 const LEASE: Duration = Duration::from_secs(60);
-/// No event is begun later than this after it was taken: a webhook may take some time, and the lease must not end meanwhile.
+/// No delivery begins later than this after the claim: a webhook may take some time, and the lease must not end
+/// meanwhile.
 const BEGIN_WITHIN: Duration = Duration::from_secs(40);
-/// Between two looks when nothing is known to wait.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Interval between two claims when no event is known to wait.
+const CLAIM_EVERY: Duration = Duration::from_secs(5);
 
-/// Tells the events of one type. Each type has a teller of its own, so that a webhook that is away holds up no other.
+/// Delivers the events of one type. Each type has a relay of its own, so that a webhook that is down delays no other.
 pub(crate) async fn serve(shared: Arc<Shared>, event_type: String, webhook: Arc<dyn Notifier>) {
-    let teller = OutboxRelay { shared, event_type, webhook };
+    let relay = OutboxRelay { shared, event_type, webhook };
     loop {
-        let again = match teller.relay().await {
+        let again = match relay.deliver_claimed().await {
             Ok(taken) if taken > 0 => Duration::ZERO,
-            Ok(_) => LOOK_EVERY,
+            Ok(_) => CLAIM_EVERY,
             Err(error) => {
                 events::store_failed("outbox", "ClaimEvents", &error);
-                LOOK_EVERY
+                CLAIM_EVERY
             }
         };
         tokio::select! {
-            () = teller.shared.drain.cancelled() => return,
+            () = relay.shared.drain.cancelled() => return,
             () = tokio::time::sleep(again) => {}
         }
     }
@@ -50,8 +50,8 @@ struct OutboxRelay {
 }
 
 impl OutboxRelay {
-    /// Tells what waits. How much that was.
-    async fn relay(&self) -> Result<usize, TxError> {
+    /// Delivers the events that wait, and returns their number.
+    async fn deliver_claimed(&self) -> Result<usize, TxError> {
         let (owner, event_type) = (self.shared.options.owner.clone(), self.event_type.clone());
         let begin_by = self.shared.ports.clock.now() + BEGIN_WITHIN;
         let taken =
@@ -60,25 +60,25 @@ impl OutboxRelay {
         for event in &taken.events {
             topics.entry(event.topic.as_str()).or_default().push(event);
         }
-        let told = join_all(topics.into_values().map(|events| self.tell_in_order(events, begin_by))).await;
-        told.into_iter().collect::<Result<(), _>>()?;
+        let delivered = join_all(topics.into_values().map(|events| self.deliver_in_order(events, begin_by))).await;
+        delivered.into_iter().collect::<Result<(), _>>()?;
         Ok(taken.events.len())
     }
 
-    /// Events of one topic: behind one that was not told, the others are given back.
-    async fn tell_in_order(&self, events: Vec<&OutboxEvent>, begin_by: Ts) -> Result<(), TxError> {
-        let mut held = false;
+    /// Delivers the events of one topic. After one that was not delivered, the others are given back.
+    async fn deliver_in_order(&self, events: Vec<&OutboxEvent>, begin_by: Ts) -> Result<(), TxError> {
+        let mut blocked = false;
         for event in events {
-            held |= self.shared.ports.clock.now() > begin_by || self.shared.drain.is_cancelled();
-            let told = if held { Delivery::Returned } else { self.tell(event).await };
-            held |= told != Delivery::Delivered;
+            blocked |= self.shared.ports.clock.now() > begin_by || self.shared.drain.is_cancelled();
+            let delivery = if blocked { Delivery::Returned } else { self.deliver(event).await };
+            blocked |= delivery != Delivery::Delivered;
             let owner = self.shared.options.owner.clone();
-            self.shared.ports.store.run(SettleEvent { id: event.id, owner, delivery: told }).await?;
+            self.shared.ports.store.run(SettleEvent { id: event.id, owner, delivery }).await?;
         }
         Ok(())
     }
 
-    async fn tell(&self, event: &OutboxEvent) -> Delivery {
+    async fn deliver(&self, event: &OutboxEvent) -> Delivery {
         let Err(reason) = self.webhook.notify(message(event)).await else { return Delivery::Delivered };
         tracing::warn!(
             event = event.id,
@@ -86,7 +86,7 @@ impl OutboxRelay {
             topic = event.topic,
             tries = event.tries + 1,
             reason,
-            "the webhook was not told"
+            "the webhook did not accept an event"
         );
         Delivery::Failed(reason)
     }

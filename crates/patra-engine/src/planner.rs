@@ -1,4 +1,4 @@
-//! The planner's service.
+//! Service of the planner.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::spans;
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;
     let options = Options {
-        idle_poll: shared.options.uncalled(),
+        idle_poll: shared.options.idle_sleep(),
         lease: shared.options.lease,
         ..Options::new(shared.options.owner.clone())
     };
     let mut machine = Planner::new(options, rng, clock.steady());
     let (mut wants, mut compiler) = (Vec::new(), Compiler::default());
-    // Of the trigger at hand, and of what was made of it.
+    // Spans of the current trigger and of its compilation.
     let (mut trigger_span, mut compile_span) = (Span::none(), Span::none());
     loop {
         if machine.is_idle() {
@@ -35,7 +35,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
             machine.poll(clock.steady(), &mut wants);
         }
         for want in std::mem::take(&mut wants) {
-            // Between two triggers nothing is held; one that makes many partitions goes on in the next process.
+            // Nothing is claimed between two triggers; a trigger with many partitions continues in the next process.
             if matches!(&want, Want::Tx(Tx::ClaimJob(_))) && shared.drain.is_cancelled() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! The URL pool: URLs out of documents and out of what tasks brought, each stored once in a library.
+//! The URL pool: URLs from documents and from the results of tasks, each stored once in a library.
 
 mod background_jobs;
 mod capture;
@@ -18,34 +18,34 @@ use patra_core::project::Library;
 use patra_core::tx::{AddUrls, FoundUrl, MAX_URLS, TxError, UrlSource};
 
 pub(crate) use background_jobs::serve;
-pub use background_jobs::{CAPTURE_TASKS, EXTRACT_DOCUMENTS, ask};
+pub use background_jobs::{CAPTURE_TASKS, EXTRACT_DOCUMENTS, enqueue};
 pub(crate) use capture::{CaptureRules, capture};
 pub use capture::{capture_note, job_types};
 
-/// Documents of one call: unasked, and at most (POOL-33).
+/// Documents of one call: default and maximum (POOL-33).
 pub const DOCUMENTS: (u32, u32) = (500, 5_000);
-/// Tasks of one call: unasked, and at most (POOL-76).
+/// Tasks of one call: default and maximum (POOL-76).
 pub const TASKS: (u32, u32) = (100, 500);
-/// Distinct URLs of one call; what comes after them is left out, and the result says so.
+/// Most distinct URLs of one call; the rest is left out, and the result says so.
 pub const MAX_CALL_URLS: usize = 1_000_000;
-/// Documents and items that are in memory at once.
+/// Documents or items in memory at once.
 const AT_ONCE: u32 = 20;
 
-/// Which documents are searched, and where what is found goes.
+/// Selects the documents to search, and the library for their URLs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ExtractRequest {
     pub project_key: String,
     pub library: Library,
     pub doc_types: Vec<String>,
     pub states: Vec<String>,
-    /// Exactly these.
+    /// Searches exactly these documents.
     pub document_ids: Option<Vec<i64>>,
     pub limit: u32,
-    /// The documents' own addresses too (POOL-125).
+    /// Includes the documents' own addresses (POOL-125).
     pub include_uri: bool,
 }
 
-/// Which ended jobs are looked back at.
+/// Selects the ended jobs to search, and the library for their URLs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LookBackRequest {
     pub project_key: String,
@@ -56,68 +56,68 @@ pub struct LookBackRequest {
     pub limit: u32,
 }
 
-/// What came of it.
+/// Result of a search for URLs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ExtractReport {
-    /// Documents or tasks.
+    /// Documents or tasks that were searched.
     pub scanned: u64,
     /// Distinct normalised URLs.
     pub extracted: u64,
     pub new: u64,
-    /// Left out, for they are too long.
+    /// URLs that were left out because they are too long.
     pub too_long: u64,
-    /// There were more URLs than one document, or one call, gives.
+    /// There were more URLs than one document, or one call, may give.
     pub partial: bool,
 }
 
 impl ExtractReport {
-    /// As it is answered (POOL-36, POOL-78).
+    /// The report as the API returns it (POOL-36, POOL-78).
     pub fn to_json(&self, scanned: &str, library: Library) -> Value {
-        let mut told = json!({
+        let mut result = json!({
             scanned: self.scanned, "urls_extracted": self.extracted, "urls_new": self.new,
             "urls_duplicate": self.extracted - self.new, "scope": library.as_str(),
         });
         if self.too_long > 0 {
-            told["warnings"] = json!([format!("{} URLs were left out: they are too long", self.too_long)]);
-            told["urls_too_long"] = self.too_long.into();
+            result["warnings"] = json!([format!("{} URLs were left out: they are too long", self.too_long)]);
+            result["urls_too_long"] = self.too_long.into();
         }
         if self.partial {
-            told["partial"] = true.into();
+            result["partial"] = true.into();
         }
-        told
+        result
     }
 }
 
-/// Why nothing was searched.
+/// Why a search was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolRefusal {
-    /// They are not there, or not the project's: nothing was written.
+    /// Named documents or tasks do not exist in the project; nothing was written.
     #[error("NOT_FOUND: not there: {}", serde_json::json!(.0))]
     Missing(Vec<Value>),
     #[error(transparent)]
     Store(#[from] TxError),
 }
 
-/// The setting that takes parameters out of URLs which follow a reader instead of naming a page (POOL-124).
+/// Setting that removes tracking parameters from URLs (POOL-124).
 pub const REMOVE_TRACKING: &str = "pool.remove_tracking";
 
-/// How URLs are written, by the settings.
+/// Link options by the settings.
 async fn options(store: &dyn Store) -> Result<LinkOptions, TxError> {
     let settings = store.settings().await?;
     Ok(LinkOptions { remove_tracking: settings.iter().any(|(key, value)| key == REMOVE_TRACKING && value == "true") })
 }
 
 /// Puts the URLs of documents into a library. Running it again changes nothing.
-pub async fn extract(store: &dyn Store, wish: &ExtractRequest) -> Result<ExtractReport, PoolRefusal> {
+pub async fn extract(store: &dyn Store, request: &ExtractRequest) -> Result<ExtractReport, PoolRefusal> {
     let filter = DocumentFilter {
-        project_key: wish.project_key.clone(),
-        ids: wish.document_ids.clone(),
-        doc_types: wish.doc_types.clone(),
-        states: wish.states.clone(),
+        project_key: request.project_key.clone(),
+        ids: request.document_ids.clone(),
+        doc_types: request.doc_types.clone(),
+        states: request.states.clone(),
         before: None,
         limit: AT_ONCE,
     };
-    if let Some(wanted) = &wish.document_ids {
+    if let Some(wanted) = &request.document_ids {
         let mut there = HashSet::new();
         let mut page = filter.clone();
         loop {
@@ -132,25 +132,25 @@ pub async fn extract(store: &dyn Store, wish: &ExtractRequest) -> Result<Extract
         }
     }
     let options = options(store).await?;
-    let mut pour = ExtractRun::new(store, &wish.project_key, wish.library, UrlSource::Document, options);
+    let mut run = ExtractRun::new(store, &request.project_key, request.library, UrlSource::Document, options);
     let mut page = filter;
-    while pour.tally.scanned < u64::from(wish.limit) && !pour.is_full() {
-        page.limit = AT_ONCE.min(wish.limit - pour.tally.scanned as u32);
+    while run.tally.scanned < u64::from(request.limit) && !run.is_full() {
+        page.limit = AT_ONCE.min(request.limit - run.tally.scanned as u32);
         let found = store.documents(page.clone()).await?;
         for document in &found {
             let source_ref = json!({ "document_id": document.id }).to_string();
-            pour.add(&source_ref, |finder| search(document, wish.include_uri, options, finder)).await?;
+            run.add(&source_ref, |finder| search(document, request.include_uri, options, finder)).await?;
         }
         match found.last() {
             Some(last) => page.before = Some(last.id),
             None => break,
         }
     }
-    Ok(pour.finish().await?)
+    Ok(run.finish().await?)
 }
 
-/// What is searched of a document: `content` and `extracted_data`; of what was collected, the content and the record as it came,
-/// which holds the address of the record itself too: that one is no link, and is answered.
+/// Searches a document: its `content` and `extracted_data`; of a collected item, the content and the original record.
+/// That record holds its own address too, which is no link: it is returned.
 fn search(document: &DocumentRow, include_uri: bool, options: LinkOptions, finder: &mut LinkFinder) -> Option<String> {
     let fields: Value = serde_json::from_str(&document.fields).unwrap_or_default();
     if let Some(content) = fields["content"].as_str() {
@@ -169,22 +169,22 @@ fn search(document: &DocumentRow, include_uri: bool, options: LinkOptions, finde
     own.filter(|_| !include_uri && !is_put).map(|own| own.url)
 }
 
-/// Puts the URLs of ended jobs into a library: of their params, their results and the items they stored (POOL-82).
-pub async fn look_back(store: &dyn Store, wish: &LookBackRequest) -> Result<ExtractReport, PoolRefusal> {
+/// Puts the URLs of ended jobs into a library: URLs in their params, their results and the items they stored (POOL-82).
+pub async fn look_back(store: &dyn Store, request: &LookBackRequest) -> Result<ExtractReport, PoolRefusal> {
     let jobs = store
         .ended_jobs(JobFilter {
-            project_key: wish.project_key.clone(),
-            public_ids: wish.task_ids.clone(),
-            job_type: wish.job_type.clone(),
-            since: wish.since,
-            limit: wish.limit,
+            project_key: request.project_key.clone(),
+            public_ids: request.task_ids.clone(),
+            job_type: request.job_type.clone(),
+            since: request.since,
+            limit: request.limit,
         })
         .await?;
-    if let Some(wanted) = &wish.task_ids {
-        // Given filters all have to match: one that is there and does not is no mistake.
+    if let Some(wanted) = &request.task_ids {
+        // A job that exists but does not match the other filters is not missing.
         let known = store
             .ended_jobs(JobFilter {
-                project_key: wish.project_key.clone(),
+                project_key: request.project_key.clone(),
                 public_ids: Some(wanted.clone()),
                 limit: u32::try_from(wanted.len()).unwrap_or(u32::MAX),
                 ..JobFilter::default()
@@ -197,19 +197,19 @@ pub async fn look_back(store: &dyn Store, wish: &LookBackRequest) -> Result<Extr
         }
     }
     let options = options(store).await?;
-    let mut pour = ExtractRun::new(store, &wish.project_key, wish.library, UrlSource::Task, options);
+    let mut run = ExtractRun::new(store, &request.project_key, request.library, UrlSource::Task, options);
     for job in &jobs {
-        if pour.is_full() {
+        if run.is_full() {
             break;
         }
-        pour_job(store, job, &mut pour).await?;
+        add_job(store, job, &mut run).await?;
     }
-    Ok(pour.finish().await?)
+    Ok(run.finish().await?)
 }
 
-async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut ExtractRun<'_>) -> Result<(), TxError> {
+async fn add_job(store: &dyn Store, job: &EndedJob, run: &mut ExtractRun<'_>) -> Result<(), TxError> {
     let source_ref = json!({ "task_id": job.public_id, "job_type": job.job_type }).to_string();
-    pour.add(&source_ref, |finder| {
+    run.add(&source_ref, |finder| {
         finder.json(&job.params);
         if let Some(result) = &job.result {
             finder.json(result);
@@ -218,12 +218,12 @@ async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut ExtractRun<'_>) 
     })
     .await?;
     let mut after = 0;
-    while !pour.is_full() {
+    while !run.is_full() {
         let items = store.items_of_job(job.job, after, AT_ONCE).await?;
         let Some((last, ..)) = items.last() else { return Ok(()) };
         after = *last;
         for (_, fields, payload) in &items {
-            pour.search(&source_ref, |finder| {
+            run.search(&source_ref, |finder| {
                 finder.json(fields);
                 finder.json(payload);
                 None
@@ -234,14 +234,14 @@ async fn pour_job(store: &dyn Store, job: &EndedJob, pour: &mut ExtractRun<'_>) 
     Ok(())
 }
 
-/// Pours what is found into a library, a transaction's worth at a time.
+/// Stores found URLs in a library, one transaction per batch.
 struct ExtractRun<'a> {
     store: &'a dyn Store,
     library: Library,
     project_key: &'a str,
     source: UrlSource,
     options: LinkOptions,
-    /// Hashes of what was found in this call.
+    /// Hashes of the URLs of this call.
     seen: HashSet<[u8; 16]>,
     waiting: Vec<FoundUrl>,
     tally: ExtractReport,
@@ -259,7 +259,7 @@ impl<'a> ExtractRun<'a> {
         ExtractRun { store, library, project_key, source, options, seen, waiting, tally }
     }
 
-    /// One document or task.
+    /// Searches one document or task.
     async fn add(
         &mut self,
         source_ref: &str,
@@ -269,7 +269,7 @@ impl<'a> ExtractRun<'a> {
         self.search(source_ref, search).await
     }
 
-    /// What `search` finds, but for the one URL that it names.
+    /// Adds the URLs that `search` finds, except the one that it returns.
     async fn search(
         &mut self,
         source_ref: &str,
@@ -297,7 +297,7 @@ impl<'a> ExtractRun<'a> {
         Ok(())
     }
 
-    /// The call takes no more; one document that holds too many is no reason to leave the others out.
+    /// Whether the call has reached its limit of URLs.
     fn is_full(&self) -> bool {
         self.seen.len() >= MAX_CALL_URLS
     }

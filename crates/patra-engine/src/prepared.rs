@@ -1,5 +1,5 @@
-//! Snapshots, ready to run. Content-addressed, so an entry never goes stale; bounded, so a process that has seen many
-//! versions stays small.
+//! Cache of snapshots that are ready to run. Keys are content hashes, so an entry never goes stale; the number of
+//! entries is limited.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use patra_core::{Code, Fault, Level};
 use patra_spec::{DedupScope, MissingDetail, RateScope, Snapshot};
 
 use crate::gate::RateLane;
-use crate::shape::{budget, narrowest, shape, stream};
+use crate::slice_context::{budget, narrowest, slice_context, stream};
 use crate::shared::lock;
 
 const MAX_ENTRIES: usize = 1_000;
@@ -26,7 +26,7 @@ const MAX_ENTRIES: usize = 1_000;
 pub(crate) struct CompiledSpec {
     pub(crate) pager: Pager,
     pub(crate) lane: RateLane,
-    /// Of the details, where there are some.
+    /// Lane of the details, where the spec has them.
     pub(crate) detail_lane: Option<RateLane>,
     pub(crate) snapshot: Snapshot,
     generation: Arc<str>,
@@ -43,7 +43,7 @@ impl CompiledSpec {
         }
     }
 
-    /// The lane of a page, or of details.
+    /// The lane of pages, or of details.
     pub(crate) fn lane(&self, details: bool) -> &RateLane {
         self.detail_lane.as_ref().filter(|_| details).unwrap_or(&self.lane)
     }
@@ -74,7 +74,7 @@ impl CompiledSpec {
         }
     }
 
-    /// The lane of a poll whose URL its source names.
+    /// The lane of a poll, by the URL of its source.
     pub(crate) fn lane_of(&self, params: &Params) -> Option<RateLane> {
         let url = params.get(self.snapshot.http.url_param.as_ref()?)?;
         let by_host = self.snapshot.rate_limit.scope == RateScope::Host;
@@ -92,15 +92,15 @@ impl CompiledSpec {
         }
     }
 
-    /// Narrower windows help only where the upstream filters by time; pages can be shared out without.
+    /// Narrower windows help only where the upstream filters by time; splitting by pages works without.
     fn split(&self, lease: &Lease) -> Option<SplitRule> {
         let snapshot = &self.snapshot;
         let by_time = snapshot.window.supports_updated_since;
         lease.window?;
         let params = params::of_task(&lease.params).unwrap_or_default();
-        // A split is part of the task that it replaces, whoever asked for that.
-        let shape = shape(snapshot, &lease.project_key, params, "SPLIT".to_owned());
-        Some(SplitRule { step: narrowest(snapshot), template: SliceTemplate::new(shape), by_time })
+        // A split belongs to the task that it replaces, so its trigger is `SPLIT`.
+        let context = slice_context(snapshot, &lease.project_key, params, "SPLIT".to_owned());
+        Some(SplitRule { step: narrowest(snapshot), template: SliceTemplate::new(context), by_time })
     }
 }
 

@@ -1,6 +1,5 @@
-//! The registry for those who keep it: manifests in and out, what a change would change, what a spec says and who said
-//! it. Command line and API both call this, so that one manifest has one fate, whichever door it comes through. The
-//! engine itself only reads here (ING-3.1-02).
+//! Administration of the registry: applies and reads manifests, and explains changes and specs. Command line and API
+//! share these functions. The engine itself only reads the registry (ING-3.1-02).
 
 mod check;
 mod resources;
@@ -18,13 +17,13 @@ pub use check::{CheckedManifest, check};
 pub use patra_spec::{MAX_MANIFEST_BYTES, Manifest, ManifestChange, Overrides, Problem, to_yaml};
 pub use resources::{RegistryResource, news_resources, resources};
 
-/// Why the registry has no answer.
+/// Errors of the registry.
 #[derive(Clone, Debug)]
 pub enum Error {
     Store(TxError),
-    /// There is no such provenance or endpoint; the second text says what to do.
+    /// The provenance or endpoint does not exist; the second text is a hint.
     NotFound(String, String),
-    /// What stands against the manifest or the settings asked for; never empty.
+    /// Problems of the manifest or the settings; never empty.
     Problems(Vec<Problem>),
 }
 
@@ -55,15 +54,15 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What applying a manifest did, or would do.
+/// Result of applying a manifest, or of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApplyOutcome {
     pub result: ProvenanceApplied,
-    /// Value by value; empty when nothing changes.
+    /// Changed values; empty when nothing changes.
     pub changes: Vec<ManifestChange>,
 }
 
-/// The word for it, the same at every door.
+/// One word for the result, the same in command line and API.
 pub fn word(result: ProvenanceApplied) -> &'static str {
     match result {
         ProvenanceApplied::Created => "created",
@@ -72,23 +71,23 @@ pub fn word(result: ProvenanceApplied) -> &'static str {
     }
 }
 
-/// What [`apply`] would do now.
+/// The result that [`apply`] would have now.
 pub async fn preview(queries: &dyn Queries, manifest: &Manifest) -> Result<ApplyOutcome, Error> {
     let Some(stored) = queries.registry(&manifest.provenance).await? else { return Ok(first(manifest)) };
     if stored.document_hash == manifest.version() {
         return Ok(ApplyOutcome { result: ProvenanceApplied::Unchanged, changes: Vec::new() });
     }
-    // What cannot be read any more is replaced as a whole: applying is how it is fixed.
+    // An unreadable manifest is replaced as a whole: applying fixes it.
     let before = patra_spec::registry::manifest(&manifest.provenance, &stored.rows).ok();
     Ok(ApplyOutcome { result: ProvenanceApplied::Changed, changes: patra_spec::diff(before.as_ref(), manifest) })
 }
 
-/// What [`apply`] does where there is nothing of that name.
+/// The result of [`apply`] for a new provenance.
 pub fn first(manifest: &Manifest) -> ApplyOutcome {
     ApplyOutcome { result: ProvenanceApplied::Created, changes: patra_spec::diff(None, manifest) }
 }
 
-/// Puts a checked manifest into the registry.
+/// Stores a checked manifest in the registry.
 pub async fn apply(store: &dyn Store, manifest: &Manifest) -> Result<ApplyOutcome, Error> {
     let preview = preview(store, manifest).await?;
     check_project(store, manifest).await?;
@@ -96,12 +95,12 @@ pub async fn apply(store: &dyn Store, manifest: &Manifest) -> Result<ApplyOutcom
     Ok(ApplyOutcome { result, ..preview })
 }
 
-/// Whether what is for one project, or for all, is there for who asks: one project, or whoever runs the house.
+/// Whether a resource of one project, or of all, is visible to the caller: one project, or an administrator.
 pub fn is_for(owner: Option<&str>, asking: Option<&str>) -> bool {
     owner.is_none() || asking.is_none() || owner == asking
 }
 
-/// A project that a manifest is for has to be there.
+/// Checks that the project of a manifest exists.
 async fn check_project(store: &dyn Store, manifest: &Manifest) -> Result<(), Error> {
     let Some(key) = &manifest.project else { return Ok(()) };
     match store.projects().await?.iter().any(|project| project.project_key == *key) {
@@ -127,7 +126,7 @@ fn operation(manifest: &Manifest) -> ApplyProvenance {
     }
 }
 
-/// Takes a provenance out; what was planned and collected stays.
+/// Removes a provenance; its plans and records stay.
 pub async fn remove(store: &dyn Store, code: &str) -> Result<(), Error> {
     let provenance_code = normal(code);
     match store.run(RemoveProvenance { provenance_code: provenance_code.clone() }).await?.removed {
@@ -155,7 +154,8 @@ pub async fn codes(queries: &dyn Queries) -> Result<Vec<String>, Error> {
     }
 }
 
-/// A manifest as the registry has it: one statement (ING-3.7-03). To a project that asks, another's is not there.
+/// The manifest of a provenance, read in one statement (ING-3.7-03). Manifests of other projects are not visible to a
+/// project.
 pub async fn manifest(queries: &dyn Queries, project: Option<&str>, code: &str) -> Result<Manifest, Error> {
     let code = normal(code);
     let stored = queries.registry(&code).await?.ok_or_else(|| unknown(&code))?;
@@ -163,22 +163,22 @@ pub async fn manifest(queries: &dyn Queries, project: Option<&str>, code: &str) 
     if is_for(manifest.project.as_deref(), project) { Ok(manifest) } else { Err(unknown(&code)) }
 }
 
-/// What a trigger would be planned with.
+/// The spec that a trigger would be planned with.
 pub async fn spec(queries: &dyn Queries, asked: &SpecRequest<'_>) -> Result<CompiledSnapshot, Error> {
     let manifest = asked.manifest(queries).await?;
     Ok(patra_spec::compile_with(&manifest, asked.endpoint, asked.operation, asked.overrides)?)
 }
 
-/// Every value of that, and who said it.
+/// Every value of a spec, and its origin.
 pub async fn explain(queries: &dyn Queries, asked: &SpecRequest<'_>) -> Result<Vec<ExplainedSetting>, Error> {
     let manifest = asked.manifest(queries).await?;
     Ok(patra_spec::explain(&manifest, asked.endpoint, asked.operation, asked.overrides)?)
 }
 
-/// Which spec.
+/// Selects a spec.
 #[derive(Clone, Copy, Debug)]
 pub struct SpecRequest<'a> {
-    /// The project that asks; `None`: whoever keeps the registry.
+    /// The project that asks; `None`: an administrator.
     pub project: Option<&'a str>,
     pub provenance: &'a str,
     pub endpoint: &'a str,
@@ -199,7 +199,7 @@ impl SpecRequest<'_> {
     }
 }
 
-/// Whether there is such an endpoint.
+/// Checks that an endpoint exists.
 pub async fn endpoint(queries: &dyn Queries, provenance: &str, endpoint: &str) -> Result<(), Error> {
     let overrides = Overrides::default();
     let asked =
@@ -207,7 +207,7 @@ pub async fn endpoint(queries: &dyn Queries, provenance: &str, endpoint: &str) -
     asked.manifest(queries).await.map(|_| ())
 }
 
-/// Something stands against what was asked for, not against a manifest.
+/// Problems of a request, not of a manifest.
 pub(crate) fn problem(path: &str, message: String) -> Error {
     Error::Problems(vec![Problem {
         file: String::new(),
@@ -219,12 +219,12 @@ pub(crate) fn problem(path: &str, message: String) -> Error {
     }])
 }
 
-/// Makes the dictionary in the database say what this program knows. True when it did not before.
+/// Stores the codes of this program in the dictionary of the database. Returns whether anything changed.
 pub async fn sync_dictionary(store: &dyn Store) -> Result<bool, TxError> {
     Ok(store.run(SyncDictionary { types: dictionary() }).await?.changed)
 }
 
-/// What this program knows as codes.
+/// Codes of this program.
 pub fn dictionary() -> Vec<DictType> {
     patra_spec::dictionary()
 }

@@ -1,5 +1,5 @@
-//! Black-box replay (ING-14.9): one batch once more, from what the ledger and the archive have of it, and what differs. Nothing
-//! is written: not a row, not a cursor, not a token. Driving a batch again in production is another thing, see [`redrive`].
+//! Replay (ING-14.9): reads one batch once more from the ledger and the archive, and reports the differences. Writes
+//! nothing: no row, no cursor, no token. To run a batch again in production, see [`redrive`].
 
 mod compare;
 mod decide;
@@ -29,22 +29,22 @@ pub use report::{
 pub(crate) use decide::counts;
 pub(crate) use recording::ParsedRecording;
 
-/// Why there is no report.
+/// Why a replay gives no report.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Store(#[from] TxError),
     #[error("run {run} has no batch {batch_no}")]
     NotFound { run: RunId, batch_no: u32 },
-    #[error("the answer of this batch is not kept: {0}")]
+    #[error("the response of this batch is not kept: {0}")]
     NotKept(String),
-    /// A package that was taken out of the house without the answer.
-    #[error("the package has no answer in it: {0}")]
+    /// A bundle that was exported without the response.
+    #[error("the bundle has no response in it: {0}")]
     NotPacked(String),
     #[error("the recording is damaged: {0}")]
     Damaged(String),
-    #[error("the upstream cannot be asked now: {0}")]
-    NotAsked(String),
+    #[error("no request may be sent to the upstream now: {0}")]
+    NotSent(String),
 }
 
 impl From<Fault> for Error {
@@ -53,7 +53,7 @@ impl From<Fault> for Error {
     }
 }
 
-/// Replays from the answer that was kept: no network. With a store, tells what a commit would do to what is stored.
+/// Replays from the archived response, without network. With a store, reports what a commit would change.
 pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) -> Result<ReplayReport, Error> {
     let case = ParsedRecording::read(recording)?;
     let pager = Pager::new(&case.snapshot)?;
@@ -71,7 +71,7 @@ pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) 
     };
     let mut checks = vec![compare::context(&case), compare::request(&case.request, exchange.digest())];
     let Some(answer) = answer else {
-        let note = "no answer came when this batch was read, so there is none to read again";
+        let note = "no response came when this batch was read, so there is none to read again";
         return Ok(report(case, ReplayMode::Archive, checks, None, None, vec![note.to_owned()]));
     };
     let result = pager.read(exchange, Ok(answer), Duration::ZERO, case.now);
@@ -79,7 +79,7 @@ pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) 
     finish(case, ReplayMode::Archive, checks, result, queries).await
 }
 
-/// Sends the same request to the upstream, through the gate and with its credential, and compares what comes now.
+/// Sends the same request to the upstream, through the gate and with its credential, and compares the new response.
 pub async fn live(recording: &Recording, queries: &dyn Queries, live: &LiveReplay) -> Result<ReplayReport, Error> {
     let case = ParsedRecording::read(recording)?;
     let pager = Pager::new(&case.snapshot)?;
@@ -98,7 +98,7 @@ pub async fn live(recording: &Recording, queries: &dyn Queries, live: &LiveRepla
     finish(case, ReplayMode::Live, checks, result, Some(queries)).await
 }
 
-/// The request of the batch, rendered once more from what the ledger has.
+/// The request of the batch, rendered again from the ledger.
 fn exchange(case: &ParsedRecording, pager: &Pager) -> Result<PageExchange, Fault> {
     let (position, window) = (&case.position, case.asked());
     let ask = PageRequest { position, window, page_size: case.page_size, params: &case.params, now: case.now };
@@ -125,7 +125,7 @@ async fn finish(
     let mut decisions = None;
     if let (Ok(page), Some(queries)) = (&result, queries) {
         let (decided, behind) = decide::decide(queries, &case, page).await?;
-        // What was committed once is there, in this version or a newer one.
+        // Records that were committed are in the store, in this version or a newer one.
         if mode == ReplayMode::Archive && !case.has_failed() {
             let missing = if behind == 0 { "all stored".to_owned() } else { format!("{behind} missing or older") };
             checks.push(ReplayCheck::of("stored records", "all stored", missing));
@@ -135,7 +135,7 @@ async fn finish(
     Ok(report(case, mode, checks, Some(&result), decisions, Vec::new()))
 }
 
-/// The request could not be rendered, then or now.
+/// The report when the request cannot be rendered, then or now.
 fn unrendered(case: ParsedRecording, mode: ReplayMode, fault: &Fault) -> ReplayReport {
     let recorded = case.error.as_ref().map_or_else(|| "a request".to_owned(), ToString::to_string);
     let checks = vec![compare::context(&case), ReplayCheck::of("request", recorded, fault.to_string())];
@@ -154,7 +154,7 @@ fn report(
     let cause = case.error.clone().filter(|_| case.has_failed()).map(|error| {
         let reproduced = match result {
             None => None,
-            // The page reads well by itself: the run ended for what it said together with the others.
+            // The page alone is sound: the run failed by its sequence of pages.
             Some(Ok(_)) if case.response["refused"].is_null() => None,
             Some(Ok(_)) => Some(false),
             Some(Err(refusal)) => {
@@ -172,7 +172,7 @@ fn report(
     }
     let healing = healing::healing(&case, result);
     ReplayReport {
-        verdict: ReplayReport::judge(mode, &checks),
+        verdict: ReplayReport::verdict(mode, &checks),
         status: case.status,
         keys: case.keys,
         mode,

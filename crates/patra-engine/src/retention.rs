@@ -1,4 +1,4 @@
-//! The archivist's service: now and then, what is old leaves the ledger (ING-13.5).
+//! Service of the retention: archives old rows of the ledger at intervals (ING-13.5).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::operations;
 use crate::shared::Shared;
 use crate::{crash, events};
 
-/// How often it looks.
+/// Interval between two archivings.
 const EVERY: Duration = Duration::from_secs(3_600);
 
 pub(crate) async fn serve(shared: Arc<Shared>, mut rng: Rng) {
     let Some(retention) = shared.options.retention else { return };
-    // Not at the start: that is when everybody is busy, and many processes may start at once.
+    // Not at the start, which is busy: many processes may start at once.
     let mut wait = rng.around(EVERY / 10);
     loop {
         tokio::select! {
@@ -24,7 +24,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut rng: Rng) {
         wait = rng.around(EVERY);
         match operations::archive(&*shared.ports.store, &*shared.ports.clock, retention).await {
             Ok(done) => events::archived(&done),
-            Err(error) => events::store_failed("archivist", "Archive", &error),
+            Err(error) => events::store_failed("retention", "Archive", &error),
         }
         crash::point("after-archive");
     }

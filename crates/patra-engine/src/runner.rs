@@ -1,4 +1,4 @@
-//! Driving one run: every want becomes a future, every answer goes back into the machine.
+//! Drives one run: every want becomes a future, every result goes back into the machine.
 
 mod read;
 
@@ -33,11 +33,11 @@ use crate::spans;
 
 pub(crate) use self::read::{RequestContext, read};
 
-/// What the executor tells a run.
+/// A signal of the executor to a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RunnerSignal {
     Lost,
-    /// Give the task back, and why.
+    /// Give the task back, with this reason.
     Stop(&'static str),
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn run(
         began,
         job_type,
         partition: lease.inventory(),
-        // What a planner wrote reads back; a damaged row has no params, and a template that needs one says so.
+        // A damaged row has no params; a template that needs one fails with an error that names it.
         params: Arc::new(params::of_task(&lease.params).unwrap_or_default()),
         machine: RunMachine::new(lease, shared.options.run, rng),
         in_flight: FuturesUnordered::new(),
@@ -67,7 +67,7 @@ pub(crate) async fn run(
         details: false,
         pace: None,
         refused: None,
-        head: None,
+        leader: None,
         has_moved: false,
         batches: BTreeMap::new(),
         shared,
@@ -85,31 +85,31 @@ struct Runner {
     partition: PartitionKey,
     params: Arc<Params>,
     spec: Option<Arc<CompiledSpec>>,
-    /// Of a poll, by the host that its source names.
+    /// The lane of a poll, by the host of its source.
     lane: Option<RateLane>,
-    /// What the next request leaves with. Given back when there is none.
+    /// Permit of the next request. Given back when there is none.
     token: Option<PermitToken>,
-    /// The last permit was for details.
+    /// Whether the last permit was for details.
     details: bool,
-    /// What the last answer says about the pace, until the run has said what it makes of it.
+    /// Report on the last response, until the run has decided about it.
     pace: Option<GateReport>,
-    /// What the last answer was refused with, until something else is asked.
+    /// Code of the last refusal, until the next request.
     refused: Option<Code>,
-    /// Of the line at the cursor, from the event to the value.
-    head: Option<CoalescerLeader>,
-    /// It has asked to move the value.
+    /// Leadership of the cursor's advance, from the event to the value.
+    leader: Option<CoalescerLeader>,
+    /// Whether the run has requested to advance the cursor.
     has_moved: bool,
-    /// Batches that are being read, or wait for their commit.
+    /// Spans of batches that are being read, or wait for their commit.
     batches: BTreeMap<u32, Span>,
     in_flight: FuturesUnordered<BoxFuture<'static, RunnerEvent>>,
 }
 
 enum RunnerEvent {
-    Got(RunInput),
-    /// The store's answer, how long it took, the batches that it is about, and the head of the line that asked.
+    Input(RunInput),
+    /// The result of a transaction, how long it took, its batches, and the leadership of the advance that sent it.
     Stored(Result<Done, TxError>, Duration, Vec<u32>, Option<CoalescerLeader>),
     Permitted(Result<PermitToken, (GateRefusal, Ts)>, Advice),
-    /// What left has been answered.
+    /// A request has ended.
     Fetched(RequestDeparture, Result<Box<FetchedPage>, Box<PageFailure>>),
     Prepared(Result<Arc<CompiledSpec>, patra_core::Fault>),
 }
@@ -122,7 +122,7 @@ struct RequestDeparture {
     batch_no: Option<u32>,
 }
 
-/// For the gate.
+/// Feedback for the gate.
 struct GateReport {
     left: RequestDeparture,
     feedback: GateFeedback,
@@ -139,7 +139,7 @@ impl Runner {
             let sleep = sleep_until(self.now(), self.machine.wake_at());
             let event = tokio::select! {
                 biased;
-                Some(signal) = signals.recv() => Some(RunnerEvent::Got(match signal {
+                Some(signal) = signals.recv() => Some(RunnerEvent::Input(match signal {
                     RunnerSignal::Lost => RunInput::Lost,
                     RunnerSignal::Stop(reason) => RunInput::Stop { reason },
                 })),
@@ -148,19 +148,19 @@ impl Runner {
             };
             let now = self.now();
             match event {
-                Some(RunnerEvent::Got(got)) => self.machine.on(now, got, &mut wants),
-                Some(RunnerEvent::Stored(answer, took, pages, head)) => {
-                    self.head = head.filter(|_| answer.is_ok());
-                    self.tell_stored(&answer, took, &pages);
-                    self.machine.on(now, RunInput::Tx(answer), &mut wants);
+                Some(RunnerEvent::Input(input)) => self.machine.on(now, input, &mut wants),
+                Some(RunnerEvent::Stored(result, took, pages, leader)) => {
+                    self.leader = leader.filter(|_| result.is_ok());
+                    self.on_stored(&result, took, &pages);
+                    self.machine.on(now, RunInput::Tx(result), &mut wants);
                 }
                 Some(RunnerEvent::Permitted(permitted, advice)) => {
                     let got = self.permitted(permitted, advice);
                     self.machine.on(now, got, &mut wants);
                 }
                 Some(RunnerEvent::Fetched(left, result)) => {
-                    self.pace = self.word(left, &result);
-                    self.batch(left.batch_no).in_scope(|| self.tell_answered(&result));
+                    self.pace = self.gate_report(left, &result);
+                    self.batch(left.batch_no).in_scope(|| self.on_fetched(&result));
                     self.machine.on(now, RunInput::Fetched(result), &mut wants);
                 }
                 Some(RunnerEvent::Prepared(spec)) => {
@@ -175,31 +175,31 @@ impl Runner {
         }
     }
 
-    /// Sets everything wanted in motion. Answers that are known at once are fed back at once.
+    /// Starts the future of every want. Results that are known at once go back into the machine at once.
     fn execute(&mut self, wants: &mut Vec<Want>) -> Option<RunSummary> {
         let mut at = 0;
         while at < wants.len() {
             match wants[at].clone() {
                 Want::Tx(Tx::RecordAdvance(record)) => {
-                    self.head = None;
+                    self.leader = None;
                     let (shared, again) = (Arc::clone(&self.shared), self.has_moved);
                     self.in_flight.push(Box::pin(async move {
-                        let (head, record) = match shared.lines.join(record, again).await {
-                            CoalescerTurn::Told(told) => {
-                                return RunnerEvent::Got(RunInput::Tx(told.map(Done::RecordAdvance)));
+                        let (leader, record) = match shared.advances.join(record, again).await {
+                            CoalescerTurn::Recorded(result) => {
+                                return RunnerEvent::Input(RunInput::Tx(result.map(Done::RecordAdvance)));
                             }
-                            CoalescerTurn::Ask(head, record) => (head, record),
+                            CoalescerTurn::Lead(leader, record) => (leader, record),
                         };
                         let sent = shared.ports.clock.steady();
-                        let ask = || shared.ports.store.run(record);
-                        let answer = crash::around("run", "RecordAdvance", ask).await;
-                        head.tell(answer.clone());
+                        let step = || shared.ports.store.run(record);
+                        let result = crash::around("run", "RecordAdvance", step).await;
+                        leader.publish(result.clone());
                         let took = shared.ports.clock.steady().since(sent);
-                        RunnerEvent::Stored(answer.map(Done::RecordAdvance), took, Vec::new(), Some(head))
+                        RunnerEvent::Stored(result.map(Done::RecordAdvance), took, Vec::new(), Some(leader))
                     }));
                 }
                 Want::Tx(tx) => {
-                    let head = self.head.take();
+                    let leader = self.leader.take();
                     self.has_moved |= matches!(tx, Tx::AdvanceCursor(_));
                     let shared = Arc::clone(&self.shared);
                     let job_type = Arc::clone(&self.job_type);
@@ -207,20 +207,20 @@ impl Runner {
                     let span = self.batch(pages.first().copied());
                     let step = async move {
                         let sent = shared.ports.clock.steady();
-                        // Pages die the same death, alone or together.
+                        // One name for pages, committed alone or together.
                         let name = if pages.is_empty() { tx.name() } else { "CommitBatch" };
                         let answer = crash::around("run", name, || shared.ports.store.execute(tx)).await;
                         let now = shared.ports.clock.steady();
                         if let Ok(each) = u32::try_from(pages.len())
                             && each > 0
                         {
-                            shared.wards.on_commit(now, now.since(sent) / each);
+                            shared.health.on_commit(now, now.since(sent) / each);
                         }
                         let committed = answer.as_ref().map(Done::committed).unwrap_or_default();
                         for _ in committed.iter().filter(|page| page.captured == Captured::Failed) {
                             shared.capture.failed(&job_type, "the store refused them");
                         }
-                        drop(head);
+                        drop(leader);
                         RunnerEvent::Stored(answer, now.since(sent), pages, None)
                     };
                     self.in_flight.push(Box::pin(step.instrument(span)));
@@ -233,7 +233,7 @@ impl Runner {
                 }
                 Want::Permit { details } => {
                     if let Some(spec) = self.spec.clone() {
-                        self.ask_gate(&spec, details, wants);
+                        self.request_permit(&spec, details, wants);
                     }
                 }
                 Want::CoolDown(wait) => {
@@ -287,22 +287,22 @@ impl Runner {
                     let store = Arc::clone(&self.shared.ports.store);
                     self.in_flight.push(Box::pin(async move {
                         let screen = || store.screen(&stream, &candidates);
-                        RunnerEvent::Got(RunInput::Screened(crash::around("run", "Screen", screen).await))
+                        RunnerEvent::Input(RunInput::Screened(crash::around("run", "Screen", screen).await))
                     }));
                 }
                 Want::Wanted { stream, segment, after, limit } => {
                     let store = Arc::clone(&self.shared.ports.store);
                     self.in_flight.push(Box::pin(async move {
                         let IdSegment { criteria: wanted, range } = &segment;
-                        RunnerEvent::Got(RunInput::Wanted(
+                        RunnerEvent::Input(RunInput::Wanted(
                             store.ids_to_refresh(&stream, wanted, range, after.as_deref(), limit).await,
                         ))
                     }));
                 }
                 Want::Finished(ended) => {
-                    self.head = None;
-                    if let Some(word) = self.pace.take() {
-                        self.feed_back(word);
+                    self.leader = None;
+                    if let Some(report) = self.pace.take() {
+                        self.feed_back(report);
                     }
                     spans::ended(&Span::current(), &ended);
                     let duration = self.now().since(self.began);
@@ -318,19 +318,19 @@ impl Runner {
             at += 1;
         }
         wants.clear();
-        if let Some(word) = self.pace.take() {
-            self.feed_back(word);
+        if let Some(report) = self.pace.take() {
+            self.feed_back(report);
         }
         None
     }
 
-    /// The circuit first, then the gate at the rate that the upstream bears now.
-    fn ask_gate(&mut self, spec: &CompiledSpec, details: bool, wants: &mut Vec<Want>) {
+    /// Checks the circuit breaker first, then the gate, at the rate that the upstream bears now.
+    fn request_permit(&mut self, spec: &CompiledSpec, details: bool, wants: &mut Vec<Want>) {
         self.details = details;
         let (thresholds, c_max) = (spec.snapshot.thresholds(), spec.snapshot.limits.concurrency);
-        // One source says nothing about the others of its type.
+        // One source says nothing about the others of its type, so polls skip the circuit breaker.
         let (decision, advice) = match self.machine.lease().source {
-            None => self.shared.wards.permit(&self.partition, thresholds, c_max, self.now()),
+            None => self.shared.health.permit(&self.partition, thresholds, c_max, self.now()),
             Some(_) => (GateDecision::Allow, Advice::default()),
         };
         if let GateDecision::WaitUntil(_) = decision {
@@ -343,8 +343,8 @@ impl Runner {
         }
         let deadline = self.shared.options.run.inline_wait;
         self.in_flight.push(Box::pin(async move {
-            let asker = PermitRequester { lane: &lane, first, percent: advice.rate_percent, deadline };
-            RunnerEvent::Permitted(gate.acquire(asker).await, advice)
+            let requester = PermitRequester { lane: &lane, first, percent: advice.rate_percent, deadline };
+            RunnerEvent::Permitted(gate.acquire(requester).await, advice)
         }));
     }
 
@@ -366,11 +366,15 @@ impl Runner {
         }
     }
 
-    /// What the answer says about the pace, if anything. How long to be silent is for the run to say.
-    fn word(&self, left: RequestDeparture, result: &Result<Box<FetchedPage>, Box<PageFailure>>) -> Option<GateReport> {
+    /// The report to the gate that a response asks for, if any. The run decides how long to pause.
+    fn gate_report(
+        &self,
+        left: RequestDeparture,
+        result: &Result<Box<FetchedPage>, Box<PageFailure>>,
+    ) -> Option<GateReport> {
         let (evidence, refused) = match result {
             Ok(page) => (&page.evidence, false),
-            // That one feed is broken says nothing about its host.
+            // A broken feed says nothing about its host.
             Err(refusal) if self.machine.lease().source.is_some() => (&refusal.evidence, refusal.throttled),
             Err(refusal) => (&refusal.evidence, refusal.lowers_rate()),
         };
@@ -389,7 +393,7 @@ impl Runner {
         (refused || remaining.is_some()).then_some(GateReport { left, feedback })
     }
 
-    /// Tells the gate, in one word for each answer: the store is asked once.
+    /// Reports to the gate, once for each response: the store gets one request.
     fn feed_back(&self, GateReport { left, feedback }: GateReport) {
         if let Some(spec) = &self.spec {
             self.shared.gate.feedback(self.lane(spec, left.details), left.at, &feedback);
@@ -400,19 +404,19 @@ impl Runner {
         self.lane.as_ref().unwrap_or_else(|| spec.lane(details))
     }
 
-    /// The window that requests ask for.
+    /// The window that requests cover.
     fn window(&self, spec: &CompiledSpec) -> Option<Window> {
         self.machine.lease().window.map(|window| spec.snapshot.request_window(window))
     }
 
-    /// What an answer says about the upstream's state.
+    /// Reports the outcome of a request to the health registry.
     fn examine(&self, result: &Result<Box<FetchedPage>, Box<PageFailure>>) {
         let answer = match result {
             Ok(page) => RequestOutcome {
                 latency: Duration::from_millis(u64::from(page.evidence.latency_ms)),
                 bytes: page.evidence.bytes,
                 items: page.facts.items,
-                // Details come in groups of their own size, which smaller pages would not change.
+                // Smaller pages would not change requests for details, which have a batch size of their own.
                 page_size: match &self.spec {
                     Some(spec) if !self.details => spec.snapshot.paging().page_size,
                     _ => 0,
@@ -427,23 +431,23 @@ impl Runner {
             },
         };
         if self.machine.lease().source.is_none() {
-            self.shared.wards.on(&self.shared.metrics, &self.partition, self.now(), &answer);
+            self.shared.health.on(&self.shared.metrics, &self.partition, self.now(), &answer);
         }
     }
 
-    /// The span of a batch; that of the run where it is about none.
+    /// The span of a batch; the span of the run without one.
     fn batch(&self, batch_no: Option<u32>) -> Span {
         batch_no.and_then(|no| self.batches.get(&no)).cloned().unwrap_or_else(Span::current)
     }
 
-    fn tell_answered(&mut self, result: &Result<Box<FetchedPage>, Box<PageFailure>>) {
+    fn on_fetched(&mut self, result: &Result<Box<FetchedPage>, Box<PageFailure>>) {
         self.examine(result);
         self.refused = result.as_ref().err().map(|refusal| refusal.fault.code);
         RunEvent::Answered { lease: self.machine.lease(), answer: answer_of(result) }.emit(&self.shared);
     }
 
-    fn tell_stored(&mut self, answer: &Result<Done, TxError>, stored_in: Duration, pages: &[u32]) {
-        if let Ok(done) = answer {
+    fn on_stored(&mut self, result: &Result<Done, TxError>, stored_in: Duration, pages: &[u32]) {
+        if let Ok(done) = result {
             self.shared.metrics.stored(done);
             for (page, done) in pages.iter().zip(done.committed()) {
                 let span = self.batches.remove(page).unwrap_or_else(Span::current);
@@ -454,7 +458,7 @@ impl Runner {
         }
         let span = self.batch(pages.first().copied());
         let _entered = span.enter();
-        match answer {
+        match result {
             Ok(Done::StartRun(started)) => spans::started(&span, started),
             Err(error) if error.is_transient() => {
                 RunEvent::StoreFailed { lease: self.machine.lease(), error }.emit(&self.shared);
@@ -468,7 +472,7 @@ impl Runner {
     }
 }
 
-/// What came of a request, borrowed.
+/// The result of a request, borrowed.
 fn answer_of(result: &Result<Box<FetchedPage>, Box<PageFailure>>) -> Result<&FetchedPage, &PageFailure> {
     result.as_deref().map_err(|refusal| &**refusal)
 }

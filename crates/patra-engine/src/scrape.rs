@@ -1,5 +1,5 @@
-//! Tweets of users, now: a job that polls one source for each of them. A user who is followed has a source of type
-//! `twitter_feed` already; for others one is made that is not collected by itself.
+//! Scrapes tweets of users on request: a job that polls one source for each of them. A followed user has a source of
+//! type `twitter_feed` already; for others one is made that is not collected by itself.
 
 pub(crate) mod existence;
 pub(crate) mod schedule;
@@ -26,25 +26,25 @@ use crate::{collector, events, maintenance};
 
 pub use schedule::SCRAPER_CRON;
 
-/// The job's type in the ledger.
+/// Job type of scrapes in the ledger.
 pub const JOB_TYPE: &str = "tweet_scrape";
-/// Users of one job, at most.
+/// Most users of one job.
 pub const MAX_USERS: usize = 1_000;
 
-/// What is to be scraped.
+/// Parameters of a scrape.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScrapeRequest {
     pub public_id: String,
     pub project_key: String,
-    /// As [`patra_core::tweet::usernames`] gives them.
+    /// Names in the form of [`patra_core::tweet::usernames`].
     pub usernames: Vec<String>,
-    /// Tweets of each; by their statistics when nothing is said (TWEET-72).
+    /// Tweets per user; by fetch statistics when not given (TWEET-72).
     pub limit: Option<u32>,
     pub trigger_type: TriggerType,
     pub request_id: Option<String>,
 }
 
-/// Why nothing was begun.
+/// Why a scrape was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("{0}")]
@@ -59,7 +59,7 @@ pub enum Error {
     Store(#[from] TxError),
 }
 
-/// Why nothing can be asked of the upstream, if so: a sentence that says what to do.
+/// Why the upstream cannot be used, if so: a sentence that says what to do.
 pub async fn not_configured(queries: &dyn Queries) -> Result<Option<String>, TxError> {
     let of = |status: &str| ViewFilter {
         provenance_code: Some(TWITTER.to_owned()),
@@ -75,7 +75,7 @@ pub async fn not_configured(queries: &dyn Queries) -> Result<Option<String>, TxE
     Ok(None)
 }
 
-/// Why no tweets are collected without being asked for, if so (TWEET-115).
+/// Why scheduled collection of tweets is off, if so (TWEET-115).
 pub(crate) async fn switched_off(
     queries: &dyn Queries,
     settings: &[(String, String)],
@@ -86,7 +86,7 @@ pub(crate) async fn switched_off(
     }
 }
 
-/// The same, or that there is nobody to collect from.
+/// Why scheduled collection of tweets is off, or that no user is followed.
 pub async fn off(store: &dyn Store) -> Result<Option<String>, TxError> {
     if let Some(why) = switched_off(store, &store.settings().await?).await? {
         return Ok(Some(why));
@@ -98,17 +98,17 @@ pub async fn off(store: &dyn Store) -> Result<Option<String>, TxError> {
 }
 
 /// Queues one poll for each user, as one job.
-pub async fn begin(store: &Arc<dyn Store>, wish: &ScrapeRequest) -> Result<(), Error> {
+pub async fn begin(store: &Arc<dyn Store>, request: &ScrapeRequest) -> Result<(), Error> {
     if let Some(why) = not_configured(&**store).await? {
         return Err(Error::NotConfigured(why));
     }
     if let Some(hold) = stopped(&**store).await? {
         return Err(Error::NotConfigured(format!("TwitterAPI.io is stopped: {hold}")));
     }
-    // Twice: a poll may end, or begin, in between.
+    // Two attempts: a poll may end, or begin, in between.
     for _ in 0..2 {
-        let sources = feeds(&**store, wish).await?;
-        match queue(store, wish, &sources).await {
+        let sources = feeds(&**store, request).await?;
+        match queue(store, request, &sources).await {
             Err(Error::Changed) => {}
             done => return done,
         }
@@ -116,8 +116,8 @@ pub async fn begin(store: &Arc<dyn Store>, wish: &ScrapeRequest) -> Result<(), E
     Err(Error::Changed)
 }
 
-async fn queue(store: &Arc<dyn Store>, wish: &ScrapeRequest, sources: &[StoredSource]) -> Result<(), Error> {
-    match collector::poll_job(store, sources, wish.limit, job(wish)).await {
+async fn queue(store: &Arc<dyn Store>, request: &ScrapeRequest, sources: &[StoredSource]) -> Result<(), Error> {
+    match collector::poll_job(store, sources, request.limit, job(request)).await {
         Ok(None) => Ok(()),
         Ok(Some(ScrapeConflict { public_id, .. })) if public_id.is_empty() => Err(Error::Changed),
         Ok(Some(ScrapeConflict { public_id, sources: busy })) => {
@@ -129,20 +129,20 @@ async fn queue(store: &Arc<dyn Store>, wish: &ScrapeRequest, sources: &[StoredSo
     }
 }
 
-fn job(wish: &ScrapeRequest) -> ScrapeJob {
+fn job(request: &ScrapeRequest) -> ScrapeJob {
     ScrapeJob {
-        public_id: wish.public_id.clone(),
-        project_key: wish.project_key.clone(),
+        public_id: request.public_id.clone(),
+        project_key: request.project_key.clone(),
         job_type: JOB_TYPE.to_owned(),
-        trigger_type: wish.trigger_type,
+        trigger_type: request.trigger_type,
         provenance_code: TWITTER.to_owned(),
         endpoint_name: TWITTER_FEED.to_owned(),
-        params: json!({ "usernames": wish.usernames, "limit": wish.limit }).to_string(),
-        request_id: wish.request_id.clone(),
+        params: json!({ "usernames": request.usernames, "limit": request.limit }).to_string(),
+        request_id: request.request_id.clone(),
     }
 }
 
-/// The hold that stops the connector.
+/// The pause that stops the connector.
 struct ScrapeStop {
     id: i64,
     reason: String,
@@ -150,11 +150,11 @@ struct ScrapeStop {
 
 impl fmt::Display for ScrapeStop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; put that right, then `patra resume hold {}`", self.reason, self.id)
+        write!(f, "{}; fix that, then `patra resume hold {}`", self.reason, self.id)
     }
 }
 
-/// Why the connector is stopped, if it is: by a hold on it, or on every key that it has.
+/// Why the connector is stopped, if it is: by a pause of it, or of every key that it has.
 async fn stopped(queries: &dyn Queries) -> Result<Option<ScrapeStop>, TxError> {
     let active = ViewFilter {
         provenance_code: Some(TWITTER.to_owned()),
@@ -189,14 +189,14 @@ async fn stopped(queries: &dyn Queries) -> Result<Option<ScrapeStop>, TxError> {
     if let Some(row) = open.iter().find(is_ours) {
         return Ok(Some(stop(row)));
     }
-    let held = |id: &i64| open.iter().find(|row| cell(row, "credential_id") == Cell::Int(*id));
-    let all: Option<Vec<_>> = keys.iter().map(held).collect();
+    let paused = |id: &i64| open.iter().find(|row| cell(row, "credential_id") == Cell::Int(*id));
+    let all: Option<Vec<_>> = keys.iter().map(paused).collect();
     Ok(all.and_then(|rows| rows.last().map(|row| stop(row))))
 }
 
 /// The sources of the users, in their order.
-async fn feeds(store: &dyn Store, wish: &ScrapeRequest) -> Result<Vec<StoredSource>, Error> {
-    let saved = save(store, &wish.project_key, &wish.usernames, false).await?;
+async fn feeds(store: &dyn Store, request: &ScrapeRequest) -> Result<Vec<StoredSource>, Error> {
+    let saved = save(store, &request.project_key, &request.usernames, false).await?;
     let ids: Vec<_> = saved.iter().map(|saved| saved.id.0).collect();
     let found = store.sources(SourceFilter { ids: Some(ids.clone()), ..SourceFilter::default() }).await?;
     let mut found: BTreeMap<_, _> = found.into_iter().map(|source| (source.id.0, source)).collect();
@@ -208,19 +208,19 @@ fn username(config: &str) -> Option<String> {
     Some(config["username"].as_str()?.to_owned())
 }
 
-/// What became of a scrape so far (TWEET-108).
+/// State of a scrape (TWEET-108).
 #[derive(Clone, PartialEq, Debug)]
 pub struct ScrapeStatus {
     pub task_id: String,
     pub status: &'static str,
     pub result: Option<Value>,
     pub error: Option<Value>,
-    /// Users that are done with, of how many.
+    /// Users whose polls have ended, and all users.
     pub current: usize,
     pub total: usize,
     pub created_at: Ts,
     pub updated_at: Ts,
-    /// Sums so far, for a progress bar.
+    /// Sums for a progress bar.
     pub fetched: u64,
     pub new: u64,
 }
@@ -242,7 +242,7 @@ impl ScrapeStatus {
     }
 }
 
-/// How a scrape is, if the project has one of this id.
+/// State of the scrape with this id, if the project has one.
 pub async fn status(
     store: &dyn Store,
     project: Option<&str>,
@@ -253,10 +253,10 @@ pub async fn status(
         return Ok(None);
     }
     let polls = store.polls_of_job(progress.job.0).await?;
-    Ok(Some(told(public_id, &progress, &polls)))
+    Ok(Some(scrape_status(public_id, &progress, &polls)))
 }
 
-fn told(public_id: &str, progress: &JobProgress, polls: &[JobPoll]) -> ScrapeStatus {
+fn scrape_status(public_id: &str, progress: &JobProgress, polls: &[JobPoll]) -> ScrapeStatus {
     let ended = polls.iter().filter(|poll| poll.status.is_final());
     let finished = ended.clone().count() == polls.len();
     let current = ended.clone().filter(|poll| poll.status != TaskStatus::Cancelled).count();
@@ -274,7 +274,7 @@ fn told(public_id: &str, progress: &JobProgress, polls: &[JobPoll]) -> ScrapeSta
     let updated_at = times.max().unwrap_or(progress.created_at).max(progress.created_at);
     let (fetched, new) = (polls.iter().map(fetched).sum(), polls.iter().map(|poll| poll.inserted).sum());
     let result = finished.then(|| {
-        // Of a scrape that a refusal stopped at once there is nothing to say of any user.
+        // A scrape that a refusal stopped at once lists no users.
         let users: Vec<_> =
             if stop.is_some() && successful == 0 { Vec::new() } else { polls.iter().map(user).collect() };
         let errors = |poll: &JobPoll| poll.rejected + u64::from(poll.status == TaskStatus::Failed);
@@ -317,7 +317,7 @@ fn stopping(poll: &JobPoll) -> Option<Value> {
     concerns_all.then(|| json!({ "code": code, "message": fault["message"], "retryable": false }))
 }
 
-/// Somebody ended it (MAP-S-06).
+/// The error of a scrape that was cancelled (MAP-S-06).
 fn cancelled(polls: &[JobPoll]) -> Option<Value> {
     let is_cancelled = polls.iter().any(|poll| poll.status == TaskStatus::Cancelled);
     is_cancelled.then(|| json!({ "code": "CANCELLED", "message": "the scrape was cancelled", "retryable": true }))
@@ -348,13 +348,13 @@ fn user(poll: &JobPoll) -> Value {
     })
 }
 
-/// Adds users to those who are followed (TWEET-97): a source each, if there is none.
+/// Follows users (TWEET-97): adds a source for each user who has none.
 pub async fn follow(store: &dyn Store, project_key: &str, usernames: &[String]) -> Result<Vec<SourceId>, Error> {
     let saved = save(store, project_key, usernames, true).await?;
     Ok(saved.iter().filter(|saved| !saved.existed).map(|saved| saved.id).collect())
 }
 
-/// Makes a source for each user who has none; those who have one keep it as it is.
+/// Adds a source for each user who has none; existing sources stay unchanged.
 async fn save(
     store: &dyn Store,
     project_key: &str,
@@ -374,21 +374,21 @@ async fn save(
     Ok(store.run(Arc::new(save)).await?.sources)
 }
 
-/// What the end of a poll means beyond its source: a key that is refused, or a balance that is used up, ends the whole scrape
-/// and is told; so is an upstream that still asks for silence after the last try (TWEET-29, 30, 33). The last one of a job makes
-/// the report.
+/// Handles the end of a poll beyond its source. A refused key or an exhausted balance ends the whole scrape and raises
+/// an alert; so does an upstream that still throttles after the last try (TWEET-29, 30, 33). The last poll of a job
+/// logs its report.
 pub(crate) async fn after(shared: &Shared, lease: &Lease, ended: &RunSummary) {
     if lease.provenance_code != TWITTER || lease.source.is_none() {
         return;
     }
     let done = match &ended.outcome {
-        RunOutcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => told_of(shared, None).await,
+        RunOutcome::Closed(TaskStatus::Succeeded | TaskStatus::Partial, _) => update_alerts(shared, None).await,
         RunOutcome::Closed(TaskStatus::Failed, Some(fault)) => match fault.code {
             Code::UpstreamAuthFailed | Code::QuotaExhausted => {
-                let told = told_of(shared, Some(UPSTREAM_REFUSED)).await;
-                told.and(stop(&*shared.ports.store, lease, &fault.message).await)
+                let updated = update_alerts(shared, Some(UPSTREAM_REFUSED)).await;
+                updated.and(stop(&*shared.ports.store, lease, &fault.message).await)
             }
-            Code::RateLimited => told_of(shared, Some(UPSTREAM_THROTTLES)).await,
+            Code::RateLimited => update_alerts(shared, Some(UPSTREAM_THROTTLES)).await,
             _ => Ok(()),
         },
         _ => Ok(()),
@@ -398,23 +398,23 @@ pub(crate) async fn after(shared: &Shared, lease: &Lease, ended: &RunSummary) {
     }
 }
 
-/// Says what became of the job whose last poll this was (TWEET-68).
+/// Reports the result of the job whose last poll this was (TWEET-68).
 async fn report(store: &dyn Store, lease: &Lease) -> Result<(), TxError> {
     let Some(public_id) = job_of(store, lease).await? else { return Ok(()) };
     let Some(progress) = store.progress(&public_id).await?.filter(JobProgress::is_finished) else { return Ok(()) };
     let polls = store.polls_of_job(progress.job.0).await?;
-    // Of those that end together, one is the last.
+    // Of polls that end together, one counts as the last.
     let last = polls.iter().max_by_key(|poll| (poll.finished_at, poll.source)).map(|poll| poll.source);
-    let status = told(&public_id, &progress, &polls);
+    let status = scrape_status(&public_id, &progress, &polls);
     if let (true, Some(result)) = (last == lease.source, &status.result) {
         events::scraped(&status, result);
     }
     Ok(())
 }
 
-/// Raises an alert, or ends both of them. That all is well is written once, and not again by every success.
-async fn told_of(shared: &Shared, raised: Option<AlertRule>) -> Result<(), TxError> {
-    let (store, notifier) = (&*shared.ports.store, shared.options.keeper.notifier.as_deref());
+/// Raises one alert, or resolves both. A success resolves them once, and later ones write nothing.
+async fn update_alerts(shared: &Shared, raised: Option<AlertRule>) -> Result<(), TxError> {
+    let (store, notifier) = (&*shared.ports.store, shared.options.maintenance.notifier.as_deref());
     for rule in [UPSTREAM_REFUSED, UPSTREAM_THROTTLES] {
         let holds = raised == Some(rule);
         let is_news = match holds {
@@ -425,13 +425,14 @@ async fn told_of(shared: &Shared, raised: Option<AlertRule>) -> Result<(), TxErr
             false => raised.is_none() && lock(&shared.quiet).insert(rule.name),
         };
         if is_news {
-            maintenance::judge(store, notifier, rule, TWITTER.to_owned(), holds, f64::from(u8::from(holds))).await?;
+            let value = f64::from(u8::from(holds));
+            maintenance::update_alert(store, notifier, rule, TWITTER.to_owned(), holds, value).await?;
         }
     }
     Ok(())
 }
 
-/// Cancels what the job of a poll has left.
+/// Cancels the rest of the job of a poll.
 async fn stop(store: &dyn Store, lease: &Lease, reason: &str) -> Result<(), TxError> {
     if let Some(public_id) = job_of(store, lease).await? {
         let (target, by) = (CancelSubject::Job(public_id), format!("task {}", lease.task));
@@ -440,8 +441,7 @@ async fn stop(store: &dyn Store, lease: &Lease, reason: &str) -> Result<(), TxEr
     Ok(())
 }
 
-/// What the URLs of a lease are captured as: those of a scrape as a scrape's (POOL-89). Whatever goes wrong here, tweets are
-/// collected.
+/// The job type for capturing the URLs of a lease (POOL-89). An error here does not stop the collection of tweets.
 pub(crate) async fn job_type_of(queries: &dyn Queries, lease: &Lease) -> &'static str {
     match job_of(queries, lease).await {
         Ok(Some(_)) => JOB_TYPE,
@@ -453,7 +453,7 @@ pub(crate) async fn job_type_of(queries: &dyn Queries, lease: &Lease) -> &'stati
     }
 }
 
-/// The public id of the job that a poll is of, if it is of one.
+/// The public id of the job that a poll belongs to, if any.
 async fn job_of(queries: &dyn Queries, lease: &Lease) -> Result<Option<String>, TxError> {
     let of = |id: i64| ViewFilter { id: Some(id), limit: 1, ..ViewFilter::default() };
     let poll = queries.list(View::Jobs, of(lease.lineage.job.0)).await?;

@@ -1,4 +1,4 @@
-//! What the parts of one process share: their ports, their options, and the signals between them.
+//! State that the parts of one process share: ports, options, and the signals between the parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,12 +19,12 @@ use crate::credentials::{CredentialOptions, Credentials};
 use crate::events::RunListener;
 use crate::gate::RateGate;
 use crate::health::HealthRegistry;
-use crate::maintenance::KeeperOptions;
+use crate::maintenance::MaintenanceOptions;
 use crate::metrics::Metrics;
 use crate::pool::CaptureRules;
 use crate::prepared::PreparedSpecs;
 
-/// What the engine needs from the outside.
+/// Ports that the engine needs.
 #[derive(Clone, Debug)]
 pub struct Ports {
     pub store: Arc<dyn Store>,
@@ -39,10 +39,10 @@ pub enum EngineRole {
     Executor,
     /// Queues and executes the polls of sources.
     Collector,
-    /// Executes polls, and queues only what it is asked for.
+    /// Executes polls, and queues only requested ones.
     Polls,
     /// Takes back locks, counts crawls, watches alerts.
-    Keeper,
+    Maintenance,
 }
 
 #[derive(Clone, Debug)]
@@ -50,32 +50,32 @@ pub struct Options {
     /// Names this process in leases; must differ between processes and starts.
     pub owner: String,
     pub roles: Vec<EngineRole>,
-    /// Tasks at work at once (`C_total`).
+    /// Tasks that run at once (`C_total`).
     pub concurrency: u32,
     pub lease: Duration,
-    /// Between two looks for work that others have made, see [`Options::uncalled`].
+    /// Interval at which the work poller looks for work of other processes.
     pub poll: Duration,
     pub run: protocol::run::Options,
     /// Seeds jitter only.
     pub seed: u64,
-    /// This process is the only one on its database: whoever held a lease before is dead.
+    /// Whether this process is the only one on its database: then all earlier holders of leases are dead.
     pub alone: bool,
     /// How long batches and cursor events stay in the ledger; `None`: for ever.
     pub retention: Option<Duration>,
-    /// Pages that take longer to be stored, on average, mean that the store is under pressure (ING-5.7-03).
+    /// Average time to store a page above which the store is under pressure (ING-5.7-03).
     pub slow_commit: Duration,
     /// How long in-flight work may take to finish when asked to stop.
     pub grace: Duration,
-    /// What credentials are opened and requests signed with.
+    /// Options for opening credentials and signing requests.
     pub credentials: CredentialOptions,
     pub collector: CollectorOptions,
     pub crawl_times: CrawlTimes,
-    pub keeper: KeeperOptions,
-    /// Of a hundred batches that went well, so many leave a line (ING-14.5-03).
+    pub maintenance: MaintenanceOptions,
+    /// Percentage of successful batches that are logged (ING-14.5-03).
     pub log_batch_percent: u32,
-    /// The W3C trace context of the span at hand, where traces are taken.
+    /// Returns the W3C trace context of the current span, where traces are taken.
     pub trace_context: Option<fn() -> Option<String>>,
-    /// Who is told of events, by their type. Those of which nobody is told wait.
+    /// Webhooks by the event type that they receive. Events without a webhook wait.
     pub webhooks: BTreeMap<String, Arc<dyn Notifier>>,
 }
 
@@ -96,58 +96,57 @@ impl Options {
             credentials: CredentialOptions::default(),
             collector: CollectorOptions::default(),
             crawl_times: CrawlTimes::default(),
-            keeper: KeeperOptions::default(),
+            maintenance: MaintenanceOptions::default(),
             log_batch_percent: 1,
             trace_context: None,
             webhooks: BTreeMap::new(),
         }
     }
 
-    /// How long a part that finds nothing sleeps if nobody calls it, which the work poller does.
-    pub(crate) fn uncalled(&self) -> Duration {
+    /// How long an idle part sleeps when the work poller does not wake it.
+    pub(crate) fn idle_sleep(&self) -> Duration {
         self.poll * 300
     }
 }
 
-/// What the parts share.
+/// State of one process that all its parts share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) options: Options,
     pub(crate) gate: Arc<RateGate>,
-    pub(crate) wards: HealthRegistry,
-    pub(crate) lines: AdvanceCoalescers,
+    pub(crate) health: HealthRegistry,
+    pub(crate) advances: AdvanceCoalescers,
     pub(crate) metrics: Arc<Metrics>,
-    /// Batches so far, for those who log some of them.
+    /// Batches so far: selects the batches to log.
     pub(crate) batches: AtomicU64,
     pub(crate) credentials: Credentials,
     pub(crate) prepared: PreparedSpecs,
     pub(crate) listener: Arc<dyn RunListener>,
-    /// No new work.
+    /// Cancelled when no new work may begin.
     pub(crate) drain: CancellationToken,
-    /// Not even the old.
+    /// Cancelled when running work must end too.
     pub(crate) abort: CancellationToken,
     pub(crate) planner_nudge: tokio::sync::Notify,
     pub(crate) schedule_nudge: tokio::sync::Notify,
     pub(crate) executor_nudge: tokio::sync::Notify,
     pub(crate) collector_nudge: tokio::sync::Notify,
     pub(crate) poll_nudge: tokio::sync::Notify,
-    pub(crate) chore_nudge: tokio::sync::Notify,
+    pub(crate) background_job_nudge: tokio::sync::Notify,
     pub(crate) sweeper_nudge: tokio::sync::Notify,
-    pub(crate) lookout_nudge: tokio::sync::Notify,
-    /// Alerts that are known not to hold.
+    pub(crate) work_poller_nudge: tokio::sync::Notify,
+    /// Alerts whose conditions are known not to be met.
     pub(crate) quiet: Mutex<BTreeSet<&'static str>>,
-    /// Which URLs somebody wants.
+    /// Rules for capturing URLs.
     pub(crate) capture: CaptureRules,
-    /// Whether anybody can be reached.
+    /// Whether the network is up.
     pub(crate) network: Mutex<NetworkStatus>,
 }
 
 impl Shared {
-    /// How many tasks partitions may have at most, where that is fewer than they declare: none at all while nothing of theirs
-    /// may leave.
+    /// Most tasks of partitions that may have fewer than they declare: zero while the gate of a partition is closed.
     pub(crate) fn caps(&self, now: Ts) -> Vec<(PartitionKey, u32)> {
-        let (mut caps, closed) = (self.wards.caps(now), self.gate.closed(now));
+        let (mut caps, closed) = (self.health.caps(now), self.gate.closed(now));
         caps.retain(|(who, _)| !closed.contains(who));
         caps.extend(closed.into_iter().map(|who| (who, 0)));
         caps
@@ -155,14 +154,14 @@ impl Shared {
 }
 
 impl Shared {
-    /// Whether the batch at hand is one of those that leave a line: evenly, not by chance.
+    /// Whether to log the current batch: batches are selected evenly, not by chance.
     pub(crate) fn is_batch_logged(&self) -> bool {
         let percent = u64::from(self.options.log_batch_percent.min(100));
         let number = self.batches.fetch_add(1, Ordering::Relaxed);
         (number * percent) % 100 < percent
     }
 
-    /// Whether a request that got no answer says something about the network and not about the upstream (COLL-55).
+    /// Whether a request without a response failed because of the network and not because of the upstream (COLL-55).
     pub(crate) fn offline(&self, url: &str, error: Option<&transport::Error>) -> bool {
         match error {
             None => lock(&self.network).on_response(),
@@ -175,7 +174,7 @@ impl Shared {
     }
 }
 
-/// Nothing panics while it holds one of the engine's locks and leaves what it guards half changed: it is used on.
+/// Locks, and ignores poisoning: no panic under one of the engine's locks leaves its value half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -194,7 +193,7 @@ mod tests {
 
     // covers: ING-13.5-01, ING-14.11-01
     #[test]
-    fn the_ledger_keeps_ninety_days_unless_told_otherwise() {
+    fn ledger_retention_by_default_is_ninety_days() {
         assert_eq!(Options::new("me").retention, Some(Duration::from_secs(90 * 86_400)));
     }
 }

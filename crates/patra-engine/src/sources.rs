@@ -1,4 +1,4 @@
-//! What a source is to the engine: which endpoint it polls, with which params, and why it cannot be.
+//! Maps sources to endpoints: the endpoint and params of a source's polls, or why it is not supported.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,26 +17,26 @@ use patra_spec::{Manifest, Problems};
 
 pub use patra_connectors::opml;
 
-/// The manifest behind the types that need no other.
+/// The built-in manifest of the types that need no other.
 pub const BUILT_IN: &str = include_str!("../../../sources/collector.yaml");
-/// Its provenance; one that is applied under this code takes its place.
+/// Provenance of the built-in manifest; an applied manifest of this code replaces it.
 pub const PROVENANCE: &str = "collector";
-/// The manifest behind the types of tweets, and its provenance.
+/// The built-in manifest of the tweet types, and its provenance.
 pub const BUILT_IN_TWITTER: &str = include_str!("../../../sources/twitterapi_io.yaml");
 pub const TWITTER: &str = "twitterapi_io";
-/// Tweets of a user.
+/// Source type of a user's tweets.
 pub const TWITTER_FEED: &str = "twitter_feed";
-/// The settings that send questions for tweets to another address, and say how many may leave in a second.
+/// Settings of the base URL and the request rate for tweets.
 pub const TWITTER_BASE_URL: &str = "twitter.base_url";
 pub const TWITTER_RATE: &str = "twitter.rate_per_sec";
-/// What a source that brings its own mapping is of.
+/// Provenance of a source with its own mapping.
 pub const CUSTOM: &str = "custom_api";
 /// Longest name of a source, in bytes.
 pub const MAX_NAME_BYTES: usize = 500;
 /// Longest config of a source, in bytes.
 pub const MAX_CONFIG_BYTES: usize = 64 << 10;
 
-/// Why sources of a type cannot be fetched; `None` when they can.
+/// Why sources of a type are not supported; `None` when they are.
 pub fn unsupported(r#type: &str) -> Option<String> {
     (!is_fetched(r#type)).then(|| StoredSource::no_fetcher(r#type))
 }
@@ -46,12 +46,12 @@ fn is_fetched(r#type: &str) -> bool {
         || is_of_tweets(r#type)
 }
 
-/// Whether a type is one of tweets, for which a key is needed.
+/// Whether a type collects tweets, which needs a key.
 pub(crate) fn is_of_tweets(r#type: &str) -> bool {
     matches!(r#type, TWITTER_FEED | "twitter_list" | "twitter_bookmarks")
 }
 
-/// A built-in manifest, where there is one of this code. They are part of the program, and a test reads them.
+/// The built-in manifest of this code, if any. Built-in manifests are part of the program and are tested.
 pub(crate) fn built_in(code: &str) -> Option<Result<&'static Manifest, String>> {
     static COLLECTOR: LazyLock<Result<Manifest, Problems>> =
         LazyLock::new(|| patra_spec::read("sources/collector.yaml", BUILT_IN));
@@ -65,7 +65,7 @@ pub(crate) fn built_in(code: &str) -> Option<Result<&'static Manifest, String>> 
     Some(manifest.as_ref().map_err(ToString::to_string))
 }
 
-/// The manifest of tweets as settings want it.
+/// The built-in manifest of tweets, changed by settings.
 pub(crate) fn tweets_from(base_url: Option<&str>, rate: Option<&str>) -> Result<Manifest, String> {
     let mut manifest = built_in(TWITTER).ok_or("there is no manifest of tweets")??.clone();
     if let Some(rate) = rate {
@@ -81,7 +81,7 @@ pub(crate) fn tweets_from(base_url: Option<&str>, rate: Option<&str>) -> Result<
     Ok(manifest)
 }
 
-/// The feeds among sources as a list for other readers.
+/// The feeds among sources as a list for other feed readers.
 pub fn to_opml(sources: &[StoredSource]) -> String {
     let url = |source: &StoredSource| -> Option<String> {
         let config: Value = serde_json::from_str(&source.config).ok()?;
@@ -93,19 +93,19 @@ pub fn to_opml(sources: &[StoredSource]) -> String {
     opml::write("Patra", feeds.iter().map(|(name, url)| (*name, url.as_str())))
 }
 
-/// Where a source's polls go.
+/// Target of a source's polls.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct PollTarget {
     pub(crate) provenance_code: String,
     pub(crate) endpoint_name: String,
     pub(crate) params: Params,
-    /// Where the source brings its own mapping.
+    /// Items path of a source with its own mapping.
     pub(crate) manifest: Option<Box<Manifest>>,
-    /// Where the entries of a feed are, when the source says by what they are known.
+    /// Items path of a feed whose source declares how entries are identified.
     pub(crate) entries: Option<&'static str>,
 }
 
-/// What somebody says of a source to be.
+/// A source as it was submitted.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SourceDraft {
     pub r#type: String,
@@ -117,23 +117,23 @@ pub struct SourceDraft {
 }
 
 impl SourceDraft {
-    /// A feed of a list.
+    /// A feed from a list.
     pub fn outlined(r#type: &str, outline: opml::OpmlOutline) -> SourceDraft {
         let config = json!({ "url": outline.url });
         SourceDraft { r#type: r#type.to_owned(), name: outline.title, config, ..SourceDraft::default() }
     }
 }
 
-/// What became of many that were to be added.
+/// Result of adding many sources.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ImportReport {
     pub added: u64,
     pub existed: u64,
-    /// The place of each that cannot be used, from 1, and why not.
+    /// Index from 1 of each invalid source, and the reason.
     pub unusable: Vec<(usize, String)>,
 }
 
-/// Adds what can be added; what is wrong with an entry holds up none of the others.
+/// Adds all valid sources; an invalid entry does not affect the others.
 pub async fn import(
     store: &dyn Store,
     project_key: &str,
@@ -143,7 +143,7 @@ pub async fn import(
     let mut usable = Vec::new();
     for (at, entry) in entries.into_iter().enumerate() {
         match entry.and_then(checked) {
-            // A feed needs no more than its address; to ask the store about each of very many would take long.
+            // Feeds need only an address; queries for each of very many would take long.
             Ok(source) if matches!(source.r#type.as_str(), "rss" | "digest_feed" | "website") => usable.push(source),
             Ok(source) => match crate::check_source(store, &source.r#type, &source.config).await? {
                 Ok(()) => usable.push(source),
@@ -161,7 +161,7 @@ pub async fn import(
     Ok(imported)
 }
 
-/// A source that can be stored, or a sentence about what is wrong with it.
+/// Checks a source. Returns it in its stored form, or a sentence about the problem.
 pub fn checked(said: SourceDraft) -> Result<NewSource, String> {
     let SourceDraft { r#type, name, config, is_public, is_active, last_fetched_at } = said;
     let r#type = checked_type(&r#type)?;
@@ -175,7 +175,7 @@ pub fn checked(said: SourceDraft) -> Result<NewSource, String> {
     Ok(NewSource { r#type, name, config, source_key, minutes, is_public, is_active, last_fetched_at })
 }
 
-/// A type as it is stored.
+/// A type in its stored form.
 pub fn checked_type(r#type: &str) -> Result<String, String> {
     let r#type = r#type.trim().to_ascii_lowercase();
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -185,7 +185,7 @@ pub fn checked_type(r#type: &str) -> Result<String, String> {
     Ok(r#type)
 }
 
-/// A name as it is stored; a longer one is cut.
+/// A name in its stored form; a longer one is cut.
 pub fn checked_name(name: &str) -> Result<String, String> {
     let name = name.trim();
     if name.is_empty() || name.contains(|c: char| c.is_control()) {
@@ -194,7 +194,7 @@ pub fn checked_name(name: &str) -> Result<String, String> {
     Ok(patra_core::text::beginning(name, MAX_NAME_BYTES).to_owned())
 }
 
-/// A config that a source of the type can have.
+/// Checks that the config is valid for the type.
 pub fn checked_config(r#type: &str, config: Value) -> Result<NewSourceConfig, String> {
     let Value::Object(mut map) = config else {
         return Err("`config` must be an object, such as {\"url\": \"https://example.com/rss\"}".to_owned());
@@ -225,7 +225,7 @@ pub fn checked_config(r#type: &str, config: Value) -> Result<NewSourceConfig, St
     if text.contains("\\u0000") {
         return Err("`config` holds a NUL character".to_owned());
     }
-    // What nobody fetches is taken as it is: it may be fetched one day.
+    // The config of an unsupported type is stored unchecked: the type may be supported one day.
     if is_fetched(r#type) {
         target(r#type, &config)?;
     }
@@ -234,7 +234,7 @@ pub fn checked_config(r#type: &str, config: Value) -> Result<NewSourceConfig, St
 
 fn address(text: &str) -> Result<String, String> {
     let mut url = Url::parse(text.trim()).map_err(|error| format!("`url` is unreadable: {error}"))?;
-    // It never leaves for the upstream: with and without it is the same source.
+    // A fragment is never sent: with and without it is the same source.
     url.set_fragment(None);
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(format!("`url` must begin with http:// or https://, found `{}:`", url.scheme()));
@@ -245,7 +245,7 @@ fn address(text: &str) -> Result<String, String> {
     Ok(url.into())
 }
 
-/// Where polls of a source go, by its type and config.
+/// Target of a source's polls, by its type and config.
 pub(crate) fn target(r#type: &str, config: &Value) -> Result<PollTarget, String> {
     let of = |endpoint: &str, params: Params| PollTarget {
         provenance_code: PROVENANCE.to_owned(),
@@ -278,7 +278,7 @@ pub(crate) fn target(r#type: &str, config: &Value) -> Result<PollTarget, String>
     }
 }
 
-/// By what the entries of a feed are known, where the source says so (COLL-123).
+/// Identity rule of a feed's entries, where the source declares one (COLL-123).
 fn identity(config: &Value) -> Result<Option<&'static str>, String> {
     match given(config, "identity")?.as_deref() {
         None | Some("guid") => Ok(None),
@@ -289,7 +289,7 @@ fn identity(config: &Value) -> Result<Option<&'static str>, String> {
     }
 }
 
-/// `filter` is a page of the site, or tags as Algolia has them.
+/// `filter` is a page of the site, or tags in the syntax of Algolia.
 fn hackernews(config: &Value) -> Result<Params, String> {
     let mut params = taken(config, &["min_score"])?;
     let filter = given(config, "filter")?.unwrap_or_else(|| "top".to_owned());
@@ -309,7 +309,7 @@ fn hackernews(config: &Value) -> Result<Params, String> {
 /// An endpoint of an applied manifest, or a mapping of its own.
 fn custom(config: &Value) -> Result<PollTarget, String> {
     if let Some(code) = given(config, "provenance")? {
-        let endpoint = given(config, "endpoint")?.ok_or("`config.endpoint` is missing beside `provenance`")?;
+        let endpoint = given(config, "endpoint")?.ok_or("`config.endpoint` is missing: `config.provenance` needs it")?;
         let params = match config.get("params") {
             None | Some(Value::Null) => Params::new(),
             Some(Value::Object(map)) => map
@@ -364,7 +364,7 @@ fn custom(config: &Value) -> Result<PollTarget, String> {
     })
 }
 
-/// A user, a list, or whoever the credential is of.
+/// A user, a list, or the owner of the credential.
 fn tweets(r#type: &str, config: &Value) -> Result<Params, String> {
     let mut params = taken(config, &["limit", "include_replies"])?;
     match r#type {
@@ -443,7 +443,7 @@ mod tests {
 
     // covers: COLL-85, COLL-86
     #[test]
-    fn what_a_source_says_is_checked_before_it_is_stored() {
+    fn source_is_validated_before_it_is_stored() {
         let rss = said("RSS", json!({ "url": " https://Example.com/rss ", "fetch_interval_minutes": 60 })).unwrap();
         assert_eq!((rss.r#type.as_str(), rss.minutes), ("rss", Some(60)));
         assert_eq!(rss.source_key, "rss https://example.com/rss");
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_type_asks_for_follows_from_its_config() {
+    fn poll_target_follows_from_the_config() {
         let params = |kind: &str, config: Value| target(kind, &config).unwrap().params;
         assert_eq!(params("hackernews", json!({ "filter": "ask", "min_score": 9 }))["tags"], "ask_hn");
         assert_eq!(params("hackernews", json!({}))["search"], "search");

@@ -1,5 +1,5 @@
-//! The spans that logs and traces share (ING-14.2, ING-14.6). Whoever logs inside one says where it comes from; a trace is made of
-//! the same spans. They are of the highest level, so that no filter for lines takes away where a line comes from.
+//! Spans that logs and traces share (ING-14.2, ING-14.6). They give log lines their context, and traces are made of
+//! them. All are of the highest level, so that no filter for lines removes that context.
 //!
 //! ```text
 //! PlannerTrigger ─► CompileSpec ─► Slice …
@@ -16,7 +16,7 @@ use patra_core::paging::Position;
 use patra_core::protocol::run::{FetchedPage, PageFailure, PageFetch, RunOutcome, RunSummary};
 use patra_core::tx::{BatchCommitted, ClaimedJob, Lease, RunStarted, SavePlan};
 
-/// One trigger, from when it is taken to when it is planned or put off.
+/// Span of one trigger, from its claim until it is planned or postponed.
 pub(crate) fn trigger(taken: &ClaimedJob) -> Span {
     error_span!(
         "PlannerTrigger",
@@ -32,7 +32,7 @@ pub(crate) fn compile() -> Span {
     error_span!("CompileSpec")
 }
 
-/// One for each slice, where they are cut.
+/// Span of one slice, where the slices of a plan are cut.
 pub(crate) fn slices(compiled: &Span, plan: &SavePlan) {
     for slice in &plan.slices {
         let _ = error_span!(
@@ -44,7 +44,7 @@ pub(crate) fn slices(compiled: &Span, plan: &SavePlan) {
     }
 }
 
-/// A look at the queue that has found something.
+/// Span of a claim that returned tasks.
 pub(crate) fn claimed(tasks: usize) -> Span {
     error_span!("ExecutorTrigger", tasks)
 }
@@ -59,7 +59,7 @@ pub(crate) fn picked(claimed: &Span, lease: &Lease, waited: Duration) -> Span {
     )
 }
 
-/// The lineage and the fingerprints; what is not known yet comes with [`started`].
+/// Span of a run: lineage and fingerprints; unknown fields are filled by [`started`].
 pub(crate) fn run(lease: &Lease) -> Span {
     error_span!(
         "Run",
@@ -84,7 +84,7 @@ pub(crate) fn run(lease: &Lease) -> Span {
 pub(crate) fn started(run: &Span, started: &RunStarted) {
     let RunStarted::Go { run: id, snapshot_hash, slice_signature_hash, .. } = started else { return };
     run.record("run_id", id.0);
-    // A snapshot holds the prototype of its expressions: one hash stands for both.
+    // A snapshot holds the prototype of its expressions, so one hash stands for both.
     run.record("spec_fingerprint", snapshot_hash.as_str());
     run.record("expr_proto_hash", snapshot_hash.as_str());
     run.record("slice_signature_hash", slice_signature_hash.as_str());
@@ -98,7 +98,7 @@ pub(crate) fn ended(run: &Span, ended: &RunSummary) {
     }
 }
 
-/// One page, from its first request to its commit.
+/// Span of one page, from its first request to its commit.
 pub(crate) fn batch(fetch: &PageFetch) -> Span {
     let (page, token) = place(&fetch.position);
     error_span!(
@@ -119,7 +119,7 @@ pub(crate) fn committed(batch: &Span, done: &BatchCommitted) {
     batch.record("status", "SUCCEEDED");
 }
 
-/// One exchange with the upstream.
+/// Span of one exchange with the upstream.
 pub(crate) fn exchange(batch: &Span) -> Span {
     error_span!(parent: batch, "HTTP Call", otel.kind = "client", http.status = Empty, error.level = Empty)
 }
@@ -134,7 +134,7 @@ pub(crate) fn answered(exchange: &Span, answer: Result<&FetchedPage, &PageFailur
     }
 }
 
-/// A token may let its holder in: only what it can be compared by is shown.
+/// The page number of a position, or a hash of its token, which may be a secret.
 fn place(position: &Position) -> (Option<u64>, Option<String>) {
     match position {
         Position::Offset(page) | Position::Page(page) => (Some(*page), None),

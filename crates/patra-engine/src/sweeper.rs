@@ -1,4 +1,4 @@
-//! The sweeper's service.
+//! Service of the sweeper.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::shared::{Shared, sleep_until};
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;
     let options =
-        Options { every: shared.options.uncalled(), limit: 100, max_attempts: shared.options.run.max_attempts };
+        Options { every: shared.options.idle_sleep(), limit: 100, max_attempts: shared.options.run.max_attempts };
     let mut machine = Sweeper::new(options, rng, clock.steady());
     loop {
         tokio::select! {

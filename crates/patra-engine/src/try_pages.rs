@@ -1,5 +1,5 @@
-//! Looking without storing: read some pages of an endpoint the way an executor would, and tell what was seen and what
-//! would follow. Takes the gate like everything else that leaves, and has no port that could write records.
+//! Reads some pages of an endpoint as an executor would, and reports the results and the next request, without storing.
+//! Uses the gate like every request, and has no port that could write records.
 
 mod mask;
 mod outlook;
@@ -25,38 +25,38 @@ pub(crate) use pace::TryPace;
 pub use mask::masked;
 pub use outlook::{NextStep, TryWalk};
 
-/// What to look at.
+/// Parameters of a try of pages.
 #[derive(Clone, Copy, Debug)]
 pub struct TryOptions<'a> {
     pub spec: &'a Snapshot,
     pub window: Window,
     pub params: &'a Params,
-    /// Pages to read at most, details apart.
+    /// Most pages to read, without details.
     pub pages: u32,
-    /// None: what needs a credential is refused, and what only may have one is asked without.
+    /// None: endpoints that require a credential are refused, and others are requested without one.
     pub credentials: Option<&'a Credentials>,
-    /// The gate that all processes share; without one the declared rate is kept by this look alone.
+    /// The gate that all processes share; without one, only this try keeps the declared rate.
     pub gate: Option<&'a Arc<RateGate>>,
 }
 
-/// One answer that was looked at: a page, or the details of the first ids that a page names.
+/// One exchange of a try: a page, or the details of the first ids of a page.
 #[derive(Debug)]
 pub struct TriedPage {
-    /// Of the page; details have the number of the page that names their ids.
+    /// Number of the page; details have the number of the page that names their ids.
     pub number: u32,
     pub position: Position,
-    /// As it may be shown, without secrets. None when it could not even be rendered.
+    /// The request without secrets. None when it could not be rendered.
     pub request: Option<HttpRequest>,
-    /// None when none came.
+    /// None when no response came.
     pub answer: Option<HttpResponse>,
     pub result: Result<Box<FetchedPage>, Box<PageFailure>>,
-    /// None behind details and refusals.
+    /// None for details and refusals.
     pub outlook: Option<NextStep>,
-    /// The request that would follow, as it may be shown.
+    /// The next request, without secrets.
     pub following: Option<HttpRequest>,
 }
 
-/// The way out, at the pace that the spec allows.
+/// Sends requests at the rate of the spec.
 struct TryClient<'a> {
     transport: &'a dyn Transport,
     clock: &'a dyn Clock,
@@ -66,7 +66,7 @@ struct TryClient<'a> {
     page_size: u32,
 }
 
-/// Reads pages and hands each to `show`. Stops at the end, at a refusal, or after as many as asked for. Of a two-phase
+/// Reads pages and hands each to `show`. Stops at the end, at a refusal, or after the requested number. Of a two-phase
 /// endpoint, the details of the first ids are read too.
 pub async fn read_pages(
     transport: &Arc<dyn Transport>,
@@ -165,7 +165,7 @@ impl TryClient<'_> {
         Ok(SentRequest { answer, credential: None, cookie: None })
     }
 
-    /// The request for a position, as it may be shown.
+    /// The request for a position, without secrets.
     fn preview(&self, position: &Position) -> Option<HttpRequest> {
         let exchange = self.pager.request(&self.ask(position)).ok()?;
         Some(masked(self.pager.authoriser(&exchange), &exchange.request))
@@ -194,7 +194,7 @@ impl TryClient<'_> {
     }
 }
 
-/// There is no vault to look into.
+/// A cell without a vault.
 fn missing(authoriser: &Authoriser) -> Fault {
     let (provenance, endpoint) = authoriser.place();
     let message = format!("{provenance}/{endpoint} needs the credential `{}`", authoriser.auth().credential_ref);

@@ -1,5 +1,5 @@
-//! Trying a manifest: one endpoint is read for real, and everything is told: the request, the answer, the records, and what
-//! the next request would be or why there is none. Nothing is stored. The command line and the console show the same.
+//! Tries a manifest: reads one endpoint for real and reports the request, the response, the records, and the next
+//! request or why there is none. Nothing is stored. The command line and the console show the same.
 
 mod describe;
 mod hint;
@@ -15,7 +15,7 @@ use crate::try_pages::{NextStep, TriedPage};
 pub use describe::{head, method_name, missing, next_value, one_line, record_value, skipped, value};
 pub use hint::{advice, hint};
 
-/// What is to be tried.
+/// Parameters of a try.
 #[derive(Clone, Copy, Debug)]
 pub struct TryRequest<'a> {
     pub manifest: &'a Manifest,
@@ -26,7 +26,7 @@ pub struct TryRequest<'a> {
     pub to: Option<Ts>,
 }
 
-/// Why it cannot be tried, and what helps.
+/// Why an endpoint cannot be tried, and a hint.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct TryRefusal {
@@ -37,11 +37,11 @@ pub struct TryRefusal {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TryRefusalKind {
-    /// Of who asks.
+    /// The parameters of the try are wrong.
     Usage,
     /// There is no such endpoint.
     NotFound,
-    /// Of the manifest.
+    /// The manifest has problems.
     Manifest,
 }
 
@@ -55,38 +55,38 @@ impl TryRefusal {
     }
 }
 
-/// One endpoint, ready to be read.
+/// An endpoint that is ready to be read.
 #[derive(Clone, Debug)]
 pub struct TryTarget {
     pub spec: Snapshot,
     pub warnings: Vec<String>,
     pub params: Params,
-    /// The partitions that nobody named: the first value of each.
+    /// The first value of each partition that was not given.
     pub partitions: Vec<String>,
     pub window: Window,
 }
 
 impl TryTarget {
-    pub fn new(wish: TryRequest<'_>, now: Ts) -> Result<TryTarget, TryRefusal> {
-        let name = endpoint(wish.manifest, wish.endpoint)?;
-        let CompiledSnapshot { snapshot: spec, warnings, .. } = compiled(wish.manifest, &name, wish.overrides)
+    pub fn new(request: TryRequest<'_>, now: Ts) -> Result<TryTarget, TryRefusal> {
+        let name = endpoint(request.manifest, request.endpoint)?;
+        let CompiledSnapshot { snapshot: spec, warnings, .. } = compiled(request.manifest, &name, request.overrides)
             .map_err(|problems| TryRefusal::new(TryRefusalKind::Manifest, problems.to_string()))?;
         if spec.role == EndpointRole::Detail {
-            let message = format!("`{name}` is asked for ids that another endpoint names: try that one");
+            let message = format!("`{name}` is requested with ids that another endpoint names: try that one");
             let hint = format!("the one with `two_phase: {{ detail: {name} }}`");
             return Err(TryRefusal::new(TryRefusalKind::Usage, message).hint(hint));
         }
-        let (params, partitions) = bound(&spec, wish.params).map_err(|reason| {
+        let (params, partitions) = bound(&spec, request.params).map_err(|reason| {
             let known: Vec<_> = spec.params.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let hint = format!("--param NAME=VALUE gives one; the endpoint declares: {known}");
             TryRefusal::new(TryRefusalKind::Usage, reason).hint(hint)
         })?;
-        let window = window(&spec, now, wish.from, wish.to)?;
+        let window = window(&spec, now, request.from, request.to)?;
         Ok(TryTarget { spec, warnings, params, partitions, window })
     }
 
-    /// What is tried.
+    /// The target as the command line and the API show it.
     pub fn to_json(&self) -> Value {
         json!({
             "provenance": self.spec.provenance_code,
@@ -99,35 +99,35 @@ impl TryTarget {
         })
     }
 
-    /// Whether it needs to know a credential.
+    /// Whether the endpoint, or its detail endpoint, uses a credential.
     pub fn has_auth(&self) -> bool {
         let detail = self.spec.two_phase.as_ref().is_some_and(|two_phase| !two_phase.detail.auth.is_none());
         !self.spec.auth.is_none() || detail
     }
 }
 
-/// What a run would stop at.
+/// Whether a run would stop at this page.
 pub fn has_failed(look: &TriedPage) -> bool {
     look.result.is_err() || matches!(look.outlook, Some(NextStep::Broken { .. }))
 }
 
-/// By default the last window that a run would read.
+/// The given window; by default the last window that a run would read.
 fn window(spec: &Snapshot, now: Ts, from: Option<Ts>, to: Option<Ts>) -> Result<Window, TryRefusal> {
     let to = to.unwrap_or_else(|| now - spec.safety_lag());
     let widest = to - spec.cut().max_width;
     let from = from.unwrap_or_else(|| spec.initial().filter(|at| (widest..to).contains(at)).unwrap_or(widest));
     Window::new(from, to).ok_or_else(|| TryRefusal::new(TryRefusalKind::Usage, "--from must lie before --to"))
 }
-/// The one that is named, or the only one that can be read by itself.
-pub fn endpoint(manifest: &Manifest, wish: Option<&str>) -> Result<String, TryRefusal> {
+/// The named endpoint, or the only one that can be read by itself.
+pub fn endpoint(manifest: &Manifest, named: Option<&str>) -> Result<String, TryRefusal> {
     let known: Vec<_> = manifest.endpoints.keys().map(String::as_str).collect();
     let hint = format!("it has: {}", known.join(", "));
     let by_itself = |(_, endpoint): &(_, &EndpointConfig)| endpoint.role != Some(EndpointRole::Detail);
     let lone: Vec<_> = manifest.endpoints.iter().filter(by_itself).map(|(name, _)| name).collect();
-    match (wish, &lone[..]) {
-        (Some(wish), _) if known.contains(&wish) => Ok(wish.to_owned()),
-        (Some(wish), _) => {
-            Err(TryRefusal::new(TryRefusalKind::NotFound, format!("the manifest has no endpoint `{wish}`")).hint(hint))
+    match (named, &lone[..]) {
+        (Some(name), _) if known.contains(&name) => Ok(name.to_owned()),
+        (Some(name), _) => {
+            Err(TryRefusal::new(TryRefusalKind::NotFound, format!("the manifest has no endpoint `{name}`")).hint(hint))
         }
         (None, [only]) => Ok((*only).clone()),
         (None, _) => {
@@ -137,17 +137,17 @@ pub fn endpoint(manifest: &Manifest, wish: Option<&str>) -> Result<String, TryRe
     }
 }
 
-/// For harvesting; an endpoint that cannot be harvested is read as it stands. Problems are those of harvesting.
+/// Compiles for HARVEST; an endpoint that cannot be harvested compiles for UPDATE. Problems are those of HARVEST.
 pub fn compiled(manifest: &Manifest, name: &str, overrides: &Overrides) -> Result<CompiledSnapshot, Problems> {
     patra_spec::compile_with(manifest, name, Operation::Harvest, overrides)
         .or_else(|problems| patra_spec::inspect(manifest, name, Operation::Update, overrides).map_err(|_| problems))
 }
 
-/// The parameters of a request: what was given, the defaults, and for partitions that were not given their first value,
-/// which is told.
+/// The parameters of a request: the given ones, the defaults, and the first value of each partition that was not given.
+/// Returns these partitions too.
 pub fn bound(spec: &Snapshot, given: &Params) -> Result<(Params, Vec<String>), String> {
     let mut params = spec.resolve_params(given).map_err(|fault| fault.message)?;
-    let mut told = Vec::new();
+    let mut chosen = Vec::new();
     for partition in spec.partitions.iter().filter(|partition| !given.contains_key(&partition.param)) {
         let Some(first) = partition.values.first() else {
             let parent = partition.parent.as_ref().map(|parent| parent.endpoint.as_str()).unwrap_or_default();
@@ -156,8 +156,8 @@ pub fn bound(spec: &Snapshot, given: &Params) -> Result<(Params, Vec<String>), S
                 "give `{name}`, which a run takes from the records of `{parent}`: --param {name}=VALUE"
             ));
         };
-        told.push(format!("{}={first} (1 of {} values)", partition.param, partition.values.len()));
+        chosen.push(format!("{}={first} (1 of {} values)", partition.param, partition.values.len()));
         params.insert(partition.param.clone(), first.clone());
     }
-    Ok((params, told))
+    Ok((params, chosen))
 }

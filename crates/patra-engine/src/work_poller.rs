@@ -1,4 +1,5 @@
-//! The work poller's service: it asks the store once for all parts of the process, and wakes those that may find something.
+//! Service of the work poller: looks for due work in the store, once for all parts of the process, and wakes the parts
+//! that have some.
 
 use std::sync::Arc;
 
@@ -14,29 +15,29 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     loop {
         tokio::select! {
             () = shared.drain.cancelled() => return,
-            () = shared.lookout_nudge.notified() => {
+            () = shared.work_poller_nudge.notified() => {
                 machine.nudge(clock.steady());
                 continue;
             }
             () = sleep_until(clock.steady(), machine.due()) => {}
         }
-        let answer = tokio::select! {
+        let next_due = tokio::select! {
             () = shared.drain.cancelled() => return,
-            answer = shared.ports.store.next_due() => answer,
+            next_due = shared.ports.store.next_due() => next_due,
         };
-        if let Err(error) = &answer {
+        if let Err(error) = &next_due {
             events::store_failed("work_poller", "next_due", error);
         }
-        let call = machine.on(clock.steady(), &answer);
+        let wake = machine.on(clock.steady(), &next_due);
         let nudges = [
-            (call.schedules, &shared.schedule_nudge),
-            (call.jobs, &shared.planner_nudge),
-            (call.background_jobs, &shared.chore_nudge),
-            (call.tasks, &shared.executor_nudge),
-            (call.polls, &shared.poll_nudge),
-            (call.leases, &shared.sweeper_nudge),
+            (wake.schedules, &shared.schedule_nudge),
+            (wake.jobs, &shared.planner_nudge),
+            (wake.background_jobs, &shared.background_job_nudge),
+            (wake.tasks, &shared.executor_nudge),
+            (wake.polls, &shared.poll_nudge),
+            (wake.leases, &shared.sweeper_nudge),
         ];
-        for (_, nudge) in nudges.iter().filter(|(called, _)| *called) {
+        for (_, nudge) in nudges.iter().filter(|(is_due, _)| *is_due) {
             nudge.notify_one();
         }
     }

@@ -1,4 +1,4 @@
-//! Where a redirect may lead, and which headers follow it. Pure: the guard checks the address of the next hop when it
+//! Targets of redirects, and the headers that follow them. Pure: the guard checks the address of the next hop when it
 //! is sent, like that of the first.
 
 use http::header::{self, HeaderMap};

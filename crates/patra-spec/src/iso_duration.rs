@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fixed_positive_duration_is_refused() {
+    fn duration_that_is_not_fixed_and_positive_is_refused() {
         check("10m", "\"10m\" is not an ISO-8601 duration");
         check("10 minutes", "\"10 minutes\" is not an ISO-8601 duration");
         check("PT", "\"PT\" is not an ISO-8601 duration");

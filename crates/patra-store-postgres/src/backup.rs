@@ -1,5 +1,5 @@
-//! Copies of the schema with the server's own programs, `pg_dump` and `pg_restore`. They get the password by their
-//! environment: others on the machine can read a command line.
+//! Copies of the schema with the server's own programs, `pg_dump` and `pg_restore`. They get the password in their
+//! environment, because other users of the machine can read a command line.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ use crate::open::{OpenError, configure};
 use crate::pool::quoted;
 use crate::{Options, migrate};
 
-/// As much of what a program says as an error message repeats.
-const MAX_SAID: usize = 600;
+/// Characters of a program's output that an error message repeats.
+const MAX_OUTPUT: usize = 600;
 
-/// Why there is no copy, or why one was not put back.
+/// Failure of a backup or of a restore.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("the program {0} is not installed, or not in PATH")]
     NoProgram(&'static str),
     #[error("{program} failed: {reason}")]
     Program { program: &'static str, reason: String },
-    #[error("{} is no copy of Patra's schema `{schema}`", path.display())]
+    #[error("{} is not a copy of Patra's schema `{schema}`", path.display())]
     NotACopy { path: PathBuf, schema: String },
     #[error("{} exists already", path.display())]
     Exists { path: PathBuf },
@@ -34,7 +34,7 @@ pub enum BackupError {
     File { path: PathBuf, source: io::Error },
     #[error("{0} connections of other Patra processes are open")]
     InUse(i64),
-    #[error("the schema could not be exchanged: {0}")]
+    #[error("the schema could not be replaced: {0}")]
     Exchange(String),
     #[error(transparent)]
     Database(#[from] OpenError),
@@ -50,11 +50,11 @@ pub struct Backup {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restored {
     pub schema_version: u32,
-    /// The schema that what was there before is in now, if there was something.
+    /// The schema that the old content was renamed to, if there was any.
     pub replaced: Option<String>,
 }
 
-/// Copies the schema into a file of `pg_dump`'s own format.
+/// Copies the schema into a file in the custom format of `pg_dump`.
 pub async fn dump(options: &Options, to: &Path) -> Result<Backup, BackupError> {
     let file = |source| BackupError::File { path: to.to_owned(), source };
     if to.exists() {
@@ -71,7 +71,7 @@ pub async fn dump(options: &Options, to: &Path) -> Result<Backup, BackupError> {
     let mut part = to.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
-    // Made here, it is nobody else's to read; pg_dump fills it.
+    // Created here, so that only the owner can read it; pg_dump fills it.
     private_file(&part).map_err(file)?;
     let mut pg_dump = tool("pg_dump", &config);
     pg_dump.args(["--format=custom", "--no-owner", "--no-privileges", "--schema"]).arg(quoted(&schema));
@@ -89,7 +89,7 @@ pub async fn dump(options: &Options, to: &Path) -> Result<Backup, BackupError> {
     Ok(Backup { path: to.to_owned(), schema_version, bytes })
 }
 
-/// That a file is a copy of this schema, as far as its table of contents tells.
+/// Checks by its table of contents that a file is a copy of this schema.
 async fn check(config: &Config, path: &Path, schema: &str) -> Result<(), BackupError> {
     let mut list = tool("pg_restore", config);
     list.arg("--list").arg(path);
@@ -102,7 +102,7 @@ async fn check(config: &Config, path: &Path, schema: &str) -> Result<(), BackupE
     Err(BackupError::NotACopy { path: path.to_owned(), schema: schema.to_owned() })
 }
 
-/// Puts a copy in the place of the schema, which gets another name and stays.
+/// Replaces the schema with a copy. The old schema is renamed and kept.
 pub async fn restore(options: &Options, from: &Path, stamp: &str) -> Result<Restored, BackupError> {
     std::fs::File::open(from).map_err(|source| BackupError::File { path: from.to_owned(), source })?;
     let config = configure(options)?;
@@ -120,7 +120,7 @@ pub async fn restore(options: &Options, from: &Path, stamp: &str) -> Result<Rest
     pg_restore
         .args(["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", "--schema"])
         .arg(&schema);
-    // Without a database it would print what it would do.
+    // Without a database, pg_restore only prints its statements.
     pg_restore.arg("--dbname").arg(config.get_dbname().or(config.get_user()).unwrap_or("postgres")).arg(from);
     let restored = match run("pg_restore", pg_restore).await {
         Ok(_) => version(&client, from, &schema).await,
@@ -136,7 +136,7 @@ pub async fn restore(options: &Options, from: &Path, stamp: &str) -> Result<Rest
     }
 }
 
-/// What came back must be a schema that this program can open.
+/// Checks that this program can open the restored schema.
 async fn version(client: &Client, from: &Path, schema: &str) -> Result<u32, BackupError> {
     let found = migrate::schema(client).await?;
     match found.found {
@@ -162,7 +162,7 @@ async fn current_schema(client: &Client) -> Result<String, BackupError> {
     schema.ok_or_else(|| BackupError::Exchange("the user's search_path names no schema that exists".to_owned()))
 }
 
-/// Connections of processes that have this name, as ours have.
+/// Counts connections of processes that have this application name.
 async fn others(client: &Client, name: &str) -> Result<i64, BackupError> {
     const COUNT: &str = "
 SELECT count(*) FROM pg_stat_activity
@@ -183,7 +183,7 @@ fn exchange(error: tokio_postgres::Error) -> BackupError {
     BackupError::Exchange(describe(&error))
 }
 
-/// A program of PostgreSQL that finds the server by its environment.
+/// A PostgreSQL program that gets the connection settings in its environment.
 fn tool(program: &'static str, config: &Config) -> Command {
     let mut command = Command::new(program);
     command.env("PGHOST", hosts(config));
@@ -220,9 +220,9 @@ async fn run(program: &'static str, mut command: Command) -> Result<Output, Back
     if output.status.success() {
         return Ok(output);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let said: String = mask(said.trim()).chars().take(MAX_SAID).collect();
-    Err(BackupError::Program { program, reason: if said.is_empty() { output.status.to_string() } else { said } })
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    let output_text: String = mask(output_text.trim()).chars().take(MAX_OUTPUT).collect();
+    Err(BackupError::Program { program, reason: if output_text.is_empty() { output.status.to_string() } else { output_text } })
 }
 
 fn private_folder(path: &Path) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! What a failure of the database means: applied, not applied, or unknown; and whether its connection is still good.
+//! Database failures: whether the operation was applied, and whether its connection is still usable.
 
 use std::error::Error as _;
 
@@ -9,15 +9,15 @@ use tokio_postgres::error::{DbError, Severity};
 /// Why an operation stopped.
 #[derive(Debug)]
 pub(crate) enum Fail {
-    /// The operation itself found that it must not go on.
-    Answer(TxError),
-    /// The database or the way to it failed.
+    /// The operation's own refusal.
+    Operation(TxError),
+    /// The database or the connection to it failed.
     Db(tokio_postgres::Error),
 }
 
 impl From<TxError> for Fail {
-    fn from(answer: TxError) -> Fail {
-        Fail::Answer(answer)
+    fn from(error: TxError) -> Fail {
+        Fail::Operation(error)
     }
 }
 
@@ -35,35 +35,35 @@ impl From<UnknownValue> for Fail {
 
 impl From<serde_json::Error> for Fail {
     fn from(error: serde_json::Error) -> Fail {
-        refused(format!("JSON that is not what it should be: {error}"))
+        refused(format!("invalid JSON: {error}"))
     }
 }
 
 pub(crate) fn refused(message: impl Into<String>) -> Fail {
-    Fail::Answer(TxError::Refused(message.into()))
+    Fail::Operation(TxError::Refused(message.into()))
 }
 
-/// How far an operation had come when it failed.
+/// Progress of an operation when it failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Nothing that could commit had been sent.
+    /// No COMMIT had been sent.
     Open,
-    /// A COMMIT, or a statement that commits itself, was on its way.
+    /// A COMMIT, or a statement that commits by itself, had been sent.
     CommitSent,
 }
 
-/// What is left of the connection.
+/// State of the connection after the failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Health {
     Good,
-    /// Must not go back to the pool.
+    /// The connection must not go back to the pool.
     Lost,
 }
 
 impl Fail {
     pub(crate) fn settle(self, phase: Phase) -> (TxError, Health) {
         match self {
-            Fail::Answer(answer) => (answer, Health::Good),
+            Fail::Operation(error) => (error, Health::Good),
             Fail::Db(error) => settle(&error, phase),
         }
     }
@@ -86,14 +86,14 @@ fn settle_db(error: &DbError, phase: Phase) -> (TxError, Health) {
     let message = message(error);
     let ended = matches!(error.parsed_severity(), Some(Severity::Fatal | Severity::Panic)) || code.starts_with("57P");
     match code {
-        // The session ends here. With a commit on its way nobody can say on which side of it.
+        // The session ends here. If a COMMIT had been sent, the outcome is unknown.
         _ if ended || code.starts_with("08") => (lost(message, phase), Health::Lost),
-        // Read-only: this node was demoted. A new connection finds the one that was promoted (river#1225).
+        // Read-only: this node was demoted. A new connection reaches the promoted one (river#1225).
         "25006" => (TxError::Unavailable(message), Health::Lost),
-        // The statement is gone from the server, as behind a pooler, or the schema changed under it.
+        // The prepared statement is gone, as behind a pooler, or the schema changed under it.
         "26000" | "0A000" => (TxError::Unavailable(message), Health::Lost),
         "40001" | "40P01" | "55P03" => (TxError::Busy, Health::Good),
-        // Cancelled by statement_timeout: an overloaded server, not a wrong statement.
+        // Cancelled by statement_timeout: the server is overloaded, the statement is not wrong.
         "57014" => (TxError::Unavailable(message), Health::Good),
         _ if code.starts_with("53") => (TxError::Unavailable(message), Health::Good),
         "22021" => (
@@ -104,7 +104,7 @@ fn settle_db(error: &DbError, phase: Phase) -> (TxError, Health) {
     }
 }
 
-/// The connection is gone: before a commit was sent the server rolls back, after it the outcome is open.
+/// The connection is gone. Before a COMMIT was sent the server rolls back; after it the outcome is unknown.
 pub(crate) fn lost(message: String, phase: Phase) -> TxError {
     match phase {
         Phase::Open => TxError::Unavailable(message),
@@ -112,12 +112,13 @@ pub(crate) fn lost(message: String, phase: Phase) -> TxError {
     }
 }
 
-/// The primary message with its SQLSTATE and constraint. DETAIL, HINT and CONTEXT may repeat parameter values: left out.
+/// The primary message with its SQLSTATE and constraint. DETAIL, HINT and CONTEXT are left out, because they may repeat
+/// parameter values.
 fn message(error: &DbError) -> String {
     let code = error.code().code();
     match error.constraint() {
         Some(constraint) => format!("broken constraint {constraint} (SQLSTATE {code})"),
-        // "invalid input syntax for type json: …" and its like quote the value behind a colon.
+        // Messages such as "invalid input syntax for type json: …" quote the value after a colon.
         None if code.starts_with("22") => {
             let text = error.message();
             format!("{} (SQLSTATE {code})", text.split_once(": ").map_or(text, |(before, _)| before))
@@ -126,7 +127,7 @@ fn message(error: &DbError) -> String {
     }
 }
 
-/// An error of the driver with its cause, which never holds a parameter's value.
+/// An error of the driver with its cause, which never contains a parameter value.
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     match (error.as_db_error(), error.source()) {
         (Some(db), _) => message(db),

@@ -1,11 +1,11 @@
-//! The command side: each operation of `patra_core::tx` as SQL. The order of locks is the same everywhere: trigger or
-//! task, then cursor, then the rows below; so operations wait for each other but never in a circle.
+//! The command side: each operation of `patra_core::tx` as SQL. Operations lock in one order: trigger or task, then
+//! cursor, then the rows below. They wait for each other but never deadlock.
 
 mod alert;
+mod background_job;
 mod batch;
 mod cancel;
 pub(crate) mod candidate;
-mod chore;
 mod claim;
 mod clean;
 mod cookie;
@@ -19,11 +19,11 @@ mod execution;
 mod fan;
 mod fetched;
 mod gate;
-mod hold;
 mod key;
 mod ledger;
 mod minute;
 mod outbox;
+mod pause;
 mod plan;
 mod poll;
 mod project;
@@ -51,7 +51,7 @@ use crate::pool::Session;
 use crate::time::Time;
 
 pub(crate) use alert::read_alert;
-pub(crate) use cookie::read_wear;
+pub(crate) use cookie::read_usage;
 pub(crate) use crawl::read_candidate;
 pub(crate) use credential::read_credential;
 pub(crate) use execution::read_execution;
@@ -74,8 +74,8 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::ClaimTasks(op) => Done::ClaimTasks(claim::claim(session, &op).await?),
         Tx::Renew(op) => Done::Renew(task::renew(session, &op).await?),
         Tx::StartRun(_) | Tx::CommitBatch(_) | Tx::CommitBatches(_) | Tx::EndRun(_) => {
-            let answer = execute_together(session, vec![tx]).await?.pop();
-            answer.ok_or_else(|| refused("an operation has no answer"))??
+            let result = execute_together(session, vec![tx]).await?.pop();
+            result.ok_or_else(|| refused("an operation has no result"))??
         }
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, &op).await?),
@@ -88,10 +88,10 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::Heartbeat(op) => Done::Heartbeat(source::beat(session, &op).await?),
         Tx::PurgeExpired(op) => Done::PurgeExpired(clean::clean(session, &op).await?),
         Tx::SaveSetting(op) => Done::SaveSetting(source::configure(session, &op).await?),
-        Tx::RequestPermits(op) => Done::RequestPermits(gate::ask(session, &op).await?),
+        Tx::RequestPermits(op) => Done::RequestPermits(gate::request(session, &op).await?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(session, op).await?),
-        Tx::PauseWork(op) => Done::PauseWork(hold::set(session, &op).await?),
-        Tx::ResumeWork(op) => Done::ResumeWork(hold::release(session, &op).await?),
+        Tx::PauseWork(op) => Done::PauseWork(pause::set(session, &op).await?),
+        Tx::ResumeWork(op) => Done::ResumeWork(pause::resume(session, &op).await?),
         Tx::CancelWork(op) => Done::CancelWork(cancel::cancel(session, &op).await?),
         Tx::RedriveWork(op) => Done::RedriveWork(redrive::redrive(session, &op).await?),
         Tx::SignalRecords(op) => Done::SignalRecords(signal::signal(session, &op).await?),
@@ -108,7 +108,7 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::MarkCredential(op) => Done::MarkCredential(credential::mark(session, &op).await?),
         Tx::SaveCookie(op) => Done::SaveCookie(cookie::save(session, &op).await?),
         Tx::PickCookie(op) => Done::PickCookie(cookie::pick(session, &op).await?),
-        Tx::RecordCookieOutcome(op) => Done::RecordCookieOutcome(cookie::judge(session, &op).await?),
+        Tx::RecordCookieOutcome(op) => Done::RecordCookieOutcome(cookie::record_outcome(session, &op).await?),
         Tx::ReactivateCookie(op) => Done::ReactivateCookie(cookie::reactivate(session, &op).await?),
         Tx::Reseal(op) => Done::Reseal(cookie::reseal(session, &op).await?),
         Tx::AcquireExecution(op) => Done::AcquireExecution(execution::acquire(session, &op).await?),
@@ -126,42 +126,47 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::AddUrls(op) => Done::AddUrls(urls::add(session, &op).await?),
         Tx::ConfigureCapture(op) => Done::ConfigureCapture(project::configure_capture(session, &op).await?),
         Tx::PutDocument(op) => Done::PutDocument(document::put(session, &op).await?),
-        Tx::RequestBackgroundJob(op) => Done::RequestBackgroundJob(chore::ask(session, &op).await?),
-        Tx::ClaimBackgroundJob(op) => Done::ClaimBackgroundJob(chore::take(session, &op).await?.map(Box::new)),
-        Tx::UpdateBackgroundJob(op) => Done::UpdateBackgroundJob(chore::keep(session, &op).await?),
+        Tx::RequestBackgroundJob(op) => Done::RequestBackgroundJob(background_job::request(session, &op).await?),
+        Tx::ClaimBackgroundJob(op) => {
+            Done::ClaimBackgroundJob(background_job::claim(session, &op).await?.map(Box::new))
+        }
+        Tx::UpdateBackgroundJob(op) => Done::UpdateBackgroundJob(background_job::update(session, &op).await?),
         Tx::ClaimEvents(op) => Done::ClaimEvents(outbox::take(session, &op).await?),
-        Tx::RetryEvents(op) => Done::RetryEvents(outbox::retell(session, &op).await?),
+        Tx::RetryEvents(op) => Done::RetryEvents(outbox::retry(session, &op).await?),
         Tx::SettleEvent(op) => Done::SettleEvent(outbox::settle(session, &op).await?),
     })
 }
 
-/// So many futures are polled in their order by `try_join_all`, all of them at first. Of more, one could send its statements when
-/// a COMMIT that was sent with them is on its way.
+/// `try_join_all` polls up to this many futures in order, all of them first. With more, one could send its statements
+/// after a COMMIT that was sent with them.
 pub(crate) const IN_ORDER: usize = 30;
 
-/// Operations of one kind on different runs, in one transaction. Each has an answer of its own, in their order.
-pub(crate) async fn execute_together(session: &Session, asked: Vec<Tx>) -> Result<Vec<Result<Done, TxError>>, Fail> {
-    Ok(match asked.first() {
+/// Runs operations of one kind on different runs in one transaction. Returns one result per operation, in order.
+pub(crate) async fn execute_together(
+    session: &Session,
+    operations: Vec<Tx>,
+) -> Result<Vec<Result<Done, TxError>>, Fail> {
+    Ok(match operations.first() {
         Some(Tx::StartRun(_)) => {
             let ops: Vec<_> =
-                asked.iter().filter_map(|tx| if let Tx::StartRun(op) = tx { Some(*op) } else { None }).collect();
+                operations.iter().filter_map(|tx| if let Tx::StartRun(op) = tx { Some(*op) } else { None }).collect();
             run::start(session, &ops).await?.into_iter().map(|done| done.map(Done::StartRun)).collect()
         }
         Some(Tx::EndRun(_)) => {
             let ops: Vec<_> =
-                asked.iter().filter_map(|tx| if let Tx::EndRun(op) = tx { Some(&**op) } else { None }).collect();
+                operations.iter().filter_map(|tx| if let Tx::EndRun(op) = tx { Some(&**op) } else { None }).collect();
             run::end(session, &ops).await?.into_iter().map(|done| done.map(Done::EndRun)).collect()
         }
         _ => {
-            let ops: Vec<_> = asked.iter().map(Tx::pages).collect();
+            let ops: Vec<_> = operations.iter().map(Tx::pages).collect();
             let done = batch::commit(session, &ops).await?;
-            done.into_iter().zip(&asked).map(|(done, tx)| committed(done?, tx)).collect()
+            done.into_iter().zip(&operations).map(|(done, tx)| committed(done?, tx)).collect()
         }
     })
 }
 
-fn committed(mut pages: Vec<BatchCommitted>, asked: &Tx) -> Result<Done, TxError> {
-    if matches!(asked, Tx::CommitBatches(_)) {
+fn committed(mut pages: Vec<BatchCommitted>, tx: &Tx) -> Result<Done, TxError> {
+    if matches!(tx, Tx::CommitBatches(_)) {
         return Ok(Done::CommitBatches(pages));
     }
     pages.pop().map(Done::CommitBatch).ok_or_else(|| TxError::Refused("no page was committed".to_owned()))
@@ -180,7 +185,7 @@ pub(crate) fn by_key() -> Vec<&'static str> {
     [run::STATEMENTS, batch::STATEMENTS, ledger::STATEMENTS, &[TAKE]].concat()
 }
 
-/// Every statement of the command side, so that a test can prepare them all.
+/// Every statement of the command side, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) fn statements() -> Vec<&'static str> {
     [
@@ -194,7 +199,7 @@ pub(crate) fn statements() -> Vec<&'static str> {
         source::STATEMENTS,
         claim::STATEMENTS,
         clean::STATEMENTS,
-        hold::STATEMENTS,
+        pause::STATEMENTS,
         cancel::STATEMENTS,
         redrive::STATEMENTS,
         segment::STATEMENTS,
@@ -219,7 +224,7 @@ pub(crate) fn statements() -> Vec<&'static str> {
         project::STATEMENTS,
         urls::STATEMENTS,
         document::STATEMENTS,
-        chore::STATEMENTS,
+        background_job::STATEMENTS,
         outbox::STATEMENTS,
         fetched::STATEMENTS,
         scrape::STATEMENTS,
@@ -228,20 +233,21 @@ pub(crate) fn statements() -> Vec<&'static str> {
     .concat()
 }
 
-/// An operation has one moment, read when it holds its locks: all its times are this one, or counted from it.
+/// Time of an operation, read once it holds its locks. All its times are this one or relative to it.
 const NOW: &str = "SELECT clock_timestamp()";
 
 async fn moment(session: &Session, now: &Statement) -> Result<Time, Fail> {
     Ok(session.one(now, &[]).await?.try_get(0)?)
 }
 
-/// Of a statement that brings its moment: the first column of every row, which is there even when nothing was found.
+/// Reads the time of the operation from the first column of a row. The row exists even when the statement found
+/// nothing.
 fn now(rows: &[Row]) -> Result<Time, Fail> {
-    let row = rows.first().ok_or_else(|| refused("a statement without its moment"))?;
+    let row = rows.first().ok_or_else(|| refused("a statement returned no row with its time"))?;
     Ok(row.try_get(0)?)
 }
 
-/// The rows that stand for something. In the one that only tells the moment, the number in the second column is missing.
+/// The rows with content. A row that carries only the time has no number in its second column.
 fn taken(rows: &[Row]) -> Result<impl Iterator<Item = &Row>, Fail> {
     let none = match rows.first() {
         Some(row) => row.try_get::<_, Option<i64>>(1)?.is_none(),
@@ -255,7 +261,7 @@ fn micros(span: std::time::Duration) -> i64 {
     patra_core::time::micros(span)
 }
 
-/// A count from the database. It is never negative there; a corrupt one becomes 0 rather than a panic.
+/// Converts a count from the database. A negative one is corrupt and becomes 0 instead of a panic.
 fn count(value: i64) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! What many tasks do at the same time goes to the server together: operations of one kind that come while others of it are
-//! on their way wait for those, and then share statements, a transaction and a disk write. Whoever comes alone does not wait.
+//! Group commit: operations of one kind that arrive while others of that kind are being sent wait for them, and then
+//! share statements, a transaction and a disk write. An operation that arrives alone does not wait.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,13 +11,13 @@ use tokio::sync::oneshot;
 use crate::exec::{self, IN_ORDER};
 use crate::pool::Pool;
 
-/// Operations of one transaction, at most: all that can be sent in one go.
+/// Most operations of one transaction: as many as can be sent at once.
 const MOST: usize = IN_ORDER;
 
-/// Records of a page that is gathered, at most: larger ones are worth a transaction of their own, beside others.
+/// Most records of a page that joins a group. Larger pages get a transaction of their own.
 const FEW: usize = 20;
 
-/// Operations that may go together. They lock tasks, each its own, and then nothing that another of them may hold.
+/// Operations that may share a transaction. Each locks its own task, and then nothing that another one may have locked.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Start,
@@ -51,14 +51,14 @@ fn is_plain(end: &EndRun) -> bool {
     end.poll.is_none() && end.failure.is_none() && end.pause.is_none() && !matches!(end.end, RunEnd::Split { .. })
 }
 
-/// Cheap to clone; the clones share what waits.
+/// Cheap to clone; clones share the queues.
 #[derive(Clone)]
 pub(crate) struct Gather {
     pool: Pool,
     queues: Arc<[Mutex<Queue>; Kind::COUNT]>,
 }
 
-/// Not what waits: it holds what people keep.
+/// Leaves out the queued operations: they contain user data.
 impl fmt::Debug for Gather {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gather").finish_non_exhaustive()
@@ -69,13 +69,13 @@ impl fmt::Debug for Gather {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Some are on their way, and whoever sent them sends what waits next: while the server works, the next gather.
+    /// A group is being sent. Its sender sends the waiting operations next, so they gather while the server works.
     is_served: bool,
 }
 
 struct Waiting {
     tx: Tx,
-    answer: oneshot::Sender<Result<Done, TxError>>,
+    response: oneshot::Sender<Result<Done, TxError>>,
 }
 
 impl Gather {
@@ -83,25 +83,25 @@ impl Gather {
         Gather { pool: pool.clone(), queues: Arc::default() }
     }
 
-    /// Goes on to its end, whoever still listens.
+    /// Runs an operation to its end, even if the caller is dropped.
     pub(crate) async fn run(&self, kind: Kind, tx: Tx) -> Result<Done, TxError> {
-        let (answer, answered) = oneshot::channel();
+        let (response, receiver) = oneshot::channel();
         let was_served = {
             let mut queue = self.queue(kind);
-            queue.waiting.push_back(Waiting { tx, answer });
+            queue.waiting.push_back(Waiting { tx, response });
             std::mem::replace(&mut queue.is_served, true)
         };
         if !was_served {
             let server = Server { gather: self.clone(), kind, is_done: false };
             tokio::spawn(server.serve());
         }
-        answered.await.unwrap_or_else(|_| Err(TxError::Unknown("an operation did not end".to_owned())))
+        receiver.await.unwrap_or_else(|_| Err(TxError::Unknown("an operation did not end".to_owned())))
     }
 
-    /// One of several that do not go together.
+    /// Runs one operation of a group that failed together.
     async fn alone(self, one: Waiting) {
         let done = self.pool.run(move |session| Box::pin(exec::execute(session, one.tx))).await;
-        tell(one.answer, done);
+        respond(one.response, done);
     }
 
     fn queue(&self, kind: Kind) -> MutexGuard<'_, Queue> {
@@ -109,7 +109,7 @@ impl Gather {
     }
 }
 
-/// Sends what waits, as long as something does.
+/// Sends waiting operations until the queue is empty.
 struct Server {
     gather: Gather,
     kind: Kind,
@@ -119,17 +119,18 @@ struct Server {
 impl Server {
     async fn serve(mut self) {
         while let Some(group) = self.next() {
-            let asked: Vec<_> = group.iter().map(|one| one.tx.clone()).collect();
-            let together = self.gather.pool.run(move |session| Box::pin(exec::execute_together(session, asked)));
+            let operations: Vec<_> = group.iter().map(|one| one.tx.clone()).collect();
+            let together = self.gather.pool.run(move |session| Box::pin(exec::execute_together(session, operations)));
             match together.await {
-                Ok(done) => group.into_iter().zip(done).for_each(|(one, done)| tell(one.answer, done)),
-                // One stands in the way of the others, or met somebody else: each by itself, and nobody waits for it.
+                Ok(done) => group.into_iter().zip(done).for_each(|(one, done)| respond(one.response, done)),
+                // One operation fails the group, or conflicts with another process: each is sent alone, without
+                // blocking the queue.
                 Err(TxError::Busy | TxError::Conflict | TxError::Fenced | TxError::Refused(_)) if group.len() > 1 => {
                     for one in group {
                         tokio::spawn(self.gather.clone().alone(one));
                     }
                 }
-                Err(error) => group.into_iter().for_each(|one| tell(one.answer, Err(error.clone()))),
+                Err(error) => group.into_iter().for_each(|one| respond(one.response, Err(error.clone()))),
             }
         }
     }
@@ -147,7 +148,8 @@ impl Server {
     }
 }
 
-/// One that is cut off, as when its runtime ends, takes along what waits, and the next operation finds another.
+/// A server that is dropped early, as when its runtime ends, drops the waiting operations, and the next operation
+/// starts a new one.
 impl Drop for Server {
     fn drop(&mut self) {
         if !self.is_done {
@@ -158,7 +160,7 @@ impl Drop for Server {
     }
 }
 
-fn tell(answer: oneshot::Sender<Result<Done, TxError>>, done: Result<Done, TxError>) {
-    // Whoever has gone away needs no answer.
-    let _ = answer.send(done);
+fn respond(response: oneshot::Sender<Result<Done, TxError>>, done: Result<Done, TxError>) {
+    // A dropped caller needs no response.
+    let _ = response.send(done);
 }

@@ -1,4 +1,4 @@
-//! Text on its way into `jsonb` and out of it, and bytes on their way into `text`, without a detour over parsed values.
+//! Text to and from `jsonb`, and bytes to `text`, without parsing values.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use patra_core::hash;
 use serde::Serialize;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
-/// The one version of the binary form of `jsonb`.
+/// The only version of the binary format of `jsonb`.
 const VERSION: u8 = 1;
 
 /// JSON text as a `jsonb` parameter.
@@ -26,8 +26,8 @@ impl<T: AsRef<str> + fmt::Debug> ToSql for Json<T> {
     to_sql_checked!();
 }
 
-/// A `jsonb` column as canonical text. The database keeps a value, not its spelling: written canonically it is again what
-/// was given, and the same as in SQLite.
+/// A `jsonb` column as canonical text. The database keeps the value, not its spelling; the canonical spelling is the
+/// one that was written, and the same as in SQLite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JsonText(pub(crate) String);
 
@@ -37,7 +37,7 @@ impl<'a> FromSql<'a> for JsonText {
         if *version != VERSION {
             return Err(format!("jsonb in version {version}").into());
         }
-        // A number beyond f64 is valid jsonb that serde_json does not read: then the database's own spelling has to do.
+        // serde_json cannot read a number beyond f64, which jsonb allows: keep the database's spelling.
         Ok(JsonText(match serde_json::from_slice(text) {
             Ok(value) => hash::canonical(&value),
             Err(_) => std::str::from_utf8(text)?.to_owned(),
@@ -48,7 +48,7 @@ impl<'a> FromSql<'a> for JsonText {
 }
 
 impl Json<String> {
-    /// One of our own types.
+    /// The type of this crate.
     pub(crate) fn of(value: &impl Serialize) -> Result<Json<String>, serde_json::Error> {
         serde_json::to_string(value).map(Json)
     }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_no_float_holds_keeps_its_spelling() {
+    fn number_beyond_f64_keeps_its_spelling() {
         assert_eq!(JsonText::from_sql(&Type::JSONB, b"\x011e999").unwrap().0, "1e999");
         assert!(JsonText::from_sql(&Type::JSONB, b"\x02{}").is_err());
     }

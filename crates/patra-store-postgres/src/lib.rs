@@ -1,7 +1,7 @@
 //! The store ports on PostgreSQL, for any number of processes on any number of hosts.
 //!
-//! File for file the twin of `patra-store-sqlite`: what differs is the dialect and what a server brings with it, that is,
-//! connections that die, locks on rows instead of one writer, and the server's clock.
+//! The files mirror those of `patra-store-sqlite`. They differ in the SQL dialect and in properties of a server:
+//! connections that die, row locks instead of one writer, and the server's clock.
 
 pub mod backup;
 mod error;
@@ -9,7 +9,7 @@ mod exec;
 mod gather;
 mod json;
 mod migrate;
-mod news;
+mod notifications;
 mod object;
 mod open;
 mod pool;
@@ -41,31 +41,31 @@ pub use migrate::Schema;
 pub use open::OpenError;
 
 use crate::gather::{Gather, Kind};
-use crate::news::News;
+use crate::notifications::Notifications;
 use crate::pool::{Access, Pool};
 
-/// For a server that stops answering; a migration of a large table has to fit in.
+/// Limit for a server that stops responding; a migration of a large table must fit.
 const MIGRATION_DEADLINE: Duration = Duration::from_secs(600);
 
-/// How to reach the database, and the limits that hold there.
+/// Connection settings and limits.
 #[derive(Clone)]
 pub struct Options {
     /// `postgres://user:password@host:port/database`. Never logged or shown.
     pub url: String,
-    /// Connections for everything that writes, heartbeats apart, which have their own.
+    /// Connections for writes, except heartbeats, which have their own.
     pub pool_size: usize,
     /// Connections for queries. They cannot write.
     pub readers: usize,
-    /// The schema to live in, made when it is missing. `None`: the first of the user's `search_path`, mostly `public`.
+    /// The schema to use, created if it is missing. `None`: the first of the user's `search_path`, mostly `public`.
     pub schema: Option<String>,
-    /// The server gives up a statement after this time.
+    /// The server cancels a statement after this time.
     pub statement_timeout: Duration,
-    /// The server gives up waiting for a row's lock after this time; the operation is then `Busy`.
+    /// The server stops waiting for a row lock after this time; the operation is then `Busy`.
     pub lock_timeout: Duration,
-    /// We give up an operation after this time, and its connection with it. Longer than `statement_timeout`: it is for
-    /// servers that do not answer at all.
+    /// An operation and its connection are dropped after this time. Longer than `statement_timeout`, for servers that
+    /// do not respond at all.
     pub deadline: Duration,
-    /// How long to wait for a free connection.
+    /// Longest wait for a free connection.
     pub acquire_timeout: Duration,
     pub connect_timeout: Duration,
     /// Shown in `pg_stat_activity`.
@@ -110,17 +110,17 @@ impl fmt::Debug for Options {
 #[derive(Clone, Debug)]
 pub struct PostgresStore {
     pool: Pool,
-    /// On the same connections.
+    /// Group commit on the connections of `pool`.
     gather: Gather,
     /// Renewals never wait behind other work: a saturated pool must not cost leases (class 10).
     heartbeats: Pool,
-    /// The query side (ING-3.7-01): whoever is given only that cannot write, whatever it sends.
+    /// The query side (ING-3.7-01). It cannot write, whatever it sends.
     readers: Pool,
-    news: News,
+    notifications: Notifications,
 }
 
 impl PostgresStore {
-    /// Connects, and brings the schema to the version of this program.
+    /// Connects, and migrates the schema to the version of this program.
     pub async fn open(options: Options) -> Result<PostgresStore, OpenError> {
         let config = open::configure(&options)?;
         let pool = Pool::new(&config, &options, options.pool_size.max(1), Access::Write).map_err(OpenError::Failed)?;
@@ -130,19 +130,21 @@ impl PostgresStore {
         let migrated =
             tokio::time::timeout(MIGRATION_DEADLINE, migrate::migrate(&mut client, options.schema.as_deref()));
         migrated.await.unwrap_or_else(|_| Err(OpenError::Failed("the migrations did not end in time".to_owned())))?;
-        Ok(PostgresStore { gather: Gather::new(&pool), pool, heartbeats, readers, news: News::new(&config, &options) })
+        let notifications = Notifications::new(&config, &options);
+        Ok(PostgresStore { gather: Gather::new(&pool), pool, heartbeats, readers, notifications })
     }
 
-    /// Connects and changes nothing, whatever the schema is: for those who only look.
+    /// Connects without changing anything, for read-only use of any schema version.
     pub async fn open_as_it_is(options: Options) -> Result<PostgresStore, OpenError> {
         let config = open::configure(&options)?;
         let new = |size| Pool::new(&config, &options, size, Access::Read).map_err(OpenError::Failed);
         let (pool, heartbeats, readers) = (new(1)?, new(1)?, new(options.readers.max(1))?);
         drop(readers.get().await.map_err(|error| open::classify(&error, &config))?);
-        Ok(PostgresStore { gather: Gather::new(&pool), pool, heartbeats, readers, news: News::new(&config, &options) })
+        let notifications = Notifications::new(&config, &options);
+        Ok(PostgresStore { gather: Gather::new(&pool), pool, heartbeats, readers, notifications })
     }
 
-    /// Which schema the database has.
+    /// Schema version of the database.
     pub async fn schema(options: &Options) -> Result<Schema, OpenError> {
         let config = open::configure(options)?;
         let pool = Pool::new(&config, options, 1, Access::Read).map_err(OpenError::Failed)?;
@@ -161,13 +163,13 @@ impl Commands for PostgresStore {
     }
 
     fn gate_changes(&self) -> BoxFuture<'_, String> {
-        Box::pin(self.news.next())
+        Box::pin(self.notifications.next())
     }
 }
 
 impl CredentialQueries for PostgresStore {
-    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
-        Box::pin(self.pool.run(move |session| Box::pin(query::credential::credentials(session, ask))))
+    fn credentials(&self, filter: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
+        Box::pin(self.pool.run(move |session| Box::pin(query::credential::credentials(session, filter))))
     }
 }
 
@@ -246,7 +248,7 @@ impl Queries for PostgresStore {
     }
 
     fn next_due(&self) -> BoxFuture<'_, Result<NextDue, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(query::ahead::read(session))))
+        Box::pin(self.readers.run(move |session| Box::pin(query::next_due::read(session))))
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<u32, TxError>> {

@@ -1,4 +1,4 @@
-//! Numbered migrations, applied in one transaction behind an advisory lock, so that any number of processes may start at
+//! Numbered migrations, applied in one transaction under an advisory lock, so that any number of processes may start at
 //! once on an empty database (class 25).
 
 use patra_core::hash;
@@ -14,11 +14,11 @@ struct Migration {
     sql: &'static str,
 }
 
-/// Same numbers as in SQLite. A file that was released is never edited.
+/// Same numbers as in SQLite. A released file is never edited.
 const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "init", sql: include_str!("../migrations/001_init.sql") }];
 
-/// The newest schema that this program knows.
+/// Newest schema version that this program knows.
 pub(crate) const KNOWN: u32 = MIGRATIONS[MIGRATIONS.len() - 1].version;
 
 const TABLE: &str = "CREATE TABLE patra_migration (
@@ -31,7 +31,7 @@ const TABLE: &str = "CREATE TABLE patra_migration (
 const HAS_TABLE: &str =
     "SELECT 1 FROM pg_class WHERE relname = 'patra_migration' AND relnamespace = current_schema()::regnamespace";
 
-/// Brings the schema to [`KNOWN`].
+/// Migrates the schema to [`KNOWN`].
 pub(crate) async fn migrate(client: &mut Client, schema: Option<&str>) -> Result<(), OpenError> {
     let transaction = client.transaction().await.map_err(|error| failed(&error))?;
     apply(transaction.client(), schema).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn migrate(client: &mut Client, schema: Option<&str>) -> Result
 }
 
 async fn apply(client: &Client, schema: Option<&str>) -> Result<(), OpenError> {
-    // One lock per schema. It is waited for longer than any lock of an operation: others may be migrating.
+    // One lock per schema. The wait for it is longer than for other locks: another process may be migrating.
     client
         .batch_execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '60s'")
         .await
@@ -61,10 +61,10 @@ async fn apply(client: &Client, schema: Option<&str>) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The schema that a database has, and the newest one that this program knows.
+/// Schema version of a database, and the newest one that this program knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schema {
-    /// `None`: there is none of ours.
+    /// `None`: there is no Patra schema.
     pub found: Option<u32>,
     pub known: u32,
 }
@@ -87,7 +87,7 @@ pub(crate) async fn schema(client: &Client) -> Result<Schema, OpenError> {
     Ok(Schema { found, known: KNOWN })
 }
 
-/// Looks before it creates: a user without the right to create may open what is already there.
+/// Checks before it creates: a user without the right to create may open an existing schema.
 async fn make_ready(client: &Client, schema: Option<&str>) -> Result<(), Error> {
     if let Some(schema) = schema {
         let missing = client.query_opt("SELECT 1 FROM pg_namespace WHERE nspname = $1", &[&schema]).await?.is_none();
@@ -121,7 +121,7 @@ async fn applied(client: &Client) -> Result<Vec<Applied>, Error> {
         .collect()
 }
 
-/// What was applied must be the beginning of what this program has.
+/// Checks that the applied migrations are the first ones of this program, unchanged.
 fn check(applied: &[Applied]) -> Result<(), OpenError> {
     if let Some(last) = applied.last()
         && last.version > KNOWN

@@ -1,5 +1,5 @@
 //! A whole row as a JSON object, keyed by column: JSON nested, times as text. The same in both databases, and the same
-//! whether it is read from the ledger or from the archive.
+//! for a ledger row and an archived one.
 
 use serde_json::{Map, Value};
 use tokio_postgres::Row;
@@ -34,7 +34,7 @@ fn value(row: &Row, at: usize, kind: &Type) -> Result<Value, Fail> {
     .unwrap_or(Value::Null))
 }
 
-/// What is stored as JSON is JSON; a number that serde_json does not read is shown as the text it is.
+/// JSON stays JSON; a number that serde_json cannot read becomes its text.
 pub(crate) fn nested(text: String) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }

@@ -1,4 +1,4 @@
-//! From a URL to a store that is ready, or to a sentence that says what to do about it.
+//! Opens a store by its URL. Errors say what to do.
 
 use deadpool_postgres::{HookError, PoolError};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
@@ -8,14 +8,14 @@ use tokio_postgres::{Config, Error};
 use crate::Options;
 use crate::error::describe;
 
-/// Why a store cannot be opened. No variant ever holds the URL or a password.
+/// Failure to open a store. No variant contains the URL or a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the database URL cannot be read: {0}")]
+    #[error("the database URL is invalid: {0}")]
     BadUrl(String),
-    #[error("the database URL asks for TLS, which this build cannot do")]
+    #[error("the database URL requires TLS, which this build does not support")]
     TlsRequired,
-    #[error("no PostgreSQL server answers at {address}: {reason}")]
+    #[error("no PostgreSQL server responds at {address}: {reason}")]
     Unreachable { address: String, reason: String },
     #[error("the server at {address} refused to authenticate user `{user}`: {reason}")]
     Authentication { address: String, user: String, reason: String },
@@ -23,16 +23,16 @@ pub enum OpenError {
     NoDatabase { address: String, database: String },
     #[error("the database has schema version {found}, this program knows {known}")]
     Newer { found: u32, known: u32 },
-    #[error("migration {version} ({name}) was applied in another form than this program has")]
+    #[error("migration {version} ({name}) differs from the one that was applied")]
     Changed { version: u32, name: String },
-    #[error("the database user may not do what opening needs: {0}")]
+    #[error("the database user lacks a permission: {0}")]
     NoPermission(String),
     #[error("the database could not be prepared: {0}")]
     Failed(String),
 }
 
 impl OpenError {
-    /// What the user can do.
+    /// Hint for the user.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             OpenError::BadUrl(_) => {
@@ -43,22 +43,22 @@ impl OpenError {
             OpenError::Authentication { .. } => "check user and password in the URL, and the server's pg_hba.conf",
             OpenError::NoDatabase { .. } => "create it with `createdb`, or correct the name at the end of the URL",
             OpenError::Newer { .. } => "a newer version of this program has used the database: use that one",
-            OpenError::Changed { .. } => "the database was made by another build; its migrations must not be edited",
+            OpenError::Changed { .. } => "the database was created by another build; its migrations must not be edited",
             OpenError::NoPermission(_) => {
-                "grant CREATE on the schema (or on the database, to make the schema) to the user of the URL"
+                "grant CREATE on the schema (or on the database, to create the schema) to the user of the URL"
             }
             OpenError::Failed(_) => return None,
         })
     }
 }
 
-/// Reads the URL and adds what every connection of ours has.
+/// Parses the URL and adds the settings of every connection.
 pub(crate) fn configure(options: &Options) -> Result<Config, OpenError> {
     let url = options.url.trim();
     if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
         return Err(OpenError::BadUrl("it does not start with postgres://".to_owned()));
     }
-    // The part behind the first @ would be taken for the host, and shown.
+    // The part after the first @ would be taken for the host, and shown.
     if url.matches('@').count() > 1 {
         return Err(OpenError::BadUrl("it holds more than one @; in a password it is written as %40".to_owned()));
     }
@@ -79,7 +79,7 @@ pub(crate) fn configure(options: &Options) -> Result<Config, OpenError> {
     if config.get_application_name().is_none() {
         config.application_name(&options.application_name);
     }
-    // Of several hosts only the primary is of use.
+    // Only the primary of several hosts can be used.
     if config.get_hosts().len() > 1 && config.get_target_session_attrs() == TargetSessionAttrs::Any {
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
@@ -87,20 +87,20 @@ pub(crate) fn configure(options: &Options) -> Result<Config, OpenError> {
     Ok(config)
 }
 
-/// The parser's reason, unless it could quote a piece of a password that was not escaped.
+/// The parser's message, unless it could quote a piece of a password that was not escaped.
 fn url_problem(error: &Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     if cause.starts_with("invalid value for option") { cause } else { "it is malformed".to_owned() }
 }
 
-/// Why the first connection failed.
+/// Maps the failure of the first connection.
 pub(crate) fn classify(error: &PoolError, config: &Config) -> OpenError {
     let address = address(config);
     match error {
         PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)) => {
             classify_db(error, address, config)
         }
-        PoolError::Timeout(_) => OpenError::Unreachable { address, reason: "no answer in time".to_owned() },
+        PoolError::Timeout(_) => OpenError::Unreachable { address, reason: "no response in time".to_owned() },
         other => OpenError::Unreachable { address, reason: other.to_string() },
     }
 }
@@ -115,7 +115,7 @@ fn classify_db(error: &Error, address: String, config: &Config) -> OpenError {
             OpenError::NoDatabase { address, database: config.get_dbname().unwrap_or(&user).to_owned() }
         }
         Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenError::NoPermission(describe(error)),
-        // The driver's own refusals, as when the server wants a password and the URL has none.
+        // Refusals by the driver, as when the server wants a password and the URL has none.
         None if matches!(error.to_string().as_str(), "authentication error" | "invalid configuration") => {
             OpenError::Authentication { address, user, reason: describe(error) }
         }

@@ -1,4 +1,4 @@
-//! Connections, and how one operation runs on one of them: to its end, within a deadline, whoever still listens.
+//! Connection pools. An operation runs to its end, within a deadline, even if its caller is dropped.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +15,17 @@ use tokio_postgres::{Config, NoTls, Row, Statement};
 use crate::Options;
 use crate::error::{Fail, Health, Phase, describe, lost, refused};
 
-/// A connection that rested longer than this is asked whether it lives before it is used.
+/// A connection that was idle longer than this is checked before use.
 const TRUSTED: Duration = Duration::from_secs(1);
-/// What a living server needs at most to answer an empty question or a ROLLBACK.
+/// Longest time that a live server needs for an empty query or a ROLLBACK.
 const QUICK: Duration = Duration::from_secs(2);
 
-/// A transaction that rests this long belongs to a process that is frozen. The server ends it, or its locks would keep
-/// others from taking over what the process holds.
+/// A transaction that is idle this long belongs to a frozen process. The server ends it, because its locks would keep
+/// others from taking over the leases.
 const FROZEN: Duration = Duration::from_secs(2);
 
-/// An index is read in its order, and no further than is wanted. That also marks entries of rows that are gone, of which the
-/// indexes of a queue would else be full: a bitmap visits all of them every time.
+/// Index scans read in order and stop early. They also mark entries of deleted rows, which would otherwise fill the
+/// indexes of a queue: a bitmap scan visits all of them every time.
 macro_rules! without_bitmaps {
     () => {
         "; SET LOCAL enable_bitmapscan = off"
@@ -41,7 +41,7 @@ pub(crate) const BEGIN_BY_KEY: &str = concat!(
 
 pub(crate) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// Some connections with the limits that every use of them obeys. Cheap to clone.
+/// A pool of connections with the limits of every use. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Pool {
     pool: deadpool_postgres::Pool,
@@ -54,18 +54,18 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// What a pool's connections may do.
+/// Access of a pool's connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     Write,
-    /// The server itself refuses a write.
+    /// The server refuses writes.
     Read,
 }
 
 impl Pool {
-    /// Opens no connection yet.
+    /// Creates the pool without opening a connection.
     pub(crate) fn new(config: &Config, options: &Options, size: usize, access: Access) -> Result<Pool, String> {
-        // Fast recycling looks only at the socket; the hook asks the server where that is not enough.
+        // Fast recycling checks only the socket; the hook asks the server where that is not enough.
         let manager =
             Manager::from_config(config.clone(), NoTls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let setup = session_setup(options, access);
@@ -96,7 +96,7 @@ impl Pool {
         self.pool.get().await
     }
 
-    /// Runs `work` in a task of its own: a caller that goes away does not cut a transaction (class 9).
+    /// Runs `work` in a task of its own, so that a dropped caller does not interrupt a transaction (class 9).
     pub(crate) async fn run<T, W>(&self, work: W) -> Result<T, TxError>
     where
         T: Send + 'static,
@@ -135,14 +135,14 @@ impl Pool {
     }
 }
 
-/// Sends several statements without waiting for the answers between them, in the order in which they are written. They
-/// must be prepared before: one that has to be prepared on the way would be overtaken by the next.
+/// Sends several statements in order without waiting for the responses in between. They must be prepared before: a
+/// statement that is prepared here would be overtaken by the next.
 macro_rules! pipeline {
     ($($statement:expr),+ $(,)?) => { tokio::try_join!(biased; $(async { $statement.await }),+) };
 }
 pub(crate) use pipeline;
 
-/// A statement about nothing is not sent.
+/// Statements without rows are not sent.
 pub(crate) async fn unless_empty<W, T: Default>(
     wanted: &[W],
     statement: impl Future<Output = Result<T, Fail>>,
@@ -150,8 +150,8 @@ pub(crate) async fn unless_empty<W, T: Default>(
     if wanted.is_empty() { Ok(T::default()) } else { statement.await }
 }
 
-/// One connection while one operation has it. It goes back to the pool only by [`Session::release`]: one that is dropped
-/// otherwise, as in a panic, may be in the middle of anything and is closed.
+/// One connection while one operation uses it. It goes back to the pool only by [`Session::release`]: one that is
+/// dropped otherwise, as in a panic, may be inside a transaction and is closed.
 pub(crate) struct Session {
     client: Option<Object>,
     in_transaction: AtomicBool,
@@ -167,34 +167,35 @@ impl Session {
         statements.try_into().map_err(|_| refused("a statement is missing"))
     }
 
-    /// Goes out in a pipeline with the statement that locks, so that it costs no round trip of its own.
+    /// Begins a transaction. It is pipelined with the statement that locks, so it costs no round trip.
     pub(crate) async fn begin(&self) -> Result<(), Fail> {
         self.begin_with("BEGIN").await
     }
 
-    /// For statements about rows that are named by their keys, for so many operations. Each row is looked up in an index,
-    /// however small its table was when the statement was planned, and that happens once. And it is `without_bitmaps!`.
-    /// Several operations do not wait long for a lock that one of them may meet: each can be done alone.
+    /// Begins a transaction for up to so many operations on rows named by key. Rows are looked up in an index, however
+    /// small the table was when the statement was planned, and the plan is made once. It also is `without_bitmaps!`.
+    /// Several operations do not wait long for a lock that one of them may meet: each can be repeated alone.
     pub(crate) async fn begin_by_key(&self, operations: usize) -> Result<(), Fail> {
         const IMPATIENT: &str = "; SET LOCAL lock_timeout = 200";
         let impatient = if operations > 1 { IMPATIENT } else { "" };
         self.begin_with(&format!("{BEGIN_BY_KEY}{impatient}")).await
     }
 
-    /// For what follows from what is committed, and is found again should it be lost: it is answered before it is on the disk,
-    /// so that whoever waits for its locks does not wait for the disk as well. Whatever is committed later takes it along.
+    /// Begins a transaction that can be derived again from committed data. Its commit returns before it is on disk, so
+    /// that waiters for its locks do not wait for the disk. A later commit includes it.
     pub(crate) async fn begin_derived(&self) -> Result<(), Fail> {
-        // Behind a look of its own.
+        // A separate setting after the start of the transaction.
         self.commit_sent.store(false, Ordering::Relaxed);
         self.begin_with(concat!("BEGIN; SET LOCAL synchronous_commit = off", without_bitmaps!())).await
     }
 
-    /// For queries of more than one statement: all of them see the same moment.
+    /// Begins a snapshot for queries of several statements: all of them see the same time.
     pub(crate) async fn begin_reading(&self) -> Result<(), Fail> {
         self.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY").await
     }
 
-    /// The same of how far a cursor has come, and `without_bitmaps!`: of all that waits behind it, the first is wanted.
+    /// Begins a snapshot to read the progress of a cursor, `without_bitmaps!`: only the first of the waiting rows is
+    /// needed.
     pub(crate) async fn begin_looking_ahead(&self) -> Result<(), Fail> {
         self.begin_with(concat!("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", without_bitmaps!())).await
     }
@@ -211,7 +212,7 @@ impl Session {
         Ok(())
     }
 
-    /// What follows can be taken back by itself, whatever becomes of it.
+    /// Sets a savepoint, so that the statements after it can be rolled back alone.
     pub(crate) async fn savepoint(&self) -> Result<(), Fail> {
         Ok(self.client()?.batch_execute("SAVEPOINT here").await?)
     }
@@ -220,7 +221,7 @@ impl Session {
         Ok(self.client()?.batch_execute("ROLLBACK TO SAVEPOINT here").await?)
     }
 
-    /// A statement that is a whole transaction.
+    /// Runs a statement that is a whole transaction.
     pub(crate) async fn alone(&self, statement: &Statement, params: Params<'_>) -> Result<Vec<Row>, Fail> {
         self.commit_sent.store(true, Ordering::Relaxed);
         Ok(self.client()?.query(statement, params).await?)
@@ -238,7 +239,7 @@ impl Session {
         Ok(self.client()?.query_opt(statement, params).await?)
     }
 
-    /// Gives the number of rows written.
+    /// Returns the number of rows written.
     pub(crate) async fn write(&self, statement: &Statement, params: Params<'_>) -> Result<u64, Fail> {
         Ok(self.client()?.execute(statement, params).await?)
     }
@@ -251,7 +252,7 @@ impl Session {
         if self.commit_sent.load(Ordering::Relaxed) { Phase::CommitSent } else { Phase::Open }
     }
 
-    /// Back to the pool, but only outside a transaction: what cannot be rolled back is closed.
+    /// Returns the connection to the pool, but only outside a transaction: if it cannot be rolled back, it is closed.
     async fn release(mut self, health: Health) {
         let is_good = match health {
             Health::Lost => false,
@@ -277,8 +278,8 @@ impl Drop for Session {
     }
 }
 
-/// What holds for every connection. Statements are short and many: each is done by one process of the server, which takes less
-/// time than to start others. Set after connecting, not in the start-up packet: some poolers refuse options there.
+/// Settings of every connection. Statements are short and many, so parallel workers cost more than they save. They are
+/// set after connecting, not in the start-up packet, where some poolers refuse options.
 fn session_setup(options: &Options, access: Access) -> String {
     let millis = |span: Duration| span.as_millis().clamp(1, 2_000_000_000);
     let mut setup = format!(
@@ -297,7 +298,7 @@ fn session_setup(options: &Options, access: Access) -> String {
     setup
 }
 
-/// A name as SQL writes it.
+/// Quotes a name for SQL.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

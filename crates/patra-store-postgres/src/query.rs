@@ -1,6 +1,5 @@
-//! The query side. Each answer is one snapshot: one statement, or several in a transaction that sees one moment.
+//! The query side. Each result is one snapshot: one statement, or several in a transaction with one snapshot.
 
-pub(crate) mod ahead;
 pub(crate) mod board;
 pub(crate) mod crawl;
 pub(crate) mod credential;
@@ -11,6 +10,7 @@ pub(crate) mod job;
 pub(crate) mod lineage;
 pub(crate) mod list;
 pub(crate) mod load;
+pub(crate) mod next_due;
 pub(crate) mod pool;
 pub(crate) mod progress;
 pub(crate) mod registry;
@@ -48,10 +48,10 @@ const RAW: &str = "
 SELECT status, headers, body, expires_at FROM ing_raw
 WHERE run_id = $1 AND batch_no = $2 AND expires_at > clock_timestamp()";
 
-/// Every fixed statement of the query side, so that a test can prepare them all.
+/// Every fixed statement of the query side, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SNAPSHOT, KEY, PING, STORED, RAW, ahead::LOOK, progress::PROGRESS, registry::READ, dictionary::READ];
+    &[SNAPSHOT, KEY, PING, STORED, RAW, next_due::LOOK, progress::PROGRESS, registry::READ, dictionary::READ];
 
 pub(crate) async fn snapshot(session: &Session, hash: String) -> Result<Option<String>, Fail> {
     let [statement] = session.prepare([SNAPSHOT]).await?;
@@ -65,7 +65,7 @@ pub(crate) async fn key(session: &Session, prefix: String) -> Result<Option<Stor
         prefix: row.try_get(0)?,
         hash: row.try_get(1)?,
         scope: row.try_get::<_, &str>(2)?.parse()?,
-        // A list that cannot be read must not become a key for every project.
+        // An unreadable list must not become a key for every project.
         projects: serde_json::from_str(&row.try_get::<_, JsonText>(4)?.0)?,
         shared: row.try_get(5)?,
         revoked: row.try_get(3)?,
@@ -85,7 +85,7 @@ pub(crate) async fn stored(
         Ok(StoredVersion {
             key: row.try_get(0)?,
             version: RecordVersion { updated_at: row.try_get::<_, Time>(1)?.0, source_version: row.try_get(2)? },
-            content_hash: hash.try_into().map_err(|_| refused("a content hash that is none"))?,
+            content_hash: hash.try_into().map_err(|_| refused("a content hash has the wrong length"))?,
             generation: row.try_get(4)?,
         })
     });
@@ -109,12 +109,12 @@ pub(crate) async fn ping(session: &Session) -> Result<u32, Fail> {
     version.and_then(|version| u32::try_from(version).ok()).ok_or_else(|| refused("no migration is on record"))
 }
 
-/// How many, where a statement counts.
+/// Reads the result of a statement that counts.
 pub(crate) fn count(row: &Row, at: usize) -> Result<u64, Fail> {
     Ok(u64::try_from(row.try_get::<_, i64>(at)?).unwrap_or(0))
 }
 
-/// A partition in three columns.
+/// Reads a partition from three columns.
 fn inventory(row: &Row, at: usize) -> Result<PartitionKey, Fail> {
     Ok(PartitionKey {
         provenance_code: row.try_get(at)?,

@@ -1,4 +1,4 @@
-//! Many rows as the parameters of one statement: each column is an array, for `unnest`.
+//! Many rows as parameters of one statement: each column is an array for `unnest`.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use tokio_postgres::types::{IsNull, Kind, ToSql, Type, to_sql_checked};
 
 pub(crate) type Value<'a> = &'a (dyn ToSql + Sync);
 
-/// The values of one column, one of each row.
+/// The values of one column, one per row.
 struct Column<'a>(Vec<Value<'a>>);
 
 /// Rows of `N` columns.
@@ -39,7 +39,7 @@ impl fmt::Debug for Column<'_> {
 }
 
 impl ToSql for Column<'_> {
-    /// The binary form of an array of one dimension that begins at 1.
+    /// The binary format of a one-dimensional array that begins at 1.
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         let Kind::Array(member) = ty.kind() else { return Err(format!("{ty} is not an array").into()) };
         out.put_i32(1);

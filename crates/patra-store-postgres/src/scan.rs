@@ -16,7 +16,7 @@ SELECT relname::text FROM pg_class
 WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
 ORDER BY relname";
 
-/// Columns, their types, and their place in the primary key, 0 where they have none.
+/// Columns, their types, and their position in the primary key, or 0.
 const COLUMNS: &str = "
 SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(array_position(i.indkey::int2[], a.attnum), -1)::int4
 FROM pg_class c
@@ -25,7 +25,7 @@ LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relname = $1
 ORDER BY a.attnum";
 
-/// What a row is known by where the table has no key of its own.
+/// Key of a row if the table has no primary key.
 const PLACE: (&str, &str) = ("ctid", "tid");
 
 impl Scan for PostgresStore {
@@ -72,7 +72,7 @@ async fn page(session: &Session, table: String, after: Option<Vec<String>>) -> R
         ScanPage { columns: columns.into_iter().map(|column| column.name).collect(), key, ..ScanPage::default() };
     let mut rows = pin!(client.query_raw(&statement, after.unwrap_or_default()).await?);
     let mut bytes = 0;
-    // One by one: a page of large rows is cut before it is all here.
+    // Row by row: a page of large rows is cut before all of it is in memory.
     while let Some(row) = rows.try_next().await? {
         let cells =
             (0..page.columns.len()).map(|at| Ok(row.try_get(at)?)).collect::<Result<Vec<Option<String>>, Fail>>()?;
@@ -91,7 +91,7 @@ async fn page(session: &Session, table: String, after: Option<Vec<String>>) -> R
 fn statement_text(table: &str, columns: &[Column], key: &[&Column], after: bool) -> String {
     let join = |parts: Vec<String>| parts.join(", ");
     let texts = columns.iter().map(|column| match column.kind.as_str() {
-        // Readable bytes stay readable.
+        // Bytes that are valid text stay readable.
         "bytea" => format!("encode({}, 'escape')", quoted(&column.name)),
         _ => format!("{}::text", quoted(&column.name)),
     });

@@ -1,4 +1,4 @@
-//! Statements against a real server: each one prepares, and the one that matters most has the plan that it was written for.
+//! Statements against a real server: each one prepares, and the most important ones have their intended plan.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ async fn every_statement_can_be_prepared() {
 }
 
 #[tokio::test]
-async fn a_claim_walks_its_index_however_long_the_queue() {
+async fn claim_uses_its_index_in_a_long_queue() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
@@ -87,7 +87,7 @@ async fn a_claim_walks_its_index_however_long_the_queue() {
         .unwrap();
     let lanes = "ARRAY['p1'], ARRAY['e'], ARRAY['HARVEST'], ARRAY[8], ARRAY[0], ARRAY[100], ARRAY[8], ARRAY[8]";
     let take = format!("('w', 10, 30000000, {lanes}, 1)");
-    let statements = [(exec::LOOK, String::new()), (query::ahead::LOOK, "(1)".to_owned()), (exec::TAKE, take)];
+    let statements = [(exec::LOOK, String::new()), (query::next_due::LOOK, "(1)".to_owned()), (exec::TAKE, take)];
     for (sql, values) in statements {
         for mode in ["force_custom_plan", "force_generic_plan"] {
             client.batch_execute(&format!("SET plan_cache_mode = {mode}")).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_claim_walks_its_index_however_long_the_queue() {
     drop_schema(&client, &schema).await;
 }
 
-/// The plans of a prepared statement, made for these values and for any.
+/// The plans of a prepared statement: custom for these values, and generic.
 async fn plans(client: &Client, sql: &str, values: &str) -> Vec<String> {
     let mut plans = Vec::new();
     for mode in ["force_custom_plan", "force_generic_plan"] {
@@ -118,7 +118,7 @@ async fn plans(client: &Client, sql: &str, values: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn rows_that_are_named_are_looked_up_even_where_tables_were_empty() {
+async fn named_rows_are_looked_up_even_if_tables_were_empty() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client.batch_execute(&format!("{BEGIN_BY_KEY}; SET LOCAL patra.lanes = '1'")).await.unwrap();
     for sql in exec::by_key() {
@@ -139,7 +139,7 @@ async fn rows_that_are_named_are_looked_up_even_where_tables_were_empty() {
 
 // covers: COLL-27, COLL-32
 #[tokio::test]
-async fn a_tick_reads_what_is_due_however_many_sources_there_are() {
+async fn tick_reads_only_due_sources() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
@@ -161,7 +161,7 @@ async fn a_tick_reads_what_is_due_however_many_sources_there_are() {
 
 // covers: ING-13.6-02
 #[tokio::test]
-async fn a_board_reads_what_it_shows_and_no_history() {
+async fn board_reads_only_its_rows_and_no_history() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
@@ -202,7 +202,7 @@ async fn a_board_reads_what_it_shows_and_no_history() {
 }
 
 #[tokio::test]
-async fn a_claim_of_polls_walks_its_index_however_long_the_queue() {
+async fn claim_of_polls_uses_its_index_in_a_long_queue() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
@@ -226,7 +226,7 @@ async fn a_claim_of_polls_walks_its_index_however_long_the_queue() {
 
 // covers: CRAWL-43
 #[tokio::test]
-async fn a_claim_of_notes_walks_its_index_however_many_there_are() {
+async fn claim_of_notes_uses_its_index() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
@@ -248,9 +248,9 @@ async fn a_claim_of_notes_walks_its_index_however_many_there_are() {
 
 // covers: POOL-60, POOL-110
 #[tokio::test]
-async fn a_page_of_both_libraries_walks_its_indexes_however_many_urls_there_are() {
+async fn page_of_both_libraries_uses_its_indexes() {
     let Some((_store, client, schema)) = migrated().await else { return };
-    // Every project has a tenth of what is shared.
+    // Every project has a tenth of the shared URLs.
     let fill = "
         INSERT INTO resource_pool_urls (url, domain, source, source_ref, scope, project_key, created_at)
         SELECT 'https://example.com/' || CASE WHEN n % 40 < 4 THEN n - n % 4 ELSE n END, 'example.com', 'task', '{}', CASE WHEN n % 4 = 0 THEN 'shared' ELSE 'project' END,
@@ -260,7 +260,7 @@ async fn a_page_of_both_libraries_walks_its_indexes_however_many_urls_there_are(
         client.batch_execute(sql).await.unwrap();
     }
     for page in ["'p1', 20, 0", "'p1', 20, 1980"] {
-        // It is planned for its values, so that is what counts.
+        // It is planned for its values, so the custom plan counts.
         let plan = plans(&client, query::pool::EFFECTIVE, page).await.swap_remove(0);
         assert!(plan.contains("Index Only Scan Backward using idx_pool_list"), "{plan}");
         assert!(plan.contains("Index Only Scan using uk_pool_url") && !plan.contains("Seq Scan"), "{plan}");
@@ -270,7 +270,7 @@ async fn a_page_of_both_libraries_walks_its_indexes_however_many_urls_there_are(
 
 // covers: TWEET-133
 #[tokio::test]
-async fn the_tweets_of_an_author_are_found_by_their_index() {
+async fn tweets_of_an_author_use_their_index() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
@@ -291,7 +291,7 @@ async fn the_tweets_of_an_author_are_found_by_their_index() {
 }
 
 #[tokio::test]
-async fn what_the_server_says_is_understood() {
+async fn server_errors_are_mapped_to_outcomes() {
     let Some((_store, client, schema)) = migrated().await else { return };
     let unavailable = || TxError::Unavailable(String::new());
     let cases = [
@@ -315,7 +315,7 @@ async fn what_the_server_says_is_understood() {
         assert_eq!(std::mem::discriminant(&answer), std::mem::discriminant(&expected), "{code}: {answer}");
         assert_eq!(left, health, "{code}");
         assert!(!answer.to_string().contains("s3cret"), "{answer}");
-        // The same before a commit was sent: never in doubt.
+        // Before a COMMIT was sent, the outcome is never unknown.
         let error = Fail::from(client.batch_execute(&raise).await.expect_err("an error"));
         assert!(!matches!(error.settle(Phase::Open).0, TxError::Unknown(_)), "{code}");
     }
@@ -323,17 +323,17 @@ async fn what_the_server_says_is_understood() {
 }
 
 #[tokio::test]
-async fn a_key_of_the_gate_that_cannot_be_read_begins_anew_and_grants_no_burst() {
+async fn unreadable_gate_state_starts_over_without_burst() {
     let Some((store, client, schema)) = migrated().await else { return };
     let limits = GateLimits { rate: Rate { per_sec: 1.0, burst: 50.0 }, ..GateLimits::default() };
-    let ask = GateRequest {
+    let request = GateRequest {
         member: "m".into(),
         now: 5,
         percent: 100,
         deadline: Duration::from_secs(60),
         ..GateRequest::default()
     };
-    let question = Arc::new(RequestPermits { key: "k".into(), limits, request: ask });
+    let question = Arc::new(RequestPermits { key: "k".into(), limits, request });
     let answer = || async { store.run(Arc::clone(&question)).await.expect("an answer") };
     let fresh = answer().await;
     assert!(fresh.slots[0].at < fresh.now, "a new key has its burst");

@@ -30,7 +30,7 @@ impl ToSql for Time {
 impl<'a> FromSql<'a> for Time {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Time, Box<dyn Error + Sync + Send>> {
         let micros = i64::from_be_bytes(raw.try_into()?);
-        // The two infinities are the ends of the range; nothing here writes them.
+        // The two infinities are the ends of the range; they are never written.
         let micros = micros.checked_add(EPOCH).ok_or("a timestamp is infinite")?;
         Ok(Time(Ts::from_micros(micros)))
     }
@@ -38,12 +38,12 @@ impl<'a> FromSql<'a> for Time {
     accepts!(TIMESTAMPTZ);
 }
 
-/// A time that may be missing.
+/// Reads an optional time.
 pub(crate) fn maybe(row: &Row, at: usize) -> Result<Option<Ts>, Fail> {
     Ok(row.try_get::<_, Option<Time>>(at)?.map(|Time(ts)| ts))
 }
 
-/// A window in two columns, from `at` on; both are there or neither is.
+/// Reads a window from two columns, from `at` on; both are set or neither is.
 pub(crate) fn window(row: &Row, at: usize) -> Result<Option<Window>, Fail> {
     Ok(maybe(row, at)?.zip(maybe(row, at + 1)?).map(|(from, to)| Window { from, to }))
 }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_timestamp_cannot_hold_is_an_error() {
+    fn time_outside_the_timestamp_range_is_an_error() {
         assert!(Time(Ts::MIN).to_sql(&Type::TIMESTAMPTZ, &mut BytesMut::new()).is_err());
         assert!(Time::from_sql(&Type::TIMESTAMPTZ, &i64::MAX.to_be_bytes()).is_err());
     }

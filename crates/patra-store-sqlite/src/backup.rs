@@ -1,4 +1,4 @@
-//! Copies of a database: taken while it is in use, checked before they count, put back with the replaced one kept.
+//! Backups of a database: taken while it is in use, verified, and restored with the replaced database kept.
 
 use std::fs;
 use std::io;
@@ -12,14 +12,14 @@ use crate::error::OpenError;
 use crate::private;
 use crate::{lock, migrate};
 
-/// The folder beside the database that copies go to by default.
+/// Default folder of copies, next to the database.
 pub const FOLDER: &str = "backups";
-/// Copies made before migrations that are kept. Those that people made are left alone.
+/// Number of kept copies made before migrations. Copies made by users are never deleted.
 pub const KEPT: usize = 5;
-/// How the names of those end, before the extension.
+/// Suffix of their names, before the extension.
 pub const BEFORE_MIGRATION: &str = "-before-migration";
 
-/// Why there is no copy, or why one was not put back.
+/// Failure of a backup or of a restore.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error("{} cannot be written: {source}", path.display())]
@@ -36,7 +36,7 @@ pub enum BackupError {
     Database(#[from] OpenError),
 }
 
-/// A copy that was checked.
+/// A verified copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Backup {
     pub path: PathBuf,
@@ -47,22 +47,22 @@ pub struct Backup {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restored {
     pub schema_version: u32,
-    /// Where the database is that was there before, if there was one.
+    /// Path of the replaced database, if there was one.
     pub replaced: Option<PathBuf>,
 }
 
-/// What a copy is called, without extension: `patra-20240102T030405Z-v1`.
+/// Name of a copy, without extension: `patra-20240102T030405Z-v1`.
 pub fn name(at: Ts, schema_version: u32, before_migration: bool) -> String {
     let end = if before_migration { BEFORE_MIGRATION } else { "" };
     format!("patra-{}-v{schema_version}{end}", stamp(at))
 }
 
-/// A time as file names have it.
+/// A time in the format of file names.
 pub fn stamp(at: Ts) -> String {
     at.floor_to(Duration::from_secs(1)).to_short_text().replace(['-', ':'], "")
 }
 
-/// The version of a database, when it is one of ours.
+/// Version of a database; `None` if it is not one of ours.
 pub fn schema_version(database: &Path) -> Result<u32, BackupError> {
     if !database.is_file() {
         return Err(OpenError::Missing { path: database.to_owned() }.into());
@@ -78,7 +78,7 @@ fn look(database: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Copies a database that may be in use: one moment of it, whole, without free pages.
+/// Copies a database that may be in use: one snapshot, complete, without free pages.
 pub fn backup(database: &Path, to: &Path) -> Result<Backup, BackupError> {
     if to.exists() {
         return Err(BackupError::Exists { path: to.to_owned() });
@@ -87,7 +87,7 @@ pub fn backup(database: &Path, to: &Path) -> Result<Backup, BackupError> {
     if let Some(folder) = to.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         private::folder(folder).map_err(not_writable)?;
     }
-    let part = beside(to, ".part");
+    let part = with_suffix(to, ".part");
     private::remove(&part).map_err(not_writable)?;
     let copied = copy(database, &part).and_then(|()| inspect(&part));
     let checked = match copied {
@@ -106,7 +106,7 @@ fn copy(database: &Path, to: &Path) -> Result<(), BackupError> {
     if !database.is_file() {
         return Err(OpenError::Missing { path: database.to_owned() }.into());
     }
-    // SQLite fills an empty file; made here, it is nobody else's to read.
+    // SQLite fills an empty file. Created here, so that only the owner can read it.
     let file = private::new_file(to).map_err(|source| BackupError::NotWritable { path: to.to_owned(), source })?;
     let failed = |source| BackupError::Failed { path: database.to_owned(), source };
     let connection = look(database).map_err(failed)?;
@@ -114,7 +114,7 @@ fn copy(database: &Path, to: &Path) -> Result<(), BackupError> {
     file.sync_all().map_err(|source| BackupError::NotWritable { path: to.to_owned(), source })
 }
 
-/// Checks a copy: that it is one of ours, of a version that this program knows, and sound.
+/// Verifies a copy: it is one of ours, of a version that this program knows, and intact.
 pub fn inspect(path: &Path) -> Result<Backup, BackupError> {
     let bytes = fs::metadata(path).map_err(|source| BackupError::NotReadable { path: path.to_owned(), source })?.len();
     let failed = |source| BackupError::Database(OpenError::sqlite(path, source));
@@ -127,13 +127,13 @@ pub fn inspect(path: &Path) -> Result<Backup, BackupError> {
     Ok(Backup { path: path.to_owned(), schema_version, bytes })
 }
 
-/// Puts a copy in the place of a database that nobody has open. What was there stays beside it.
+/// Replaces a database that nobody has open with a copy. The old database stays next to it.
 pub fn restore(database: &Path, from: &Path, at: Ts) -> Result<Restored, BackupError> {
     let _lock = lock::Lock::take(database)?;
     let schema_version = inspect(from)?.schema_version;
     let not_writable = |source| BackupError::NotWritable { path: database.to_owned(), source };
-    // A copy of the copy, checked too: the disk may be full, and the file at hand may be changed meanwhile.
-    let fresh = beside(database, ".restoring");
+    // Restores a verified copy of the copy: the disk may be full, and the given file may change meanwhile.
+    let fresh = with_suffix(database, ".restoring");
     private::remove(&fresh).map_err(not_writable)?;
     if let Err(error) = refill(&fresh, from).map_err(not_writable).and_then(|()| inspect(&fresh)) {
         let _ = private::remove(&fresh);
@@ -151,27 +151,27 @@ fn refill(fresh: &Path, from: &Path) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Gives the present database a second name, its log with it, so that there is one under the first name at any time.
+/// Gives the current database and its log a second name, so that the first name always exists.
 fn keep(database: &Path, at: Ts) -> io::Result<Option<PathBuf>> {
     if !database.exists() {
         return Ok(None);
     }
-    // Empties the log into the file. A database that is too damaged for that takes its log along.
+    // Checkpoints the log into the file. A database too damaged for that keeps its log.
     if let Ok(connection) = Connection::open(database) {
         let _ = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()));
     }
-    let kept = free(&beside(database, &format!(".replaced-{}", stamp(at))));
+    let kept = free(&with_suffix(database, &format!(".replaced-{}", stamp(at))));
     fs::hard_link(database, &kept).or_else(|_| fs::copy(database, &kept).map(|_| ()))?;
     for end in ["-wal", "-shm"] {
-        let log = beside(database, end);
+        let log = with_suffix(database, end);
         if log.exists() {
-            fs::rename(&log, beside(&kept, end))?;
+            fs::rename(&log, with_suffix(&kept, end))?;
         }
     }
     Ok(Some(kept))
 }
 
-/// A path that nothing has yet: a number is added where it must be.
+/// Returns an unused path; a number is added where needed.
 pub fn free(path: &Path) -> PathBuf {
     let mut free = path.to_owned();
     let mut number = 2;
@@ -188,7 +188,7 @@ pub fn free(path: &Path) -> PathBuf {
     free
 }
 
-/// Copies an existing database before a migration changes it, and lets go of the oldest such copies.
+/// Copies an existing database before a migration changes it, and deletes the oldest such copies.
 pub(crate) fn before_migration(database: &Path, version: u32, at: Ts) -> Result<Backup, BackupError> {
     let folder = folder_of(database).join(FOLDER);
     let taken = backup(database, &free(&folder.join(format!("{}.db", name(at, version, true)))))?;
@@ -214,7 +214,7 @@ pub fn forget(folder: &Path, end: &str) {
     }
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+fn with_suffix(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()

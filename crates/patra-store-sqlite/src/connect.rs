@@ -21,20 +21,20 @@ const PAGE_SIZE: u32 = 8_192;
 const WRITER_CACHE: i64 = -32 * 1_024;
 const READER_CACHE: i64 = -8 * 1_024;
 
-/// The size that a WAL file which had to grow is cut back to. What steady writing needs stays allocated; idle time frees that
-/// too.
+/// A WAL file that had to grow is truncated to this size. The space for steady writing stays allocated; idle time frees
+/// it too.
 const JOURNAL_SIZE_LIMIT: i64 = MOST_FRAMES * PAGE_SIZE as i64 * 5 / 4;
 
-/// More than there are statements in this crate, so that none is ever prepared twice.
+/// More than the statements of this crate, so that none is prepared twice.
 const STATEMENT_CACHE: usize = 512;
 
-/// When a commit reaches the disk.
+/// Time at which a commit reaches the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Synchronous {
-    /// Before it is answered: survives a power cut.
+    /// Before it returns: survives a power cut.
     #[default]
     Full,
-    /// With the next checkpoint: survives a crash of the process; a power cut may take the last commits back.
+    /// With the next checkpoint: survives a crash of the process; a power cut may undo the last commits.
     Normal,
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn check_library() -> Result<(), OpenError> {
 
 /// The only connection that writes.
 pub(crate) fn writer(options: &Options) -> Result<Connection, OpenError> {
-    // SQLite would make it readable by all; its log and index get the mode that the database has. Where that cannot be made,
-    // SQLite says why.
+    // SQLite would make it readable by everyone; its log and index get the mode of the database. If it cannot be
+    // created, SQLite says why.
     let _ = private::file(&options.path);
     open_writer(options).map_err(|source| OpenError::sqlite(&options.path, source))
 }
@@ -66,11 +66,11 @@ fn open_writer(options: &Options) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&options.path, flags)?;
     connection.busy_timeout(options.busy_timeout)?;
-    // Only the first opening can choose the page size, and only before the WAL exists.
+    // The page size can be set only on the first opening, before the WAL exists.
     connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", options.synchronous.as_str())?;
-    // The writer has its own checkpoint job; it does not run inside somebody's commit.
+    // The writer has its own checkpoint job, which does not run inside a commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", JOURNAL_SIZE_LIMIT)?;
     connection.pragma_update(None, "cache_size", WRITER_CACHE)?;
@@ -96,8 +96,8 @@ fn open_reader(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
 pub(crate) fn common(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
-    // A plan never depends on what is bound. Otherwise a statement over a partial index, or one of expressions, is prepared
-    // again for every value, which costs more than running it.
+    // A plan never depends on bound values. Otherwise a statement over a partial index, or an index of expressions, is
+    // prepared again for every value, which costs more than running it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
     Ok(())

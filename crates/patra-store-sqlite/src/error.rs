@@ -1,4 +1,4 @@
-//! Errors: why a store does not open, and how SQLite's result codes become the port's few kinds.
+//! Errors on opening, and the mapping of SQLite's result codes to the error kinds of the port.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use patra_core::tx::TxError;
 use rusqlite::ErrorCode;
 
-/// Why a database could not be opened.
+/// Failure to open a database.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the folder {} cannot be made: {source}", folder.display())]
+    #[error("the folder {} cannot be created: {source}", folder.display())]
     FolderNotCreatable { folder: PathBuf, source: io::Error },
     #[error("the folder {} is not writable: {source}", folder.display())]
     FolderNotWritable { folder: PathBuf, source: io::Error },
@@ -25,11 +25,11 @@ pub enum OpenError {
     SchemaNewer { path: PathBuf, found: u32, known: u32 },
     #[error("{} has an older schema: it is {found}, this program knows {known}; the server migrates it", path.display())]
     SchemaOlder { path: PathBuf, found: u32, known: u32 },
-    #[error("migration {version} of {} is not the one that this program has: its checksum differs", path.display())]
+    #[error("migration {version} of {} differs from the one of this program: its checksum is another", path.display())]
     MigrationChanged { path: PathBuf, version: u32 },
-    #[error("SQLite {found} is too old: {needed} or later is needed, earlier ones can damage a WAL database")]
+    #[error("SQLite {found} is too old: {needed} or later is required, older versions can damage a WAL database")]
     OldSqlite { found: String, needed: &'static str },
-    #[error("{} has to be migrated and could not be copied before: {reason}", path.display())]
+    #[error("{} needs a migration, and the backup before it failed: {reason}", path.display())]
     NoBackup { path: PathBuf, reason: String },
     #[error("the writer thread cannot be started: {source}")]
     Thread { source: io::Error },
@@ -42,7 +42,7 @@ fn by(pid: Option<u32>) -> String {
 }
 
 impl OpenError {
-    /// Tells the common cases of a SQLite error on opening apart.
+    /// Maps the common SQLite errors on opening to their causes.
     pub(crate) fn sqlite(path: &Path, source: rusqlite::Error) -> OpenError {
         let path = path.to_owned();
         match source.sqlite_error_code() {
@@ -55,7 +55,7 @@ impl OpenError {
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What an operation or a query fails with inside this crate, so that `?` works on everything they call.
+/// Error of operations and queries inside this crate, for use with `?`.
 #[derive(Debug)]
 pub(crate) enum Error {
     Tx(TxError),
@@ -95,7 +95,7 @@ impl From<Error> for TxError {
     }
 }
 
-/// The kind of an error after which the transaction was rolled back.
+/// Maps an error after which the transaction was rolled back.
 pub(crate) fn not_applied(error: &rusqlite::Error) -> TxError {
     use ErrorCode::*;
     match error.sqlite_error_code() {
@@ -114,8 +114,8 @@ pub(crate) fn not_applied(error: &rusqlite::Error) -> TxError {
     }
 }
 
-/// The kind of an error that COMMIT answered. After a failed write or sync the commit frame may be in the WAL all the
-/// same, and a restart would find it there; every other code comes before that frame is written.
+/// Maps an error of COMMIT. After a failed write or sync the commit frame may be in the WAL all the same, and a restart
+/// would find it there; every other code is returned before that frame is written.
 pub(crate) fn commit_failed(error: &rusqlite::Error) -> TxError {
     match error.sqlite_error_code() {
         Some(ErrorCode::SystemIoFailure) => TxError::Unknown(error.to_string()),

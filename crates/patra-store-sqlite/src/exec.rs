@@ -1,11 +1,11 @@
-//! The operations: one function for each value of `Tx`, on a connection that is inside a transaction. A function that
-//! fails may leave half of its work behind; the caller rolls it back.
+//! The operations: one function for each value of `Tx`, on a connection inside a transaction. A function that fails may
+//! leave partial changes behind; the caller rolls them back.
 
 mod alert;
+mod background_job;
 mod batch;
 mod cancel;
 pub(crate) mod candidate;
-mod chore;
 mod claim;
 mod clean;
 mod cookie;
@@ -18,11 +18,11 @@ mod execution;
 mod fan;
 mod fetched;
 mod gate;
-mod hold;
 mod key;
 mod ledger;
 pub(crate) mod minute;
 mod outbox;
+mod pause;
 mod plan;
 mod poll;
 mod pool;
@@ -48,7 +48,7 @@ use crate::error::Result;
 
 pub(crate) use alert::read_alert;
 pub(crate) use claim::{COUNT_HELD, first_scheduled};
-pub(crate) use cookie::read_wear;
+pub(crate) use cookie::read_usage;
 pub(crate) use crawl::read_candidate;
 pub(crate) use credential::read_credential;
 pub(crate) use execution::read_execution;
@@ -60,7 +60,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     batch::STATEMENTS,
     cancel::STATEMENTS,
     candidate::STATEMENTS,
-    chore::STATEMENTS,
+    background_job::STATEMENTS,
     claim::STATEMENTS,
     clean::STATEMENTS,
     clean::FORGET_STATEMENTS,
@@ -74,7 +74,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     fan::STATEMENTS,
     fetched::STATEMENTS,
     gate::STATEMENTS,
-    hold::STATEMENTS,
+    pause::STATEMENTS,
     key::STATEMENTS,
     ledger::STATEMENTS,
     minute::STATEMENTS,
@@ -99,7 +99,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     trigger::STATEMENTS,
 ];
 
-/// What an executor does from the claim to the cursor.
+/// Statements of an executor, from the claim to the cursor.
 #[cfg(test)]
 pub(crate) const EXECUTOR: &[&[&str]] = &[
     batch::STATEMENTS,
@@ -113,7 +113,7 @@ pub(crate) const EXECUTOR: &[&[&str]] = &[
     split::STATEMENTS,
 ];
 
-/// What a planner does from the trigger to the tasks.
+/// Statements of a planner, from the trigger to the tasks.
 #[cfg(test)]
 pub(crate) const PLANNER: &[&[&str]] =
     &[cover::STATEMENTS, fan::STATEMENTS, plan::STATEMENTS, segment::STATEMENTS, trigger::STATEMENTS];
@@ -152,10 +152,10 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::Heartbeat(op) => Done::Heartbeat(source::beat(db, op, now)?),
         Tx::PurgeExpired(op) => Done::PurgeExpired(clean::clean(db, op, now)?),
         Tx::SaveSetting(op) => Done::SaveSetting(source::configure(db, op, now)?),
-        Tx::RequestPermits(op) => Done::RequestPermits(gate::ask(db, op, now)?),
+        Tx::RequestPermits(op) => Done::RequestPermits(gate::request(db, op, now)?),
         Tx::Sweep(op) => Done::Sweep(task::sweep(db, *op, now)?),
-        Tx::PauseWork(op) => Done::PauseWork(hold::set(db, op, now)?),
-        Tx::ResumeWork(op) => Done::ResumeWork(hold::release(db, op, now)?),
+        Tx::PauseWork(op) => Done::PauseWork(pause::set(db, op, now)?),
+        Tx::ResumeWork(op) => Done::ResumeWork(pause::resume(db, op, now)?),
         Tx::CancelWork(op) => Done::CancelWork(cancel::cancel(db, op, now)?),
         Tx::RedriveWork(op) => Done::RedriveWork(redrive::redrive(db, op, now)?),
         Tx::SignalRecords(op) => Done::SignalRecords(signal::signal(db, op, now)?),
@@ -172,7 +172,7 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::MarkCredential(op) => Done::MarkCredential(credential::mark(db, op, now)?),
         Tx::SaveCookie(op) => Done::SaveCookie(cookie::save(db, op, now)?),
         Tx::PickCookie(op) => Done::PickCookie(cookie::pick(db, op, now)?),
-        Tx::RecordCookieOutcome(op) => Done::RecordCookieOutcome(cookie::judge(db, op, now)?),
+        Tx::RecordCookieOutcome(op) => Done::RecordCookieOutcome(cookie::record_outcome(db, op, now)?),
         Tx::ReactivateCookie(op) => Done::ReactivateCookie(cookie::reactivate(db, op, now)?),
         Tx::Reseal(op) => Done::Reseal(cookie::reseal(db, op, now)?),
         Tx::AcquireExecution(op) => Done::AcquireExecution(execution::acquire(db, op, now)?),
@@ -190,22 +190,22 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::AddUrls(op) => Done::AddUrls(pool::add(db, op, now)?),
         Tx::ConfigureCapture(op) => Done::ConfigureCapture(pool::configure(db, op, now)?),
         Tx::PutDocument(op) => Done::PutDocument(pool::put_document(db, op, now)?),
-        Tx::RequestBackgroundJob(op) => Done::RequestBackgroundJob(chore::ask(db, op, now)?),
-        Tx::ClaimBackgroundJob(op) => Done::ClaimBackgroundJob(chore::take(db, op, now)?.map(Box::new)),
+        Tx::RequestBackgroundJob(op) => Done::RequestBackgroundJob(background_job::request(db, op, now)?),
+        Tx::ClaimBackgroundJob(op) => Done::ClaimBackgroundJob(background_job::claim(db, op, now)?.map(Box::new)),
         Tx::ClaimEvents(op) => Done::ClaimEvents(outbox::take(db, op, now)?),
-        Tx::RetryEvents(op) => Done::RetryEvents(outbox::retell(db, op, now)?),
+        Tx::RetryEvents(op) => Done::RetryEvents(outbox::retry(db, op, now)?),
         Tx::SettleEvent(op) => Done::SettleEvent(outbox::settle(db, op, now)?),
-        Tx::UpdateBackgroundJob(op) => Done::UpdateBackgroundJob(chore::keep(db, op, now)?),
+        Tx::UpdateBackgroundJob(op) => Done::UpdateBackgroundJob(background_job::update(db, op, now)?),
     })
 }
 
-/// Statements whose plan a test looks at.
+/// Statements whose plans are tested.
 #[cfg(test)]
 pub(crate) mod hot {
     pub(crate) use super::batch::REPLACE_ITEM;
-    pub(crate) use super::chore::TAKE as TAKE_CHORE;
+    pub(crate) use super::background_job::CLAIM as CLAIM_BACKGROUND_JOB;
     pub(crate) use super::claim::{HEAD, HEAD_WITH_HOLDS, NEXT_LANE};
-    pub(crate) use super::clean::{FORGET_CHORES, OLD_POLLS, OLD_SCRAPES};
+    pub(crate) use super::clean::{FORGET_BACKGROUND_JOBS, OLD_POLLS, OLD_SCRAPES};
     pub(crate) use super::cover::{BEYOND_BACKFILL, BEYOND_FORWARD, NEWEST_PLAN, NEXT_ORDINAL, SEGMENTS};
     pub(crate) use super::crawl::{CLAIM as CLAIM_NOTES, READ_FORGOTTEN};
     pub(crate) use super::cursor::{
@@ -213,7 +213,7 @@ pub(crate) mod hot {
     };
     pub(crate) use super::fan::{COUNT_CHILDREN, COUNT_WAITING, READ_PARENTS};
     pub(crate) use super::fetched::READ_KEYS;
-    pub(crate) use super::hold::READ_STOPPING;
+    pub(crate) use super::pause::READ_STOPPING;
     pub(crate) use super::outbox::TAKE as TAKE_EVENTS;
     pub(crate) use super::plan::COUNT_QUEUED;
     pub(crate) use super::poll::NEXT as NEXT_POLLS;

@@ -1,6 +1,6 @@
 //! The store ports on an embedded SQLite database: one thread that writes, a few connections that read.
 //!
-//! What each operation means is written in `patra_core::tx`; this crate only says it in SQLite's SQL. It knows nothing
+//! `patra_core::tx` defines the meaning of each operation; this crate implements it in SQLite's SQL. It knows nothing
 //! of the engine, HTTP or manifests.
 
 pub mod backup;
@@ -42,20 +42,20 @@ pub use connect::Synchronous;
 pub use error::OpenError;
 pub use reader::SqliteReader;
 
-/// How to open a store.
+/// Options of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The database file. Its folder is made when it is missing.
+    /// The database file. Its folder is created if it is missing.
     pub path: PathBuf,
     pub clock: Arc<dyn Clock>,
     /// Connections that read at the same time.
     pub readers: usize,
     pub synchronous: Synchronous,
-    /// How long a statement waits for a lock that another program holds (`sqlite3`, a backup).
+    /// Longest wait for a lock of another program (`sqlite3`, a backup).
     pub busy_timeout: Duration,
-    /// A query that runs longer is stopped: a long reader keeps the WAL from being emptied.
+    /// Queries that run longer are cancelled: a long reader keeps the WAL from being emptied.
     pub query_timeout: Duration,
-    /// Whether an existing database is copied before a migration changes it.
+    /// Whether to copy an existing database before a migration changes it.
     pub backup_before_migration: bool,
 }
 
@@ -73,14 +73,14 @@ impl Options {
     }
 }
 
-/// A store on one database file, for the one process that may write to it. Cheap to clone; the last clone to go ends
+/// A store on one database file, for the one process that may write to it. Cheap to clone; dropping the last clone ends
 /// the writer and closes the file.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
     inner: Arc<Inner>,
 }
 
-// Fields are dropped in this order: the lock goes last, when nothing of ours touches the file any more.
+// Fields are dropped in this order: the lock last, when the file is closed.
 #[derive(Debug)]
 struct Inner {
     writer: writer::Writer,
@@ -89,8 +89,8 @@ struct Inner {
 }
 
 impl SqliteStore {
-    /// Takes the folder's lock, makes or migrates the database and starts the writer. Blocks for as long as that takes:
-    /// call it before serving.
+    /// Takes the lock, creates or migrates the database and starts the writer. Blocks for that long: call it before
+    /// serving.
     pub fn open(options: Options) -> Result<SqliteStore, OpenError> {
         connect::check_library()?;
         let lock = lock::Lock::take(&options.path)?;
@@ -105,7 +105,7 @@ impl SqliteStore {
         Ok(SqliteStore { inner: Arc::new(Inner { writer, reader, _lock: lock }) })
     }
 
-    /// Opens a database beside the process that owns it, to read only: no lock, no migration, no writer.
+    /// Opens a database read-only while another process may own it: no lock, no migration, no writer.
     pub fn open_read_only(options: &Options) -> Result<SqliteReader, OpenError> {
         connect::check_library()?;
         let path: &Path = &options.path;
@@ -138,8 +138,8 @@ impl Commands for SqliteStore {
 }
 
 impl CredentialQueries for SqliteStore {
-    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
-        self.inner.reader.credentials(ask)
+    fn credentials(&self, filter: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
+        self.inner.reader.credentials(filter)
     }
 }
 

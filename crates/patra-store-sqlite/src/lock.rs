@@ -1,4 +1,4 @@
-//! One process per database: an advisory lock on a file beside it. The operating system releases it when the process
+//! One process per database: an advisory lock on a file next to it. The operating system releases it when the process
 //! dies, however it dies.
 
 use std::fs::{File, TryLockError};
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::error::OpenError;
 use crate::private;
 
-/// Held for as long as it lives.
+/// Locked as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Locks `<database>.lock` and writes our process id into it, for the message that the next one gets.
+    /// Locks `<database>.lock` and writes the process id into it, for the error message of the next process.
     pub(crate) fn take(database: &Path) -> Result<Lock, OpenError> {
         let folder = match database.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -44,7 +44,7 @@ fn lock_path(database: &Path) -> PathBuf {
     path.into()
 }
 
-/// Whose lock it is, as far as the file tells. The holder may be between locking and writing.
+/// Process id of the lock's owner, if the file names one. The owner may be between locking and writing.
 fn holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.take(16).read_to_string(&mut text).ok()?;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_one_is_told_who_holds_it_and_gets_it_afterwards() {
+    fn second_process_is_refused_with_the_pid_until_the_lock_is_free() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("deep/er/patra.db");
         let first = Lock::take(&database).unwrap();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_named() {
+    fn uncreatable_folder_is_named_in_the_error() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();

@@ -1,6 +1,6 @@
-//! The schema's versions: numbered files, each applied once, in one transaction, and remembered with its checksum.
+//! Schema migrations: numbered files, each applied once, in one transaction, and recorded with its checksum.
 //!
-//! Safe when many start at once: every step takes the write lock before it looks at what is there.
+//! Safe when several processes start at once: every step takes the write lock before it reads the current state.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ struct Migration {
     sql: &'static str,
 }
 
-/// In order, without holes. A file that was released is never edited: its checksum is in every database.
+/// In order, without gaps. A released file is never edited: its checksum is in every database.
 const MIGRATIONS: &[Migration] =
     &[Migration { version: 1, name: "init", sql: include_str!("../migrations/001_init.sql") }];
 
@@ -33,7 +33,7 @@ const READ_APPLIED: &str = "SELECT version, checksum FROM patra_migration ORDER 
 const INSERT_APPLIED: &str =
     "INSERT INTO patra_migration (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)";
 
-/// What is wrong with a schema, before the path is known.
+/// A schema error without the path.
 #[derive(Debug)]
 pub(crate) enum Error {
     Foreign,
@@ -63,7 +63,7 @@ impl From<rusqlite::Error> for Error {
     }
 }
 
-/// Brings the schema to the newest version.
+/// Migrates the schema to the newest version.
 pub(crate) fn run(connection: &mut Connection, clock: &dyn Clock) -> Result<(), Error> {
     run_all(connection, clock, MIGRATIONS)
 }
@@ -74,7 +74,7 @@ pub(crate) fn check(connection: &Connection) -> Result<(), Error> {
     if found < newest() { Err(Error::Older { found }) } else { Ok(()) }
 }
 
-/// The version of a database that a migration is about to change; `None` for an empty one, and for one that is up to date.
+/// Version of a database that a migration is about to change; `None` for an empty or up-to-date one.
 pub(crate) fn pending(connection: &Connection) -> Result<Option<u32>, Error> {
     if !connection.query_row(HAS_OTHERS, (), |row| row.get(0))? {
         return Ok(None);
@@ -83,7 +83,7 @@ pub(crate) fn pending(connection: &Connection) -> Result<Option<u32>, Error> {
     Ok((found < newest()).then_some(found))
 }
 
-/// The version that a database has, when it is one of ours and all of it is known here.
+/// Version of a database, if it is one of ours and all its migrations are known.
 pub(crate) fn version(connection: &Connection) -> Result<u32, Error> {
     if !connection.query_row(HAS_TABLE, (), |row| row.get(0))? {
         return Err(Error::Foreign);
@@ -115,14 +115,14 @@ fn applied(connection: &Connection) -> Result<Vec<(u32, String)>, Error> {
         let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?;
         return Ok(rows.collect::<Result<_, _>>()?);
     }
-    // Somebody else's file: adding our tables to it would help nobody.
+    // A foreign database: adding tables to it would be wrong.
     if connection.query_row(HAS_OTHERS, (), |row| row.get(0))? {
         return Err(Error::Foreign);
     }
     Ok(Vec::new())
 }
 
-/// The version that the database has, when all that was applied is known here and unchanged.
+/// Version of the database, if all applied migrations are known and unchanged.
 fn compare(applied: &[(u32, String)], migrations: &[Migration]) -> Result<u32, Error> {
     let found = applied.last().map_or(0, |(version, _)| *version);
     for (version, checksum) in applied {
@@ -138,7 +138,7 @@ fn compare(applied: &[(u32, String)], migrations: &[Migration]) -> Result<u32, E
 
 #[cfg(test)]
 pub(crate) mod tests_only {
-    /// A database of ours from before the first version.
+    /// A Patra database from before the first version.
     pub(crate) const NO_VERSION: &str = super::CREATE_TABLE;
 }
 

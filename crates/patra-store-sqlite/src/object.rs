@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 
-/// Columns that hold JSON, in whatever table.
+/// Columns with JSON, in any table.
 const JSON: &[&str] = &[
     "checkpoint",
     "error",
@@ -25,10 +25,10 @@ const JSON: &[&str] = &[
     "stats",
 ];
 
-/// How the columns end that hold times, in whatever table.
+/// Suffixes of columns with times, in any table.
 const TIME: &[&str] = &["_at", "_until", "_before", "_instant", "window_from", "window_to", "done_from", "done_to"];
 
-/// A row of `SELECT table.*`. Further columns have no name of their own and are left out.
+/// Reads a row of `SELECT table.*`. Further columns have no name and are left out.
 pub(crate) fn object(row: &Row<'_>) -> Result<Value> {
     let mut object = Map::new();
     for (at, name) in row.as_ref().column_names().enumerate() {

@@ -1,11 +1,11 @@
-//! Files and folders that only their owner may read, from their first moment on: whoever reads the database reads all that
-//! was collected, and what is sealed in it.
+//! Files and folders that only their owner may read, from creation on: the database contains all collected data and the
+//! sealed credentials.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Makes a folder, and those above it, where they are missing. One that is there stays as it is.
+/// Creates a folder and its missing parents. An existing one stays as it is.
 pub fn folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -14,12 +14,12 @@ pub fn folder(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Opens a file to read and write, and makes it where it is missing.
+/// Opens a file to read and write, and creates it if it is missing.
 pub fn file(path: &Path) -> io::Result<File> {
     options().create(true).truncate(false).open(path)
 }
 
-/// Makes a file that must not be there yet.
+/// Creates a file that must not exist.
 pub fn new_file(path: &Path) -> io::Result<File> {
     options().create_new(true).open(path)
 }
@@ -32,7 +32,7 @@ fn options() -> OpenOptions {
     options
 }
 
-/// What a folder holds is on disk when its entries are.
+/// Syncs a folder, so that its entries are on disk.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     if cfg!(unix) {
         return File::open(path)?.sync_all();
@@ -40,7 +40,7 @@ pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what may not be there.
+/// Removes a file if it exists.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

@@ -1,6 +1,5 @@
 //! The queries of the port, on a connection that cannot write.
 
-pub(crate) mod ahead;
 pub(crate) mod board;
 mod crawl;
 mod credential;
@@ -9,6 +8,7 @@ mod evidence;
 pub(crate) mod job;
 mod list;
 pub(crate) mod load;
+pub(crate) mod next_due;
 pub(crate) mod pool;
 mod progress;
 mod registry;
@@ -48,7 +48,7 @@ const READ_VERSION: &str = "SELECT max(version) FROM patra_migration";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&[&str]] = &[
     &[READ_SNAPSHOT, READ_KEY, READ_STORED, READ_VERSION],
-    ahead::STATEMENTS,
+    next_due::STATEMENTS,
     board::STATEMENTS,
     crawl::STATEMENTS,
     credential::STATEMENTS,
@@ -66,8 +66,8 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
 pub(crate) use list::statement as list_statement;
 
 impl CredentialQueries for SqliteReader {
-    fn credentials(&self, ask: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
-        Box::pin(self.read(move |db| credential::read(db, &ask)))
+    fn credentials(&self, filter: CredentialFilter) -> BoxFuture<'_, Result<Vec<Credential>, TxError>> {
+        Box::pin(self.read(move |db| credential::read(db, &filter)))
     }
 }
 
@@ -147,7 +147,7 @@ impl Queries for SqliteReader {
 
     fn next_due(&self) -> BoxFuture<'_, Result<NextDue, TxError>> {
         let now = self.now();
-        Box::pin(self.read(move |db| ahead::read(db, now)))
+        Box::pin(self.read(move |db| next_due::read(db, now)))
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<u32, TxError>> {
@@ -201,7 +201,7 @@ fn read_key(db: &Connection, prefix: &str) -> Result<Option<StoredApiKey>> {
         };
         Ok((key, row.get::<_, String>(4)?))
     });
-    // A list that cannot be read must not become a key for every project.
+    // An unreadable list must not become a key for every project.
     let Some((key, projects)) = key.optional()? else { return Ok(None) };
     Ok(Some(StoredApiKey { projects: serde_json::from_str(&projects)?, ..key }))
 }

@@ -1,4 +1,4 @@
-//! The reading side: a few connections that cannot write, used from blocking threads.
+//! The read side: a few connections that cannot write, used from blocking threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::error::{OpenError, Result};
 use crate::{Options, connect};
 
-/// Read access to a database file, beside the process that writes it or inside it. Cheap to clone.
+/// Read access to a database file, from the process that writes it or from another one. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SqliteReader {
     pool: Arc<Pool>,
@@ -22,7 +22,7 @@ pub struct SqliteReader {
 
 #[derive(Debug)]
 struct Pool {
-    /// One permit per connection: who holds one finds a connection in `idle`.
+    /// One permit per connection: with a permit there is a connection in `idle`.
     room: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
     timeout: Duration,
@@ -41,7 +41,7 @@ impl SqliteReader {
         self.clock.now()
     }
 
-    /// Runs a query on a free connection. It is stopped when it takes too long or when nobody waits for it any more.
+    /// Runs a query on a free connection. Cancels it when it takes too long or the caller is dropped.
     pub(crate) async fn read<T, Q>(&self, query: Q) -> Result<T, TxError>
     where
         T: Send + 'static,
@@ -58,7 +58,7 @@ impl SqliteReader {
         let mut running = Running { handle, interrupt: Some(interrupt) };
         match tokio::time::timeout(self.pool.timeout, &mut running.handle).await {
             Ok(finished) => {
-                // Before the connection is given back: the next query must not be interrupted in its place.
+                // Runs before the connection is returned, so that it cannot interrupt the next query.
                 running.interrupt = None;
                 finished.map_err(|error| TxError::Refused(format!("a query failed: {error}")))?.1
             }
@@ -67,8 +67,8 @@ impl SqliteReader {
     }
 }
 
-/// A query in progress. Dropped before its end, it stops the query; the connection goes back to the pool only after that,
-/// because it travels in the task's answer, which lives until `handle` is dropped.
+/// A query in progress. Dropping it early cancels the query; the connection goes back to the pool only after that,
+/// because it is in the task's result, which lives until `handle` is dropped.
 struct Running<T> {
     handle: JoinHandle<T>,
     interrupt: Option<InterruptHandle>,
@@ -82,7 +82,7 @@ impl<T> Drop for Running<T> {
     }
 }
 
-/// A connection out of the pool; back in it when dropped.
+/// A connection from the pool; returned on drop.
 struct Borrowed {
     connection: Option<Connection>,
     pool: Arc<Pool>,

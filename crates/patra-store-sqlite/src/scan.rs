@@ -12,7 +12,7 @@ use crate::reader::SqliteReader;
 const READ_TABLES: &str =
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY name";
 const READ_COLUMNS: &str = "SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid";
-/// What a row is known by where the table has no key of its own.
+/// Key of a row if the table has no primary key.
 const ROWID: &str = "rowid";
 
 impl Scan for SqliteReader {
@@ -72,7 +72,7 @@ fn statement_text(table: &str, columns: &[String], key: &[String], after: bool) 
 }
 
 fn quoted(name: &str) -> String {
-    // In double quotes it would be a word of its own.
+    // In double quotes it would be an identifier.
     if name == ROWID { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_comes_once_whatever_the_key() {
+    fn scan_returns_every_row_once_for_any_key() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(
             "CREATE TABLE one (id INTEGER PRIMARY KEY, x TEXT);

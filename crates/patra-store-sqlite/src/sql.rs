@@ -15,13 +15,13 @@ pub(crate) fn maybe_time(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Ts
     Ok(row.get::<_, Option<i64>>(at)?.map(Ts::from_micros))
 }
 
-/// Two columns that are set together or not at all.
+/// Reads two columns that are both set or both null.
 pub(crate) fn maybe_window(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Window>> {
     let (from, to) = (maybe_time(row, at)?, maybe_time(row, at + 1)?);
     Ok(from.zip(to).map(|(from, to)| Window { from, to }))
 }
 
-/// A word of one of the closed dictionaries: states, operations, scopes.
+/// Reads a word of one of the closed dictionaries: states, operations, scopes.
 pub(crate) fn word<T>(row: &Row<'_>, at: usize) -> rusqlite::Result<T>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,
@@ -34,7 +34,7 @@ fn unreadable(at: usize, error: impl Error + Send + Sync + 'static) -> rusqlite:
     rusqlite::Error::FromSqlConversionFailure(at, Type::Text, Box::new(error))
 }
 
-/// A word that may be missing.
+/// Reads an optional word.
 pub(crate) fn maybe_word<T>(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<T>>
 where
     T: FromStr<Err: Error + Send + Sync + 'static>,
@@ -45,7 +45,7 @@ where
     }
 }
 
-/// A count. It is never negative; a corrupt one becomes 0 rather than an error.
+/// Reads a count. A negative one is corrupt and becomes 0 instead of an error.
 pub(crate) fn count(row: &Row<'_>, at: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(at)?).unwrap_or(0))
 }
@@ -54,7 +54,7 @@ pub(crate) fn from_count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Every fixed statement, so that one test can prepare them all.
+/// Every fixed statement, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) fn statements() -> impl Iterator<Item = &'static str> {
     crate::exec::STATEMENTS.iter().chain(crate::query::STATEMENTS).flat_map(|list| list.iter().copied())

@@ -1,5 +1,5 @@
-//! What must hold of the SQL itself: every statement fits the schema, the hot ones use their index, and the schema
-//! knows every word of the core.
+//! Tests of the SQL itself: every statement fits the schema, the hot ones use their index, and the schema knows every
+//! word of the core.
 
 mod boards;
 mod pool;
@@ -50,7 +50,7 @@ fn no_statement_is_prepared_again_for_other_values() {
             for parameter in 1..=prepared.parameter_count() {
                 prepared.raw_bind_parameter(parameter, value).unwrap();
             }
-            // What it answers, or refuses, is another matter.
+            // The result of the statement does not matter here.
             let _ = prepared.raw_query().next();
         }
         assert_eq!(prepared.get_status(StatementStatus::RePrepare), 0, "{statement}");
@@ -110,7 +110,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     check(exec::hot::HEAD, &format!("{lane}=? AND priority=? AND scheduled_at<?)"));
     check(exec::hot::HEAD_WITH_HOLDS, &format!("{lane}=? AND priority=? AND scheduled_at<?)"));
     for index in ["idx_schedule_due", "idx_instance_waiting", "idx_instance_chore", "idx_task_poll", "idx_task_queue"] {
-        check(query::ahead::LOOK, index);
+        check(query::next_due::LOOK, index);
     }
     check(exec::hot::READ_STOPPING, "USING INDEX uk_hold_active (kind_code=?)");
     check(
@@ -155,7 +155,7 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     check(exec::hot::NEXT_POLLS, "SEARCH ing_task USING INDEX idx_task_poll (scheduled_at<?)");
     check(exec::hot::CLAIM_NOTES, "SEARCH crawl_candidate USING INDEX idx_crawl_status (status=?)");
     check(exec::hot::READ_FORGOTTEN, "SEARCH crawl_candidate USING INDEX idx_crawl_locked (locked_at<?)");
-    // What is due is sorted, and nothing else is read.
+    // Only due rows are sorted, and nothing else is read.
     let due = plan(&db, query::source::READ_DUE);
     assert!(due.contains("SEARCH source USING INDEX idx_source_due (next_due_at"), "{due}");
     check(exec::hot::REPLACE_ITEM, "USING INDEX uk_item (scope_id=? AND dedup_key=?)");
@@ -167,8 +167,8 @@ fn no_statement_reads_a_whole_table_that_grows() {
     let db = migrated();
     for statement in sql::statements() {
         let plan = plan(&db, statement);
-        // These hold still: a partial index of what waits or is in progress, a JSON list, the dictionary, which is the
-        // program's own, the triggers that one was made into, and tables of which only one row is looked at.
+        // These scans are bounded: a partial index of waiting or running work, a JSON list, the program's own
+        // dictionary, the triggers made of one trigger, and tables of which only one row is read.
         let small = [
             "SCAN family",
             "SCAN (subquery",
@@ -179,7 +179,7 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "patra_migration",
             "idx_schedule_due",
             "sys_dict",
-            // As many as the program has kinds of sources, as collectors live, and as people set.
+            // As many as there are source types, live collectors, and settings.
             "source_type",
             "collector_beat",
             "SCAN config",
@@ -191,17 +191,17 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "idx_task_poll",
             // As many as manifests name.
             "uk_schedule",
-            // Read from who lies furthest back, until there are enough.
+            // Read from the one furthest behind, until there are enough.
             "idx_cursor_lag",
-            // Read in the order in which rows came, up to the first that is young.
+            // Read in the order of creation, up to the first young row.
             "SCAN event",
             "SCAN ing_signal",
             "SCAN ing_hold",
-            // As many as there are accounts, platforms and kinds of alerts; of platforms the last hour.
+            // As many as there are accounts, platforms and kinds of alerts; for platforms, the last hour.
             "uk_cookie_name",
             "SCAN crawl_minute",
             "SCAN alert_state",
-            // As many as projects and what people said of them, as events wait, and as jobs were asked for.
+            // As many as there are projects and their settings, waiting events, and requested jobs.
             "SCAN project",
             "SCAN resource_pool_capture",
             "idx_outbox_pending",
@@ -216,7 +216,7 @@ fn no_statement_reads_a_whole_table_that_grows() {
     }
 }
 
-/// A row may be given each of `words` in `column`, and no other word.
+/// Checks that `column` accepts each of `words` and no other word.
 fn check_words<W: Display>(db: &Connection, table: &str, column: &str, words: impl IntoIterator<Item = W>) {
     let schema: String =
         db.query_row("SELECT sql FROM sqlite_schema WHERE name = ?1", [table], |row| row.get(0)).unwrap();
@@ -262,7 +262,7 @@ fn the_checks_of_the_schema_accept_exactly_the_words_of_the_core() {
     }
 }
 
-/// A cursor with two events, and the archive knows the first.
+/// A cursor with two events, the first of which is archived.
 fn with_cursor() -> Connection {
     let db = migrated();
     db.execute_batch(
@@ -289,7 +289,7 @@ fn with_cursor() -> Connection {
 
 // covers: ING-4.4-06, ING-7.8-05
 #[test]
-fn the_database_itself_refuses_what_the_ledger_must_never_do() {
+fn database_refuses_forbidden_ledger_changes() {
     let db = with_cursor();
     let check = |sql: &str, refusal: Option<&str>| {
         let error = db.execute(sql, ()).err().map(|error| error.to_string());
@@ -316,7 +316,7 @@ fn the_database_itself_refuses_what_the_ledger_must_never_do() {
 
 // covers: CRAWL-11, CRAWL-25, CRAWL-41, CRAWL-49
 #[test]
-fn the_database_itself_refuses_what_no_lock_may_become() {
+fn database_refuses_invalid_lock_states() {
     let db = migrated();
     db.execute_batch(
         "INSERT INTO crawl_candidate (id, project_key, platform, note_id, note_url, status, tokens, exec_meta, created_at,
@@ -355,17 +355,17 @@ fn the_database_itself_refuses_what_no_lock_may_become() {
 }
 
 #[test]
-fn a_key_of_the_gate_that_cannot_be_read_begins_anew_and_grants_no_burst() {
+fn unreadable_gate_state_starts_over_without_burst() {
     let (db, now) = (migrated(), Ts::from_secs(1_800_000_000));
     let limits = GateLimits { rate: Rate { per_sec: 1.0, burst: 50.0 }, ..GateLimits::default() };
-    let ask = GateRequest {
+    let request = GateRequest {
         member: "m".into(),
         now: 5,
         percent: 100,
         deadline: Duration::from_secs(60),
         ..GateRequest::default()
     };
-    let question = Tx::from(Arc::new(RequestPermits { key: "k".into(), limits, request: ask }));
+    let question = Tx::from(Arc::new(RequestPermits { key: "k".into(), limits, request }));
     let answer = || match exec::execute(&db, &question, now).unwrap() {
         Done::RequestPermits(answer) => answer,
         other => panic!("{other:?}"),

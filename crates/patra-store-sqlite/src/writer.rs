@@ -1,5 +1,5 @@
-//! The writing side: one thread owns the only connection that writes. What waits is committed together, so that one
-//! sync of the disk serves many operations.
+//! The write side: one thread owns the only connection that writes. Waiting operations are committed together, so that
+//! one disk sync serves many of them.
 
 mod backlog;
 mod checkpoint;
@@ -21,13 +21,13 @@ use self::checkpoint::Checkpoint;
 pub(crate) use self::checkpoint::MOST_FRAMES;
 use crate::error::Result;
 
-/// Operations that may wait at a time. Whoever comes after that waits outside: back-pressure, not memory.
+/// Most operations that may wait. Further callers wait outside: back-pressure instead of memory.
 const MAX_WAITING: usize = 1_024;
 
-/// An operation on the connection, inside the transaction that the thread has opened.
+/// An operation on the connection, inside the thread's open transaction.
 pub(crate) type Execute = fn(&Connection, &Tx, Ts) -> Result<Done>;
 
-/// The handle. Dropping it lets the thread finish what waits, empty the WAL and close the file.
+/// Handle of the writer. Dropping it lets the thread finish the waiting operations, empty the WAL and close the file.
 #[derive(Debug)]
 pub(crate) struct Writer {
     room: Arc<Semaphore>,
@@ -35,7 +35,7 @@ pub(crate) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// One operation on its way. It is carried out whether somebody still waits for the answer or not.
+/// A submitted operation. It runs even if its caller is dropped.
 #[derive(Debug)]
 struct Job {
     tx: Tx,
@@ -60,13 +60,13 @@ impl Writer {
         let (reply, answer) = oneshot::channel();
         let job = Job { tx, reply, _room: room };
         self.jobs.as_ref().ok_or_else(stopped)?.send(job).map_err(|_| stopped())?;
-        answer.await.unwrap_or_else(|_| Err(TxError::Unknown("the writer stopped before it answered".into())))
+        answer.await.unwrap_or_else(|_| Err(TxError::Unknown("the writer stopped before it returned a result".into())))
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // The thread sees the end of the channel behind the last operation.
+        // The thread sees the end of the channel after the last operation.
         self.jobs = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -76,7 +76,7 @@ impl Drop for Writer {
     }
 }
 
-/// What the thread owns.
+/// State of the thread.
 struct Work {
     connection: Connection,
     clock: Monotonic,
@@ -93,7 +93,7 @@ impl Work {
             let operations = jobs.iter().map(|job| &job.tx);
             let answers = group::commit(&self.connection, operations, self.execute, &mut || self.clock.now());
             for (job, answer) in jobs.into_iter().zip(answers) {
-                // Nobody may be waiting any more; the operation is done all the same.
+                // The caller may be gone; the operation is done all the same.
                 let _ = job.reply.send(answer);
             }
             self.checkpoint.after_group(&self.connection);
@@ -105,7 +105,7 @@ impl Work {
         }
     }
 
-    /// Until there is something to do; false when the handle is gone. Idle time is used to empty the WAL.
+    /// Waits for work; returns false when the handle is dropped. Idle time is used to empty the WAL.
     fn wait(&mut self) -> bool {
         while self.backlog.is_empty() {
             let next = match self.checkpoint.patience() {
@@ -122,7 +122,7 @@ impl Work {
     }
 }
 
-/// The clock of all leases. Never goes back while the process lives, whatever the system's clock does.
+/// The clock of all leases. Never goes back while the process lives, even if the system clock does.
 struct Monotonic {
     clock: Arc<dyn Clock>,
     last: Ts,

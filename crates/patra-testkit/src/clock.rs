@@ -25,7 +25,7 @@ impl ManualClock {
 }
 
 impl Default for ManualClock {
-    /// 2026-01-01, an instant like the ones that production sees.
+    /// 2026-01-01, a realistic instant.
     fn default() -> ManualClock {
         ManualClock::new(Ts::from_secs(1_767_225_600))
     }

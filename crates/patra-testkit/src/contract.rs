@@ -27,14 +27,13 @@
 //! * A note is an item of run 0: whoever reads items bears with a run that never was.
 //! * A key whose prefix exists is not made again (`created: false`); a revoked or unknown one is `revoked: false`.
 
-mod ahead;
 mod alert;
+mod background_job;
 mod board;
 mod cancel;
 mod candidate;
 mod capture;
 mod cases;
-mod chore;
 mod commit;
 mod concurrent;
 mod control;
@@ -48,11 +47,12 @@ mod end;
 mod fair;
 mod fan;
 pub mod fixture;
-mod found;
 mod gate;
+mod items;
 mod load;
 mod lock;
 pub mod make;
+mod next_due;
 mod note;
 mod outbox;
 mod plan;
@@ -109,7 +109,7 @@ impl TestTime for ManualClock {
     }
 }
 
-/// For tests in which time plays no part.
+/// The time of tests that do not depend on it.
 #[derive(Debug)]
 struct Untimed;
 
@@ -132,7 +132,7 @@ impl Subject {
     }
 }
 
-/// One case: panics when the store breaks the contract.
+/// A case. It panics if the store breaks the contract.
 pub type Case = fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs the case of this name on the subject that `make` makes.
@@ -146,7 +146,7 @@ pub fn run_case(name: &str, make: impl AsyncFnOnce() -> Subject) {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let fixture = Fixture::new(make().await);
-        // On a worker, as in the program.
+        // Runs on a worker thread, as in the program.
         let outcome = tokio::spawn(tokio::time::timeout(LONGEST_CASE, case(fixture))).await;
         match outcome.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(ended) => assert!(ended.is_ok(), "not finished within {LONGEST_CASE:?}"),

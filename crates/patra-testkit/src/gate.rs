@@ -1,5 +1,5 @@
-//! Many processes on one key of the rate gate, in simulated time: clocks that are wrong, answers that are slow or lost, processes
-//! that die, an upstream that asks for silence. The upstream counts.
+//! Simulates many processes on one key of the rate gate: wrong clocks, slow or lost results, processes
+//! that die, and an upstream that requests silence and counts the requests.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,20 +9,20 @@ use patra_core::Ts;
 use patra_core::gate::{GateLimits, GateReply, GateSignal, GateState, Permit, PermitCache, PermitResult, Rate};
 use patra_core::rng::Rng;
 
-/// What is simulated.
+/// Parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub rate: Rate,
     pub processes: usize,
-    /// Requests that each process has in progress at once.
+    /// Concurrent requests of each process.
     pub workers: usize,
-    /// Processes are killed and the upstream asks for silence about as often as this; zero: never.
+    /// Mean interval between kills of a process, and between silences of the upstream; zero for never.
     pub kill_every: Duration,
     pub silence_every: Duration,
-    /// The store's clock is set back, by up to an hour, about as often as this; zero: never.
+    /// Mean interval between steps of the store's clock backwards, by up to an hour; zero for never.
     pub set_back_every: Duration,
-    /// The weights of two classes, the processes dealt out to them in turn.
+    /// Weights of two classes; the processes are assigned to them in turn.
     pub weights: [u32; 2],
     pub permits: usize,
 }
@@ -43,22 +43,22 @@ impl Plan {
     }
 }
 
-/// What the upstream saw.
+/// The requests as counted by the upstream.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub permits: usize,
     pub lasted: Duration,
-    /// Of the declared rate, silences left out.
+    /// Share of the declared rate that was used, without silences.
     pub used: f64,
-    /// Requests above what the worst window allows.
+    /// Requests beyond the limit in the worst window.
     pub overshoot: f64,
-    /// Requests that left although their process had heard of a silence.
+    /// Requests that were sent although their process knew of a silence.
     pub broken_silences: usize,
     pub silences: usize,
     pub kills: usize,
-    /// Permits for each question to the store.
+    /// Permits per request to the store.
     pub per_question: f64,
-    /// By class.
+    /// Requests by class.
     pub shares: [f64; 2],
 }
 
@@ -83,7 +83,7 @@ enum Event {
         worker: usize,
         sent: i64,
     },
-    /// The request and its answer are over.
+    /// The response has arrived.
     Refused {
         process: usize,
         life: u32,
@@ -100,7 +100,7 @@ enum Event {
         life: u32,
         ask: usize,
     },
-    /// A process hears that the upstream wants silence.
+    /// A process learns that the upstream requests silence.
     News {
         process: usize,
         life: u32,
@@ -114,7 +114,7 @@ enum Event {
 struct Process {
     life: u32,
     permit_cache: PermitCache,
-    /// How far its clock is off.
+    /// Error of the process's clock.
     skew: i64,
     waiting: u32,
     hushed_until: i64,
@@ -124,13 +124,13 @@ struct World {
     plan: Plan,
     rng: Rng,
     now: i64,
-    /// How far the store's clock was set back so far.
+    /// Total by which the store's clock was set back.
     set_back: i64,
     state: GateState,
     processes: Vec<Process>,
     events: BinaryHeap<Reverse<(i64, u64, Event)>>,
     order: u64,
-    /// What was asked, and the answer once it is made.
+    /// The request to the store, and its result once it is made.
     asks: Vec<(patra_core::gate::GateRequest, i64, Option<GateReply>)>,
     permits: Vec<Permit>,
     arrivals: Vec<i64>,
@@ -142,7 +142,7 @@ struct World {
 
 const START: i64 = 1_800_000_000_000_000;
 
-/// Runs a plan to its end.
+/// Runs a simulation to its end.
 pub fn run(plan: Plan) -> Outcome {
     let limits = GateLimits { rate: plan.rate, ..GateLimits::default() };
     let outcome = Outcome {
@@ -243,7 +243,7 @@ impl World {
                 self.leave(process, life, worker, permit);
             }
             Event::SetBack => {
-                // By a moment, or by much.
+                // A step by a moment, or by a lot.
                 let by = if self.rng.chance(50) { self.rng.below(3_600_000_000) } else { self.rng.below(50_000) };
                 self.set_back += by as i64;
                 self.next_set_back();
@@ -264,7 +264,7 @@ impl World {
             }
             Event::Asked { process, life, ask } => {
                 if self.asks[ask].0.signals.iter().any(|signal| matches!(signal, GateSignal::RetryAfter(_))) {
-                    self.tell_all();
+                    self.notify_all();
                 }
                 let (time, (question, _, answer)) = (self.store_time(), &mut self.asks[ask]);
                 let limits = GateLimits { rate: self.plan.rate, ..GateLimits::default() };
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    fn tell_all(&mut self) {
+    fn notify_all(&mut self) {
         for process in 0..self.plan.processes {
             let (at, life) = (self.now + 500 + self.rng.below(10_000) as i64, self.processes[process].life);
             self.at(at, Event::News { process, life });
@@ -298,7 +298,7 @@ impl World {
         let again = Event::Send { process, life, worker };
         match tried {
             PermitResult::Go(permit) => {
-                // Between the permit and the wire the process may be held up.
+                // The process may stall between the permit and the send.
                 let held_up = if self.rng.chance(5) { self.rng.below(60_000) } else { self.rng.below(200) } as i64;
                 self.permits.push(permit);
                 let permit = self.permits.len() - 1;
@@ -319,7 +319,7 @@ impl World {
         self.ask(process);
     }
 
-    /// What is too late, or void by now, does not leave.
+    /// Drops a request whose permit is late or void by now.
     fn leave(&mut self, process: usize, life: u32, worker: usize, permit: usize) {
         let local = self.local(process);
         let mut permits = vec![self.permits[permit]];
@@ -356,7 +356,7 @@ impl World {
         let permit_cache = &mut self.processes[process].permit_cache;
         match (answer, self.rng.chance(2)) {
             (Some(answer), false) => permit_cache.on_reply(answer, sent, local, &mut self.rng),
-            // The answer was lost; so are its slots.
+            // The result was lost, and its slots with it.
             _ => permit_cache.on_failure(local),
         }
     }
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_for_silence_is_heard_by_all() {
+    fn requested_silence_reaches_every_process() {
         let plan = Plan { silence_every: Duration::from_secs(10), ..Plan::new(7, 200.0, 20.0, 30_000) };
         let outcome = run(plan);
         assert!(outcome.silences > 2, "{outcome:?}");

@@ -1,5 +1,5 @@
-//! Development only: the in-memory store that is the reference of the store contract, and the suite that holds every
-//! other store to it.
+//! Test support: the in-memory reference store, and the contract suite that checks every
+//! other store against it.
 
 pub mod clock;
 pub mod contract;

@@ -1,6 +1,6 @@
 //! The reference model of the store: plain tables in memory, synchronous, deterministic, without a clock of its own.
-//! What an operation means is written once in `patra_core::tx`; this is that text as the shortest code that obeys it.
-//! It never makes a transition that the state machine does not know: it panics instead.
+//! `patra_core::tx` specifies the operations; this model implements that specification with as little code as possible.
+//! It panics rather than make a transition that the state machine does not have.
 
 mod boards;
 mod candidate;
@@ -60,8 +60,8 @@ pub use rows::{
 pub use rows::{CredentialRow, CredentialState, ExecutionRow, NoteRow, WaitingNote};
 pub use shared::SharedMem;
 
-/// All tables. A row's id is its place in the table plus one, except where rows go away: in the registry, and in maps. What
-/// leaves the ledger stays in its place, marked.
+/// All tables. A row's id is its index in the table plus one, except where rows are removed: in the registry, and in maps.
+/// Archived ledger rows stay in the table, marked.
 ///
 /// The tables are open so that invariants can be checked on them; writing to them from outside breaks the indexes.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +96,7 @@ pub struct MemStore {
     pub exports: Vec<ExportRow>,
     pub sources: Vec<SourceRow>,
     pub source_types: BTreeMap<String, SourceTypeRow>,
-    /// Which sources an item was found in.
+    /// The sources in which an item was found.
     pub links: BTreeMap<(SourceId, i64), Link>,
     pub beats: BTreeMap<String, HeartbeatRow>,
     pub settings: BTreeMap<String, String>,
@@ -104,14 +104,14 @@ pub struct MemStore {
     /// `crawl_candidate`.
     pub waiting_notes: Vec<WaitingNote>,
     pub notes: Vec<NoteRow>,
-    /// By platform and minute: succeeded and failed.
+    /// Succeeded and failed requests by platform and minute.
     pub crawl_minutes: BTreeMap<(String, Ts), (u64, u64)>,
     /// By alert and subject.
     pub alerts: BTreeMap<(String, String), patra_core::alert::AlertView>,
-    /// But `default`, which is always there.
+    /// Projects other than `default`, which always exists.
     pub projects: BTreeMap<String, ProjectRow>,
     pub urls: Vec<UrlRow>,
-    /// By project and job type.
+    /// Capture rules by project and job type.
     pub capture_rules: BTreeMap<(String, String), CaptureRule>,
     /// `source_stats`.
     pub fetch_stats: BTreeMap<SourceId, FetchStats>,
@@ -120,7 +120,7 @@ pub struct MemStore {
     index: Index,
 }
 
-/// Rows of old polls that are no longer there. Their batches are marked as archived.
+/// Deleted rows of old polls. Their batches are marked as archived.
 #[derive(Clone, Debug, Default)]
 struct Forgotten {
     instances: BTreeSet<JobId>,
@@ -130,7 +130,7 @@ struct Forgotten {
     runs: BTreeSet<RunId>,
 }
 
-/// What a database would keep in indexes.
+/// Lookups that a database would keep in indexes.
 #[derive(Clone, Debug, Default)]
 struct Index {
     provenance_ids: i64,
@@ -150,35 +150,35 @@ struct Index {
     leased: BTreeSet<(Ts, TaskId)>,
     /// Per plan: slices by signature.
     slices: Vec<BTreeMap<String, SliceId>>,
-    /// Per cursor: its tasks.
+    /// The tasks of each cursor.
     namespaces: Vec<Namespace>,
     batch_keys: BTreeSet<String>,
-    /// Per stream: place in `items` by key.
+    /// Index in `items` by key, per stream.
     items: Vec<BTreeMap<String, usize>>,
-    /// Holds that last.
+    /// Active pauses.
     holds: BTreeSet<PauseId>,
     /// OPEN signals.
     signals: BTreeMap<SignalKey, i64>,
-    /// Places of SIGNALLED rows of the quarantine.
+    /// Indexes of SIGNALLED rows of the quarantine.
     signalled: BTreeMap<SignalKey, Vec<usize>>,
 }
 
-/// The tasks that share the limits on work at once.
+/// The tasks that share a concurrency limit.
 #[derive(Clone, Debug)]
 struct Partition {
     of: PartitionKey,
     /// QUEUED tasks in the order in which they are claimed.
     queue: BTreeSet<(i32, Ts, TaskId)>,
-    /// DISPATCHED and EXECUTING ones.
+    /// DISPATCHED and EXECUTING tasks.
     held: u32,
-    /// No task of it allows more than this at once.
+    /// The highest concurrency limit of its tasks.
     most: u32,
 }
 
 /// The tasks of a cursor.
 #[derive(Clone, Debug, Default)]
 struct Namespace {
-    /// By how far their windows reach in the cursor's direction, see [`coverage::reach`].
+    /// Tasks by the end of their windows in the cursor's direction, see [`coverage::reach`].
     windows: BTreeSet<(Ts, TaskId)>,
     /// Segments of ids, by ordinal.
     segments: BTreeSet<(i64, TaskId)>,
@@ -255,17 +255,17 @@ impl MemStore {
             Tx::AddUrls(op) => Done::AddUrls(self.add_urls(now, op)?),
             Tx::ConfigureCapture(op) => Done::ConfigureCapture(self.configure_capture(now, op)?),
             Tx::PutDocument(op) => Done::PutDocument(self.put_document(now, op)),
-            Tx::RequestBackgroundJob(op) => Done::RequestBackgroundJob(self.ask_chore(now, op)),
-            Tx::ClaimBackgroundJob(op) => Done::ClaimBackgroundJob(self.take_chore(now, op).map(Box::new)),
+            Tx::RequestBackgroundJob(op) => Done::RequestBackgroundJob(self.request_background_job(now, op)),
+            Tx::ClaimBackgroundJob(op) => Done::ClaimBackgroundJob(self.claim_background_job(now, op).map(Box::new)),
             Tx::ClaimEvents(op) => Done::ClaimEvents(self.take_events(now, op)),
-            Tx::RetryEvents(op) => Done::RetryEvents(self.retell(now, op)),
+            Tx::RetryEvents(op) => Done::RetryEvents(self.retry_events(now, op)),
             Tx::SettleEvent(op) => Done::SettleEvent(self.settle_event(now, op)),
-            Tx::UpdateBackgroundJob(op) => Done::UpdateBackgroundJob(self.keep_chore(now, op)?),
+            Tx::UpdateBackgroundJob(op) => Done::UpdateBackgroundJob(self.update_background_job(now, op)?),
         })
     }
 }
 
-/// The place of a row in its table.
+/// The index of a row in its table.
 fn place(id: i64) -> usize {
     usize::try_from(id - 1).unwrap_or(usize::MAX)
 }

@@ -23,7 +23,7 @@ use tokio_postgres::{Client, NoTls};
 use crate::ManualClock;
 use crate::contract::TestTime;
 
-/// In the template only. The time of a test begins where [`ManualClock`]'s does.
+/// Runs in the template only. The time of a test begins where [`ManualClock`]'s does.
 const TEST_TIME: &str = "
 CREATE SCHEMA test_time;
 CREATE SEQUENCE test_time.micros START 1767225600000000;
@@ -32,7 +32,7 @@ CREATE FUNCTION test_time.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOL
 CREATE FUNCTION test_time.now() RETURNS timestamptz LANGUAGE sql STABLE AS
   $$ SELECT test_time.clock_timestamp() $$";
 
-/// The server under test, or `None` after a line that says why nothing is tested.
+/// The server under test, or `None` after a line with the reason.
 #[expect(clippy::print_stdout, reason = "whoever reads the test log must see that nothing was tested")]
 pub fn server() -> Option<String> {
     let url = std::env::var("PATRA_TEST_POSTGRES_URL").ok();
@@ -42,7 +42,7 @@ pub fn server() -> Option<String> {
     url
 }
 
-/// A database of its own, gone with this.
+/// A database of one test; dropped with this handle.
 #[derive(Debug)]
 pub struct Database {
     server: String,
@@ -50,8 +50,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// A migrated one. `migrate` is called with the URL of an empty database when the server has no template yet.
-    /// `None` where there is no server.
+    /// Creates a migrated database. `migrate` is called with the URL of an empty database if the server has no template yet.
+    /// `None` if there is no server.
     pub fn new<M: Future<Output = ()> + Send>(migrate: impl FnOnce(String) -> M + Send) -> Option<Database> {
         static TEMPLATE: OnceLock<String> = OnceLock::new();
         let server = server()?;
@@ -59,7 +59,7 @@ impl Database {
         Some(Database::copy_of(server, template))
     }
 
-    /// One without tables. `None` where there is no server.
+    /// Creates a database without tables. `None` if there is no server.
     pub fn empty() -> Option<Database> {
         Some(Database::copy_of(server()?, "template0"))
     }
@@ -87,7 +87,7 @@ impl Database {
         url_of(&self.server, &self.name)
     }
 
-    /// For sessions whose time the test sets. See [`ServerTime`].
+    /// URL for sessions whose time the test sets. See [`ServerTime`].
     pub fn url_in_test_time(&self) -> String {
         format!("{}?options=-csearch_path%3Dpublic,test_time,pg_catalog", self.url())
     }
@@ -132,7 +132,7 @@ impl TestTime for ServerTime {
     }
 }
 
-/// Makes the template unless the server has it already, from this process or another. Its name says which migrations.
+/// Creates the template unless the server has it, from this process or another. Its name contains the hash of the migrations.
 async fn template<M: Future<Output = ()>>(server: &str, migrate: impl FnOnce(String) -> M) -> String {
     let name = format!("patra_template_{}", &migrations()[..16]);
     let session = connect(server).await;
@@ -141,7 +141,7 @@ async fn template<M: Future<Output = ()>>(server: &str, migrate: impl FnOnce(Str
     let found =
         session.query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&name]).await.expect("the databases");
     if found.is_none() {
-        // Under its name only once it is whole.
+        // Renamed only once it is complete.
         let made = format!("{name}_making");
         session
             .batch_execute(&format!("DROP DATABASE IF EXISTS {made} WITH (FORCE)"))
@@ -179,7 +179,7 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// On a thread with a runtime of its own: the caller may be inside of one, or in none.
+/// Runs on a thread with its own runtime: the caller may be inside of one, or outside.
 fn wait_for<T: Send>(work: impl Future<Output = T> + Send) -> T {
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {

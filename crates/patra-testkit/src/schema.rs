@@ -1,6 +1,6 @@
-//! What the catalogue of every database shows: the tables, columns, keys, words and indexes of the ledger that the requirements
+//! The expected catalogue of every database: the tables, columns, keys, words and indexes of the ledger that the requirements
 //! name (ING-7 and ING-13.3, as settled by C-02, C-06, C-51 and C-52), the four tables of the crawler (CRAWL-01..57) and those
-//! of the pool (POOL-100..110). A store reads its own catalogue, this holds it to the list.
+//! of the pool (POOL-100..110). A store reads its own catalogue, which is compared with this list.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use patra_core::state::{
 pub struct Catalogue {
     pub columns: Vec<Column>,
     pub indexes: Vec<Index>,
-    /// Columns that take certain words only: table, column, word.
+    /// Columns with fixed words: table, column, word.
     pub words: BTreeSet<(String, String, String)>,
 }
 
@@ -30,13 +30,13 @@ pub struct Index {
     pub table: String,
     pub name: String,
     pub unique: bool,
-    /// Holds only some of the rows.
+    /// Whether the index is partial.
     pub partial: bool,
-    /// In order; `""` stands for an expression.
+    /// The columns in order; `""` stands for an expression.
     pub columns: Vec<String>,
 }
 
-/// Columns that no row is without.
+/// Columns that are never null.
 const REQUIRED: &[(&str, &str)] = &[
     (
         "ing_schedule_instance",
@@ -104,7 +104,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("alert_state", "alert subject level firing value threshold"),
 ];
 
-/// Columns that not every row fills: windows and pages belong to some ways of slicing and paging, the rest comes later.
+/// Nullable columns: windows and pages belong to some strategies of slicing and paging, the rest is set later.
 const OPTIONAL: &[(&str, &str)] = &[
     (
         "ing_schedule_instance",
@@ -132,7 +132,7 @@ const OPTIONAL: &[(&str, &str)] = &[
     ("alert_state", "since told_at"),
 ];
 
-/// What a plan is without, because it is never executed and has no key of its own (ING-7.2-01, ING-7.2-05).
+/// Columns that a plan does not have, because it is never executed and has no key of its own (ING-7.2-01, ING-7.2-05).
 const NOT_OF_A_PLAN: &[&str] =
     &["idempotent_key", "lease_owner", "leased_until", "attempt_count", "started_at", "finished_at"];
 
@@ -158,13 +158,13 @@ const UNIQUE: &[(&str, &str, &str)] = &[
     ("uk_note_key", "item_note", "project_key platform idempotency_key"),
 ];
 
-/// Of the rows that count: a name of a cookie that is good (CRAWL-25), a workflow that runs (CRAWL-49).
+/// Partial unique indexes: the name of an active cookie (CRAWL-25), a running workflow (CRAWL-49).
 const UNIQUE_OF_SOME: &[(&str, &str, &str)] = &[
     ("uk_cookie_name", "reg_prov_credential", "alias"),
     ("uk_execution_running", "ing_execution", "project_key workflow_name"),
 ];
 
-/// Of all rows.
+/// Indexes over all rows.
 const INDEXES: &[(&str, &str, &str)] = &[
     ("idx_sched_src", "ing_schedule_instance", "scheduler_code scheduler_job_id scheduler_log_id"),
     ("idx_plan_srcop_time", "ing_plan", "provenance_code operation_code created_at"),
@@ -185,13 +185,13 @@ const INDEXES: &[(&str, &str, &str)] = &[
     ("idx_cur_evt_instant", "ing_cursor_event", "cursor_id new_instant"),
     ("idx_cur_evt_numeric", "ing_cursor_event", "cursor_id new_numeric"),
     ("idx_cur_evt_lineage", "ing_cursor_event", "schedule_instance_id plan_id slice_id task_id run_id"),
-    // Down the lineage, from any of its ids (ING-7.11-02).
+    // Lookup of the lineage, from any of its ids (ING-7.11-02).
     ("idx_plan_instance", "ing_plan", "schedule_instance_id"),
     ("idx_task_instance", "ing_task", "schedule_instance_id status_code"),
     ("idx_task_plan", "ing_task", "plan_id status_code"),
     ("idx_batch_instance", "ing_task_run_batch", "schedule_instance_id"),
     ("idx_batch_task", "ing_task_run_batch", "task_id run_id batch_no"),
-    // The oldest that wait (CRAWL-43).
+    // The oldest waiting candidates (CRAWL-43).
     ("idx_crawl_status", "crawl_candidate", "status created_at id"),
     // The list of the pool, and its filter (POOL-110).
     ("idx_pool_list", "resource_pool_urls", "scope project_key created_at id"),
@@ -199,7 +199,7 @@ const INDEXES: &[(&str, &str, &str)] = &[
     ("idx_instance_job", "ing_schedule_instance", "project_key job_type id"),
 ];
 
-/// Of the rows that wait, are held, or have one at all: what is over costs nothing (C-02).
+/// Partial indexes over waiting or leased rows, or rows with a value: ended rows cost nothing (C-02).
 const PARTIAL: &[(&str, &str, &str)] = &[
     (
         "idx_task_pick",
@@ -216,7 +216,7 @@ const PARTIAL: &[(&str, &str, &str)] = &[
     ("idx_tweets_db_created_at", "item", "created_at"),
 ];
 
-/// The parts of the schema. A store checks each in a test of its own, which names the requirements that it shows.
+/// The parts of the schema. A store checks each in its own test, which names the covered requirements.
 pub const JOBS: &[&str] = &["ing_schedule_instance"];
 pub const PLANS: &[&str] = &["ing_snapshot", "ing_plan", "ing_plan_slice"];
 pub const TASKS: &[&str] = &["ing_task"];
@@ -234,7 +234,7 @@ pub const CRAWLER: &[&str] = &[
 pub const POOL: &[&str] =
     &["project", "resource_pool_urls", "resource_pool_capture", "outbox_event", "item", "source_stats"];
 
-/// Panics with everything that is wrong with these tables.
+/// Panics with all differences of these tables.
 pub fn check(catalogue: &Catalogue, tables: &[&str]) {
     let mut wrong = Vec::new();
     columns(catalogue, tables, &mut wrong);

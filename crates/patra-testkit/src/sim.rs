@@ -4,18 +4,18 @@
 //!
 //! One seed is one schedule, bit for bit. A failure names its seed and the command that replays it.
 
-mod ask;
+mod api;
+mod api_behavior;
 mod check;
 mod control;
 mod drive;
 mod event;
-mod far;
 mod mutant;
 mod partition;
 mod process;
 mod profile;
+mod request;
 mod scene;
-mod shape;
 mod store;
 mod update;
 mod world;
@@ -26,11 +26,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub use mutant::Mutant;
 use world::{Spare, World};
 
-/// A schedule that held.
+/// A schedule that ended without a violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
     pub steps: u64,
-    /// Of everything that happened, in order.
+    /// Hash of all events, in order.
     pub hash: u64,
 }
 
@@ -54,14 +54,14 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Lives seeds through, one after the other, each in the memory of the one before.
+/// Runs seeds one after the other, each in the memory of the one before.
 #[derive(Debug, Default)]
 pub struct Simulator {
     spare: Spare,
 }
 
 impl Simulator {
-    /// Lives one seed through, with or without a bug on purpose.
+    /// Runs one seed, with or without a mutant.
     pub fn run(&mut self, seed: u64, mutant: Option<Mutant>, trace: bool) -> Result<Schedule, Violation> {
         let mut world = World::new(seed, mutant, trace, std::mem::take(&mut self.spare));
         // The store panics rather than make an illegal transition; that is a finding like any other.
@@ -82,7 +82,7 @@ impl Simulator {
     }
 }
 
-/// Lives one seed through.
+/// Runs one seed.
 pub fn simulate(seed: u64, mutant: Option<Mutant>, trace: bool) -> Result<Schedule, Violation> {
     Simulator::default().run(seed, mutant, trace)
 }

@@ -1,8 +1,7 @@
-//! How many instructions the hot paths take, counted by callgrind: the same on a busy machine and on a quiet one, so that a
-//! gain once made is not lost unnoticed.
+//! Counts the instructions of hot paths with callgrind, which does not depend on the load of the machine.
 //!
-//! `cargo bench -p patra --bench instructions` compares with `instructions.txt` and fails where a path takes more than a
-//! twentieth more. `PATRA_RENEW=1` writes the counts down: after a gain, or with another toolchain.
+//! `cargo bench -p patra --bench instructions` compares the counts with `instructions.txt` and fails if a path takes
+//! over 5 % more. `PATRA_RENEW=1` writes the counts to the file: after an improvement, or with another toolchain.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench that cannot be set up has nothing to measure")]
 
@@ -23,12 +22,12 @@ use patra_testkit::contract::{Fixture, Subject, make};
 use patra_testkit::sim::simulate;
 
 const KNOWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
-/// A path may take so many percent more than is written down.
+/// Tolerated increase in percent.
 const LEEWAY: u64 = 5;
-/// Records of a page.
+/// Records per page.
 const RECORDS: usize = 100;
 
-/// A name, how often it is done to be counted, and what is done.
+/// Name, repetitions and function of a path.
 type Work = (&'static str, usize, fn(usize));
 const PATHS: &[Work] = &[
     ("compile a manifest", 20, compile),
@@ -46,14 +45,14 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("valgrind is not installed: nothing is counted");
+        println!("valgrind is not installed: nothing was counted");
         return ExitCode::SUCCESS;
     }
     let known = fs::read_to_string(KNOWN).unwrap_or_default();
     let known = |name: &str| known.lines().find_map(|line| line.strip_suffix(name)?.trim().parse::<u64>().ok());
     let (mut counted, mut slower) = (String::new(), false);
     for (name, times, _) in PATHS {
-        // What is done once, whatever comes after it, falls out.
+        // The difference cancels the cost of the setup.
         let each = (count(name, 2 * times) - count(name, *times)) / *times as u64;
         let (before, after) = (known(name), each);
         let too_many = before.is_some_and(|before| after * 100 > before * (100 + LEEWAY));
@@ -74,9 +73,9 @@ fn count(name: &str, times: usize) -> u64 {
     let mut callgrind = Command::new("valgrind");
     callgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program);
     let output = callgrind.args([name, &times.to_string()]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name}: {said}");
-    let collected = said.lines().find_map(|line| line.split_once("Collected :")).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}: {stderr}");
+    let collected = stderr.lines().find_map(|line| line.split_once("Collected :")).unwrap();
     collected.1.trim().parse().unwrap()
 }
 
@@ -142,7 +141,7 @@ async fn commit(times: usize) {
     for page in 0..times {
         let records = (0..RECORDS).map(|n| {
             let n = page * RECORDS + n;
-            // Scattered, as ids are.
+            // Scattered like real ids.
             let key = format!("{:016x}", (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
             patra_core::record::Record { payload: item(n).into(), ..make::record(&key, 1) }
         });

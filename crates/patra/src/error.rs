@@ -1,4 +1,5 @@
-//! Errors as users see them: `error[CODE]: message`, and a `hint:` that says what to do. The exit code follows the class.
+//! Errors as users see them: `error[CODE]: message`, and a `hint:` that says what to do. The exit code follows the
+//! class.
 
 use std::fmt;
 use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! What error codes, levels and exit codes mean, and what to do about them. One table is the source of `patra explain` and
-//! of docs/errors.md.
+//! Explanations of error codes, levels and exit codes, with advice. One table is the source of `patra explain` and of
+//! docs/errors.md.
 
 mod table;
 
@@ -7,7 +7,7 @@ use patra_core::{Code, Level};
 
 use crate::error::Exit;
 
-/// What one name means.
+/// Explanation of one name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) name: &'static str,

@@ -48,7 +48,7 @@ pub(crate) async fn engine(
         credentials,
         collector: environment.collector()?,
         crawl_times: environment.crawl_times()?,
-        keeper: environment.maintenance()?,
+        maintenance: environment.maintenance()?,
         run: patra_core::protocol::run::Options { emit_tweets, ..Default::default() },
         webhooks: webhooks.into_iter().filter_map(|(event, webhook)| Some((event.to_owned(), webhook?))).collect(),
         log_batch_percent: environment.log_batch_percent()?,

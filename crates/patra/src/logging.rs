@@ -1,5 +1,5 @@
-//! Log lines, as text or as JSON. A JSON line holds the fields of the event and of the spans around it, which place it in the
-//! lineage (ING-14.5-01). A text line holds the event alone.
+//! Log lines, as text or as JSON. A JSON line holds the fields of the event and of the spans around it, which place it
+//! in the lineage (ING-14.5-01). A text line holds the event alone.
 
 mod json;
 mod plain;
@@ -22,8 +22,8 @@ pub(crate) fn start(cli: &Cli) -> Result<Option<Traces>, Error> {
     let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let lines = tracing_subscriber::fmt::layer().with_writer(LogWriter).with_ansi(colour);
     let lines = match cli.global.log_format {
-        LogFormat::Json => lines.fmt_fields(JsonFields::new()).event_format(json::Line).boxed(),
-        LogFormat::Text => lines.event_format(plain::Line).boxed(),
+        LogFormat::Json => lines.fmt_fields(JsonFields::new()).event_format(json::JsonLine).boxed(),
+        LogFormat::Text => lines.event_format(plain::TextLine).boxed(),
     };
     let traces = traces::start()?;
     let spans = traces.as_ref().map(Traces::layer);

@@ -1,5 +1,5 @@
-//! Progress on stderr: a bar on a terminal, nothing elsewhere. Log lines go through the same writer, so that they do not break
-//! the bar.
+//! Progress on stderr: a bar on a terminal, nothing elsewhere. Log lines go through the same writer, so that they do
+//! not break the bar.
 
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

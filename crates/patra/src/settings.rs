@@ -11,7 +11,7 @@ use patra_core::secret::Secret;
 use patra_core::source::Intervals;
 use patra_core::tx::SaveSetting;
 use patra_engine::crawler::CrawlTimes;
-use patra_engine::maintenance::KeeperOptions;
+use patra_engine::maintenance::MaintenanceOptions;
 use patra_engine::{CollectorOptions, CookieRules, TimeZone};
 use patra_http::Webhook;
 use url::Url;
@@ -234,9 +234,9 @@ impl Environment {
     }
 
     /// Locks, their recovery, and the webhook for alerts (CRAWL-162, 165, 166).
-    pub(crate) fn maintenance(&self) -> Result<KeeperOptions, Error> {
-        let default = KeeperOptions::default();
-        Ok(KeeperOptions {
+    pub(crate) fn maintenance(&self) -> Result<MaintenanceOptions, Error> {
+        let default = MaintenanceOptions::default();
+        Ok(MaintenanceOptions {
             lock_timeout: self.minutes("LOCK_TIMEOUT_MINUTES")?.unwrap_or(default.lock_timeout),
             recover_every: self.minutes("RECOVERY_INTERVAL_MINUTES")?.unwrap_or(default.recover_every),
             notifier: self.webhook("ALERT_WEBHOOK_URL", "ALERT_WEBHOOK_SECRET")?,

@@ -148,8 +148,8 @@ pub(crate) async fn open_read_only(global: &Global) -> Result<ReadOnly, Error> {
     })
 }
 
-/// The rate gate that all processes on a PostgreSQL database share, for commands that send a few requests. On an embedded
-/// database only one process can write, so another command keeps the declared rate by itself.
+/// The rate gate that all processes on a PostgreSQL database share, for commands that send a few requests. On an
+/// embedded database only one process can write, so another command keeps the declared rate by itself.
 pub(crate) async fn shared_gate(global: &Global, clock: &Arc<dyn Clock>) -> Result<Option<Arc<RateGate>>, Error> {
     if global.database_url.is_none() {
         return Ok(None);
@@ -186,8 +186,8 @@ fn without_backup() -> bool {
     Environment::read().is_on("PATRA_MIGRATE_WITHOUT_BACKUP").unwrap_or(false)
 }
 
-/// Opens the store to scan every table. Works next to a running server and does not migrate. `None` if there is no embedded
-/// database yet.
+/// Opens the store to scan every table. Works next to a running server and does not migrate. `None` if there is no
+/// embedded database yet.
 pub(crate) async fn open_to_scan(global: &Global) -> Result<Option<Arc<dyn Scan>>, Error> {
     if let Some(url) = &global.database_url {
         let options = patra_store_postgres::Options::new(url);

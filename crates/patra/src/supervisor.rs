@@ -16,7 +16,8 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Reads the variables that systemd sets. A socket that cannot be reached is logged, and the process runs without it.
+    /// Reads the variables that systemd sets. A socket that cannot be reached is logged, and the process runs without
+    /// it.
     pub(crate) fn find(environment: &Environment) -> Supervisor {
         let socket = environment.get("NOTIFY_SOCKET").and_then(|name| match connect(name) {
             Ok(socket) => Some(socket),
@@ -40,7 +41,8 @@ impl Supervisor {
         self.notify("STOPPING=1\nSTATUS=finishing what is in flight");
     }
 
-    /// Sends signs of life as long as the runtime works. They do not depend on the database: a restart does not bring it back.
+    /// Sends signs of life as long as the runtime works. They do not depend on the database: a restart does not bring
+    /// it back.
     pub(crate) async fn beat(&self) -> Infallible {
         let Some(watchdog) = self.watchdog else { return std::future::pending().await };
         let mut every = tokio::time::interval((watchdog / 3).max(Duration::from_millis(1)));

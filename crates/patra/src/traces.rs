@@ -1,4 +1,5 @@
-//! Traces for the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names: OTLP as protobuf over HTTP. Without it there are none.
+//! Traces for the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names: OTLP as protobuf over HTTP. Without it there are
+//! none.
 //!
 //! Only the engine's own spans are sent, with their fields. Log lines are not sent: they are masked and written here.
 
@@ -24,8 +25,8 @@ pub(crate) struct Traces {
     provider: SdkTracerProvider,
 }
 
-/// Starts tracing; `None` if no collector is named. Call it outside of the runtime: the exporter has its own thread and client,
-/// so that spans are sent even while the runtime shuts down.
+/// Starts tracing; `None` if no collector is named. Call it outside of the runtime: the exporter has its own thread and
+/// client, so that spans are sent even while the runtime shuts down.
 pub(crate) fn start() -> Result<Option<Traces>, Error> {
     let names = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
     if !names.iter().any(|name| std::env::var_os(name).is_some_and(|endpoint| !endpoint.is_empty())) {

@@ -1,5 +1,5 @@
-//! Settings for tweets from the environment: API key, address, users to follow. A command copies them into the database when it
-//! starts, so that all processes on the database use the same.
+//! Settings for tweets from the environment: API key, address, users to follow. A command copies them into the database
+//! when it starts, so that all processes on the database use the same.
 
 use std::sync::Arc;
 

@@ -81,7 +81,8 @@ fn plain_keys(global: &Global) -> Result<Option<Keyring>, Error> {
     Ok(Some(keyring))
 }
 
-/// Loads the keys, or creates one next to the embedded database. On PostgreSQL every host needs the same key, so you must give it.
+/// Loads the keys, or creates one next to the embedded database. On PostgreSQL every host needs the same key, so you
+/// must give it.
 pub(crate) fn load_or_create(global: &Global, salt: Option<&str>) -> Result<Arc<Vault>, Error> {
     if let Some(vault) = load(global, salt)? {
         return Ok(vault);

@@ -1,4 +1,4 @@
-//! What the buttons do. Each does what its command does, through the same functions as the routes of the API.
+//! Handlers of the console's buttons. Each uses the same functions as the API route and the command.
 
 use axum::Extension;
 use axum::extract::Path;
@@ -19,32 +19,32 @@ use patra_engine::bundle::BundleRequest;
 use patra_engine::operations;
 use patra_engine::replay::{Agreement, ReplayReport, ReplayVerdict};
 
-use super::details::Place;
+use super::context::{ConsoleContext, Done};
+use super::details::BatchPath;
 use super::lists::{self, batch_at, encoded, missing, number};
 use super::page::{Code as Text, Note, Page, Shown, Table, Tone};
-use super::visit::{Done, Visit};
 use crate::envelope::Failure;
 use crate::key::random_hex;
 use crate::routes::input::{PathText, path_text};
 use crate::routes::replay::{self, Mode};
 use crate::routes::{jobs, operations as routes};
 
-/// Why something was done, for want of a better word.
-const REASON: &str = "asked for in the console";
+/// Default reason of actions from the console.
+const REASON: &str = "requested in the console";
 
-/// `/plans/7/pause` and the like.
+/// Acts on a plan, a slice or a task: `/plans/7/pause`.
 pub(super) async fn work(
-    Extension(visit): Extension<Visit>,
-    place: Result<Path<(i64, String)>, PathRejection>,
+    Extension(ctx): Extension<ConsoleContext>,
+    path: Result<Path<(i64, String)>, PathRejection>,
     view: View,
 ) -> Response {
-    visit.done(worked(&visit, place, view).await)
+    ctx.done(worked(&ctx, path, view).await)
 }
 
-async fn worked(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>, view: View) -> Done {
-    let Path((id, action)) = place.map_err(|_| missing("there is no such work".to_owned()))?;
-    // What is another project's is not there.
-    lists::one(visit, view, id).await?;
+async fn worked(ctx: &ConsoleContext, path: Result<Path<(i64, String)>, PathRejection>, view: View) -> Done {
+    let Path((id, action)) = path.map_err(|_| missing("there is no such work".to_owned()))?;
+    // Work of other projects is not visible.
+    lists::one(ctx, view, id).await?;
     let nothing = PauseSubject::default();
     let (subject, target) = match view {
         View::Plans => (PauseSubject { plan: Some(PlanId(id)), ..nothing }, CancelSubject::Plan(PlanId(id))),
@@ -52,22 +52,22 @@ async fn worked(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>
         _ => (PauseSubject { task: Some(TaskId(id)), ..nothing }, CancelSubject::Task(TaskId(id))),
     };
     let (name, here) = (subject.to_text(), format!("/{}/{id}", view.as_str()));
-    let (api, by) = (&visit.api, visit.by());
+    let (api, by) = (&ctx.api, ctx.by());
     match action.as_str() {
         "pause" => {
-            visit.tenant.is_operator()?;
+            ctx.tenant.is_operator()?;
             api.store.run(PauseWork { subject, kind: PauseKind::Pause, reason: REASON.to_owned(), by }).await?;
             Ok((Note::good(format!("{name} is paused.")), here))
         }
         "resume" => {
-            visit.tenant.is_operator()?;
-            let released = api.store.run(ResumeWork { target: PauseSelector::On(subject), by }).await?.resumed;
+            ctx.tenant.is_operator()?;
+            let resumed = api.store.run(ResumeWork { target: PauseSelector::On(subject), by }).await?.resumed;
             (api.nudge)();
-            let note = match released {
-                0 => Note::new(Tone::Warn, format!("Nothing held {name} itself."))
-                    .hint("/holds lists what is held")
+            let note = match resumed {
+                0 => Note::new(Tone::Warn, format!("{name} itself was not paused."))
+                    .hint("/holds lists all pauses")
                     .to("/holds"),
-                _ => Note::good(format!("{name} goes on.")),
+                _ => Note::good(format!("{name} is resumed.")),
             };
             Ok((note, here))
         }
@@ -75,88 +75,88 @@ async fn worked(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>
             routes::end(api, CancelWork { target, reason: REASON.to_owned(), by }).await?;
             Ok((Note::good(format!("{name} is cancelled.")), here))
         }
-        "redrive" if view == View::Tasks => driven(visit, RedriveTarget::Task(TaskId(id)), here).await,
-        _ => Err(missing("there is nothing of that name to do".to_owned())),
+        "redrive" if view == View::Tasks => redrive(ctx, RedriveTarget::Task(TaskId(id)), here).await,
+        _ => Err(missing("there is no such action".to_owned())),
     }
 }
 
-async fn driven(visit: &Visit, what: RedriveTarget, here: String) -> Done {
+async fn redrive(ctx: &ConsoleContext, what: RedriveTarget, here: String) -> Done {
     let id = random_hex::<8>()
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string()))?;
-    let (_, data) = replay::drive_again(&visit.api, what, &format!("redrive-{id}"), &visit.by()).await?;
+    let (_, data) = replay::drive_again(&ctx.api, what, &format!("redrive-{id}"), &ctx.by()).await?;
     Ok(match data["task"].as_i64() {
         Some(task) => (Note::good(format!("Task {task} is queued.")).to(format!("/tasks/{task}")), here),
         None => (Note::good("It was executed already: its result was read back."), here),
     })
 }
 
-pub(super) async fn cancel_job(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn cancel_job(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let done = async {
         let id = path_text(id)?;
-        let (id, _) = jobs::named(&visit.api, &visit.tenant, &id).await?;
-        let cancel = CancelWork { target: CancelSubject::Job(id.clone()), reason: REASON.to_owned(), by: visit.by() };
-        routes::end(&visit.api, cancel).await?;
+        let (id, _) = jobs::named(&ctx.api, &ctx.tenant, &id).await?;
+        let cancel = CancelWork { target: CancelSubject::Job(id.clone()), reason: REASON.to_owned(), by: ctx.by() };
+        routes::end(&ctx.api, cancel).await?;
         Ok((Note::good(format!("Job {id} is cancelled.")), format!("/jobs/{}", encoded(&id))))
     };
-    visit.done(done.await)
+    ctx.done(done.await)
 }
 
-pub(super) async fn release(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn resume(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let done = async {
-        visit.tenant.is_operator()?;
+        ctx.tenant.is_operator()?;
         let id = number(id)?;
-        let release = ResumeWork { target: PauseSelector::Id(PauseId(id)), by: visit.by() };
-        if visit.api.store.run(release).await?.resumed == 0 {
-            return Err(missing("there is no such hold, or it was released before".to_owned()));
+        let resume = ResumeWork { target: PauseSelector::Id(PauseId(id)), by: ctx.by() };
+        if ctx.api.store.run(resume).await?.resumed == 0 {
+            return Err(missing("there is no such pause, or it has already ended".to_owned()));
         }
-        (visit.api.nudge)();
-        Ok((Note::good(format!("Hold {id} is released: work goes on.")), "/holds".to_owned()))
+        (ctx.api.nudge)();
+        Ok((Note::good(format!("Pause {id} has ended: work continues.")), "/holds".to_owned()))
     };
-    visit.done(done.await)
+    ctx.done(done.await)
 }
 
-/// A record that was set aside: fetched once more, or given up.
+/// Fetches a quarantined record again, or gives it up.
 pub(super) async fn quarantine(
-    Extension(visit): Extension<Visit>,
-    place: Result<Path<(i64, String)>, PathRejection>,
+    Extension(ctx): Extension<ConsoleContext>,
+    path: Result<Path<(i64, String)>, PathRejection>,
 ) -> Response {
     let done = async {
-        let Path((id, action)) = place.map_err(|_| missing("there is no such record".to_owned()))?;
+        let Path((id, action)) = path.map_err(|_| missing("there is no such record".to_owned()))?;
         let (view, here) = (View::Quarantine, format!("/quarantine/{id}"));
-        let row = lists::one(&visit, view, id).await?;
+        let row = lists::one(&ctx, view, id).await?;
         let text = |column| match view.cell(&row, column) {
             Some(Cell::Text(text)) => text,
             _ => String::new(),
         };
-        let store = &visit.api.store;
+        let store = &ctx.api.store;
         match action.as_str() {
             "retry" => {
                 let (provenance, endpoint, key) = (text("provenance_code"), text("endpoint_name"), text("dedup_key"));
                 let (project, keys) = (text("project_key"), vec![key]);
                 let signal =
-                    operations::signal(&**store, &project, &provenance, &endpoint, keys, REASON.to_owned(), visit.by());
+                    operations::signal(&**store, &project, &provenance, &endpoint, keys, REASON.to_owned(), ctx.by());
                 store.run(signal.await?).await?;
-                (visit.api.nudge)();
+                (ctx.api.nudge)();
                 Ok((Note::good("The next update of the endpoint fetches the record again."), here))
             }
             "abandon" => {
-                store.run(AbandonRecord { quarantine: id, by: visit.by() }).await?;
+                store.run(AbandonRecord { quarantine: id, by: ctx.by() }).await?;
                 Ok((Note::good("The record is given up."), here))
             }
-            _ => Err(missing("there is nothing of that name to do".to_owned())),
+            _ => Err(missing("there is no such action".to_owned())),
         }
     };
-    visit.done(done.await)
+    ctx.done(done.await)
 }
 
-pub(super) async fn replay_batch(Extension(visit): Extension<Visit>, place: Place) -> Response {
+pub(super) async fn replay_batch(Extension(ctx): Extension<ConsoleContext>, path: BatchPath) -> Response {
     let page = async {
-        let (run, no) = replay::batch(&visit.api, &visit.tenant, place).await?;
-        let mode = if visit.form.text("mode") == "live" { Mode::Live } else { Mode::Archive };
-        let report = replay::report(&visit.api, run, no, mode).await?;
+        let (run, no) = replay::batch(&ctx.api, &ctx.tenant, path).await?;
+        let mode = if ctx.form.text("mode") == "live" { Mode::Live } else { Mode::Archive };
+        let report = replay::report(&ctx.api, run, no, mode).await?;
         Ok(replayed(run, no, &report))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
 fn replayed(run: RunId, no: u32, report: &ReplayReport) -> Page {
@@ -164,7 +164,7 @@ fn replayed(run: RunId, no: u32, report: &ReplayReport) -> Page {
         ReplayVerdict::Same => Tone::Good,
         ReplayVerdict::Different | ReplayVerdict::TimePointMismatch => Tone::Warn,
     };
-    let mut table = Table::new("What was compared", &["what", "recorded", "now", "result"], "Nothing was compared.");
+    let mut table = Table::new("Comparison", &["value", "recorded", "now", "result"], "Nothing was compared.");
     for check in &report.checks {
         let cells = vec![
             Shown::text(check.what),
@@ -181,21 +181,21 @@ fn replayed(run: RunId, no: u32, report: &ReplayReport) -> Page {
         .with(Text::json("Report", &serde_json::to_value(report).unwrap_or_default()))
 }
 
-pub(super) async fn redrive_batch(Extension(visit): Extension<Visit>, place: Place) -> Response {
+pub(super) async fn redrive_batch(Extension(ctx): Extension<ConsoleContext>, path: BatchPath) -> Response {
     let done = async {
-        let (run, batch_no) = replay::batch(&visit.api, &visit.tenant, place).await?;
-        driven(&visit, RedriveTarget::Batch { run, batch_no }, batch_at(run.0, i64::from(batch_no))).await
+        let (run, batch_no) = replay::batch(&ctx.api, &ctx.tenant, path).await?;
+        redrive(&ctx, RedriveTarget::Batch { run, batch_no }, batch_at(run.0, i64::from(batch_no))).await
     };
-    visit.done(done.await)
+    ctx.done(done.await)
 }
 
-pub(super) async fn blackbox(Extension(visit): Extension<Visit>, place: Place) -> Response {
+pub(super) async fn export_bundle(Extension(ctx): Extension<ConsoleContext>, path: BatchPath) -> Response {
     let package = async {
-        visit.may(KeyScope::Admin)?;
-        let (run, batch_no) = replay::batch(&visit.api, &visit.tenant, place).await?;
-        let (by, reason) = (visit.by(), visit.form.text("reason"));
-        let wish = BundleRequest { run, batch_no, by: &by, reason, with_raw: visit.form.is_ticked("with_raw") };
-        Ok((format!("blackbox-{run}-{batch_no}.json"), replay::package(&visit.api, wish).await?))
+        ctx.may(KeyScope::Admin)?;
+        let (run, batch_no) = replay::batch(&ctx.api, &ctx.tenant, path).await?;
+        let (by, reason) = (ctx.by(), ctx.form.text("reason"));
+        let request = BundleRequest { run, batch_no, by: &by, reason, with_raw: ctx.form.is_ticked("with_raw") };
+        Ok((format!("bundle-{run}-{batch_no}.json"), replay::package(&ctx.api, request).await?))
     };
     match package.await {
         Ok((file, package)) => {
@@ -205,6 +205,6 @@ pub(super) async fn blackbox(Extension(visit): Extension<Visit>, place: Place) -
             ];
             (headers, package.to_string()).into_response()
         }
-        Err(failure) => visit.show(Err(failure)),
+        Err(failure) => ctx.show(Err(failure)),
     }
 }

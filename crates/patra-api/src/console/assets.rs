@@ -1,5 +1,5 @@
-//! What pages load: one style, one script, one picture, all of our own and part of the program. Their address names their
-//! content, so that browsers keep them until they change.
+//! Assets of the pages: a style sheet, a script and an icon, built into the program. Their addresses contain a hash, so
+//! that browsers cache them until they change.
 
 use std::sync::LazyLock;
 
@@ -25,7 +25,7 @@ fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
     ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")], text)
 }
 
-/// Another one whenever an asset changes.
+/// Hash of all assets.
 pub(super) fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let mut hash = sha256_hex([STYLE, SCRIPT, ICON].concat().as_bytes());

@@ -1,4 +1,4 @@
-//! Charts as SVG, drawn here: a line for each series over one span of time, with axes, grid and words that can be read.
+//! Line charts as SVG: one line per series, with axes, a grid and labels.
 
 use std::fmt::Write as _;
 
@@ -12,23 +12,23 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 24.0;
-/// Lines of the grid above the axis.
+/// Grid lines above the axis.
 const ROWS: u32 = 4;
-/// Words below the axis, at most.
+/// Most labels below the axis.
 const WORDS: i64 = 6;
-/// Minutes that people like between two of them.
+/// Round numbers of minutes between two labels.
 const ROUND_MINUTES: [i64; 10] = [1, 5, 10, 15, 30, 60, 180, 360, 1_440, 10_080];
-/// How lines are told apart; the style has a colour for each.
+/// CSS classes of the lines; the style sheet has a colour for each.
 const CLASSES: [&str; 4] = ["one", "two", "three", "four"];
 
-/// One line. Points are in the order of time.
+/// One line of a chart. Points are in order of time.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) word: &'static str,
     pub(super) points: Vec<(Ts, f64)>,
 }
 
-/// At most four series, on one scale.
+/// Draws at most four series on one scale.
 pub(super) fn chart(title: &str, unit: &str, window: Window, series: &[Series]) -> Drawing {
     let most = series.iter().flat_map(|one| &one.points).map(|(_, value)| *value).fold(0.0, f64::max);
     let frame = Frame { window, top: round_up(most) };
@@ -45,7 +45,7 @@ pub(super) fn chart(title: &str, unit: &str, window: Window, series: &[Series]) 
 
 struct Frame {
     window: Window,
-    /// The value of the uppermost line.
+    /// Value of the topmost grid line.
     top: f64,
 }
 
@@ -79,7 +79,7 @@ impl Frame {
         let mut at = self.window.from.floor_to(span) + span;
         while at <= self.window.to {
             let x = self.x(at);
-            // Words at the very edge would be cut.
+            // A label at the very edge would be cut off.
             if (LEFT + 8.0..right - 8.0).contains(&x) {
                 let (low, word) = (HEIGHT - BOTTOM, moment(at, step));
                 let _ = write!(svg, r#"<line class="axis" x1="{x:.1}" y1="{low}" x2="{x:.1}" y2="{:.1}"/>"#, low + 4.0);
@@ -108,7 +108,7 @@ fn summary(series: &Series, unit: &str) -> String {
     format!("{}: now {} {unit}, at most {}", series.word, figure(last), figure(most))
 }
 
-/// The next of 1, 2, 4, 6, 8, 10 times a power of ten: its quarters are short numbers.
+/// Rounds up to 1, 2, 4, 6, 8 or 10 times a power of ten, so that a quarter is a short number.
 fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -138,7 +138,7 @@ pub(super) fn figure(value: f64) -> String {
     format!("{text}{unit}")
 }
 
-/// The time of a day, or the day where a step is one.
+/// Label of a moment: the time of day, or the date if a step is a day or longer.
 fn moment(at: Ts, step: i64) -> String {
     let text = at.to_micros_text();
     let part = if step >= 1_440 { 5..10 } else { 11..16 };
@@ -163,14 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn the_scale_ends_above_the_largest_value() {
+    fn scale_ends_above_the_largest_value() {
         for (value, expected) in [(0.0, 1.0), (0.7, 0.8), (1.0, 1.0), (3.1, 4.0), (99.0, 100.0), (401.0, 600.0)] {
             assert!((round_up(value) - expected).abs() < 1e-9, "{value}: {}", round_up(value));
         }
     }
 
     #[test]
-    fn a_chart_has_an_axis_words_and_a_line_within_its_frame() {
+    fn chart_has_axes_labels_and_a_line_in_its_frame() {
         let from = Ts::from_secs(1_700_000_000);
         let hour = std::time::Duration::from_secs(3_600);
         let points = (0..60u32)

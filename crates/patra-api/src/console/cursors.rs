@@ -1,4 +1,4 @@
-//! Cursors: how far each namespace has come, how far that is behind the present, and the steps that it took.
+//! Cursors: the position of each namespace, its lag, and its steps.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use patra_core::port::query::View;
 use patra_core::{CursorId, Ts, Window};
 
 use super::chart::{Series, chart};
+use super::context::ConsoleContext;
 use super::lists::{self, name, number, whole};
 use super::overview::{self, LATE, span};
 use super::page::{Drawings, Field, FieldKind, Form, Page, Shown, Table, Tone};
-use super::visit::Visit;
 use crate::routes::input::PathText;
 
-/// Over which late records and steps are shown.
+/// Period of late records and steps.
 const LOOK_BACK: Duration = Duration::from_secs(7 * 86_400);
 
-pub(super) async fn list(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn list(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        let (store, now) = (&visit.api.store, visit.api.clock.now());
-        let provenance = visit.query.get("provenance").filter(|code| !code.contains('\0')).map(str::to_owned);
-        let project_key = visit.tenant.sight()?.map(str::to_owned);
+        let (store, now) = (&ctx.api.store, ctx.api.clock.now());
+        let provenance = ctx.query.get("provenance").filter(|code| !code.contains('\0')).map(str::to_owned);
+        let project_key = ctx.tenant.sight()?.map(str::to_owned);
         let about = WorkFilter { project_key, provenance_code: provenance.clone(), ..WorkFilter::default() };
         let counts = store.counts(about.clone(), last(now)).await?;
         let head = ["cursor", "where", "namespace", "stands at", "lag", "late records", "moved"];
         let mut table = Table::new("", &head, "No cursor has moved yet.");
         for of in store.watermarks(CursorFilter { work: about, namespace: None, limit: MAX_ROWS }).await? {
             let late = counts.iter().find(|(counted, _)| *counted == of.partition);
-            table.rows.push(line(&of, late.and_then(|(_, counts)| counts.rates(LOOK_BACK).late_ratio), now));
+            table.rows.push(table_row(&of, late.and_then(|(_, counts)| counts.rates(LOOK_BACK).late_ratio), now));
         }
         let form = Form {
             title: String::new(),
@@ -42,10 +42,10 @@ pub(super) async fn list(Extension(visit): Extension<Visit>) -> Response {
         };
         Ok(Page::new("Cursors and lag").live().with(form).with(table))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-fn line(of: &Watermark, late: Option<f64>, now: Ts) -> super::page::Line {
+fn table_row(of: &Watermark, late: Option<f64>, now: Ts) -> super::page::Row {
     let (id, lag) = (of.cursor.0, of.lag(now));
     let cells = vec![
         Shown::number(id).to(format!("/cursors/{id}")),
@@ -57,27 +57,27 @@ fn line(of: &Watermark, late: Option<f64>, now: Ts) -> super::page::Line {
         Shown::time(of.updated_at),
     ];
     let tone = if lag.is_some_and(|lag| lag > LATE) { Tone::Warn } else { Tone::Plain };
-    super::page::Line { cells, tone, actions: Vec::new() }
+    super::page::Row { cells, tone, actions: Vec::new() }
 }
 
-pub(super) async fn show(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn show(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
         let (view, id) = (View::Cursors, number(id)?);
-        let row = lists::one(&visit, view, id).await?;
-        let window = last(visit.api.clock.now());
-        let steps = visit.api.store.advances(CursorId(id), window, MAX_ROWS).await?;
+        let row = lists::one(&ctx, view, id).await?;
+        let window = last(ctx.api.clock.now());
+        let steps = ctx.api.store.advances(CursorId(id), window, MAX_ROWS).await?;
         let page = Page::new(name(view, &row)).under("Cursors", "/cursors").live();
         let page = page.with_all(behind(&steps, window)).with(taken(&steps));
         Ok(page.with_all(whole(view, &row)))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
 fn last(now: Ts) -> Window {
     Window { from: now - LOOK_BACK, to: now + Duration::from_secs(60) }
 }
 
-/// How far behind the cursor was after each step, for one that follows time.
+/// The lag after each step, for a cursor that follows time.
 fn behind(steps: &[CursorStep], window: Window) -> Option<Drawings> {
     let point = |step: &CursorStep| {
         let at: Ts = step.to.parse().ok()?;

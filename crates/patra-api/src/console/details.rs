@@ -1,4 +1,4 @@
-//! From a job down to a batch: what it is, what came of it, where it failed.
+//! Detail pages, from a job down to a batch: state, results and failures.
 
 mod batch;
 mod plan;
@@ -11,28 +11,28 @@ use patra_core::RunId;
 use patra_core::port::query::{BatchPage, Cell, JobProgress, View, ViewFilter, ViewRow};
 use patra_core::tx::KeyScope;
 
+use super::context::ConsoleContext;
 use super::lists::{self, encoded, name, number, shown, title, whole};
 use super::page::{Action, Actions, Code, Facts, Note, Page, Shown, Step, Strip, Table, Tone};
-use super::visit::Visit;
 use crate::envelope::Failure;
 use crate::routes::input::{PathText, path_text};
 use crate::routes::{jobs, views};
 
-pub(super) use crate::routes::replay::Place;
+pub(super) use crate::routes::replay::BatchPath;
 pub(super) use batch::batch;
 pub(super) use plan::plan;
 
-/// Batches that a page shows.
+/// Most batches on a page.
 const MOST_BATCHES: u32 = 200;
-/// Rows of what belongs to something.
+/// Most rows of a table that is part of a page.
 const MOST_ROWS: u32 = 50;
 
-pub(super) async fn job(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn job(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
-        let (id, progress) = jobs::named(&visit.api, &visit.tenant, &path_text(id)?).await?;
+        let (id, progress) = jobs::named(&ctx.api, &ctx.tenant, &path_text(id)?).await?;
         let at = format!("/jobs/{}", encoded(&id));
         let mut page = Page::new(format!("Job {id}")).under("Jobs", "/jobs").live().with(progressed(&progress));
-        if visit.is(KeyScope::Write) && !progress.is_finished() {
+        if ctx.is(KeyScope::Write) && !progress.is_finished() {
             let cancel = Action::new("Cancel", format!("{at}/cancel"), format!("patra cancel job {id}")).final_();
             page = page.with(Actions(vec![cancel]));
         }
@@ -42,9 +42,9 @@ pub(super) async fn job(Extension(visit): Extension<Visit>, id: PathText) -> Res
             }
         }
         let filter = ViewFilter { job: Some(progress.job.0), limit: MOST_ROWS, ..ViewFilter::default() };
-        Ok(page.with(part(&visit, View::Plans, "Plans", filter, String::new()).await?))
+        Ok(page.with(part(&ctx, View::Plans, "Plans", filter, String::new()).await?))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
 fn progressed(progress: &JobProgress) -> Facts {
@@ -54,7 +54,7 @@ fn progressed(progress: &JobProgress) -> Facts {
         ("work".to_owned(), Shown::text(status)),
         ("type".to_owned(), Shown::text(progress.job_type.as_str())),
         ("project".to_owned(), Shown::text(progress.project_key.as_str())),
-        ("asked for".to_owned(), Shown::time(progress.created_at)),
+        ("requested".to_owned(), Shown::time(progress.created_at)),
         ("began".to_owned(), Shown::maybe_time(progress.started_at)),
         ("ended".to_owned(), Shown::maybe_time(progress.finished_at)),
     ];
@@ -78,12 +78,12 @@ fn progressed(progress: &JobProgress) -> Facts {
     Facts { title: String::new(), facts }
 }
 
-pub(super) async fn slice(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn slice(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
         let id = number(id)?;
-        let row = lists::one(&visit, View::Slices, id).await?;
+        let row = lists::one(&ctx, View::Slices, id).await?;
         let plan = int(View::Slices, &row, "plan_id");
-        let lineage = visit.api.store.lineage(patra_core::PlanId(plan), BatchPage::default()).await?;
+        let lineage = ctx.api.store.lineage(patra_core::PlanId(plan), BatchPage::default()).await?;
         let tasks = lineage.map(|lineage| lineage.tasks).unwrap_or_default();
         let tasks = tasks.iter().filter(|task| task["slice_id"].as_i64() == Some(id)).map(|task| task["id"].as_i64());
         let mut table = Table::new("Tasks", &["task"], "It has none.");
@@ -92,15 +92,15 @@ pub(super) async fn slice(Extension(visit): Extension<Visit>, id: PathText) -> R
         }
         let page = Page::new(name(View::Slices, &row)).under("Plans", "/plans");
         let page = page.under(format!("Plan {plan}"), format!("/plans/{plan}")).with_all(whole(View::Slices, &row));
-        Ok(page.with_all(work(&visit, "slice", id, &row, View::Slices)).with(table))
+        Ok(page.with_all(work(&ctx, "slice", id, &row, View::Slices)).with(table))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-pub(super) async fn task(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn task(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
         let id = number(id)?;
-        let row = lists::one(&visit, View::Tasks, id).await?;
+        let row = lists::one(&ctx, View::Tasks, id).await?;
         let plan = int(View::Tasks, &row, "plan_id");
         let of_task = ViewFilter { task: Some(id), ..ViewFilter::default() };
         let runs = ViewFilter { limit: MOST_ROWS, ..of_task.clone() };
@@ -109,23 +109,23 @@ pub(super) async fn task(Extension(visit): Extension<Visit>, id: PathText) -> Re
             .under(format!("Plan {plan}"), format!("/plans/{plan}"))
             .live()
             .with_all(failed(View::Tasks, &row))
-            .with_all(work(&visit, "task", id, &row, View::Tasks));
+            .with_all(work(&ctx, "task", id, &row, View::Tasks));
         let page = page
-            .with(strip(&visit, "Batches", of_task.clone()).await?)
-            .with(part(&visit, View::Runs, "Runs", runs, format!("/runs?task={id}")).await?)
+            .with(strip(&ctx, "Batches", of_task.clone()).await?)
+            .with(part(&ctx, View::Runs, "Runs", runs, format!("/runs?task={id}")).await?)
             .with_all(whole(View::Tasks, &row));
         let rejected = ViewFilter { limit: MOST_ROWS, ..of_task };
         let rejected =
-            part(&visit, View::Quarantine, "Records set aside", rejected, format!("/quarantine?task={id}")).await?;
+            part(&ctx, View::Quarantine, "Records set aside", rejected, format!("/quarantine?task={id}")).await?;
         Ok(if rejected.rows.is_empty() { page } else { page.with(rejected) })
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-pub(super) async fn run(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn run(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
         let id = number(id)?;
-        let row = lists::one(&visit, View::Runs, id).await?;
+        let row = lists::one(&ctx, View::Runs, id).await?;
         let (plan, task) = (int(View::Runs, &row, "plan_id"), int(View::Runs, &row, "task_id"));
         let of_run = ViewFilter { run: Some(id), ..ViewFilter::default() };
         let batches = ViewFilter { limit: MOST_ROWS, ..of_run.clone() };
@@ -135,23 +135,23 @@ pub(super) async fn run(Extension(visit): Extension<Visit>, id: PathText) -> Res
             .live()
             .with_all(failed(View::Runs, &row));
         let page = page
-            .with(strip(&visit, "Timeline", of_run).await?)
-            .with(answers(&visit, id).await?)
-            .with(part(&visit, View::Batches, "Batches", batches, format!("/batches?run={id}")).await?)
+            .with(strip(&ctx, "Timeline", of_run).await?)
+            .with(statuses(&ctx, id).await?)
+            .with(part(&ctx, View::Batches, "Batches", batches, format!("/batches?run={id}")).await?)
             .with_all(whole(View::Runs, &row));
         Ok(page)
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-pub(super) async fn quarantined(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn quarantined(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
         let (view, id) = (View::Quarantine, number(id)?);
-        let row = lists::one(&visit, view, id).await?;
+        let row = lists::one(&ctx, view, id).await?;
         let text = |column| text(view, &row, column);
         let mut page = Page::new(name(view, &row)).under(title(view), "/quarantine");
         page = page.with(Note::new(Tone::Bad, format!("{} {}", text("error_code"), text("reason"))));
-        if visit.is(KeyScope::Write) && matches!(text("status_code").as_str(), "OPEN" | "SIGNALLED") {
+        if ctx.is(KeyScope::Write) && matches!(text("status_code").as_str(), "OPEN" | "SIGNALLED") {
             page = page.with(Actions(rejected_actions(
                 id,
                 &text("provenance_code"),
@@ -161,15 +161,15 @@ pub(super) async fn quarantined(Extension(visit): Extension<Visit>, id: PathText
         }
         Ok(page.with_all(whole(view, &row)))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-/// What the upstream answered to a run, by status.
-async fn answers(visit: &Visit, run: i64) -> Result<Table, Failure> {
+/// HTTP statuses of the responses of a run.
+async fn statuses(ctx: &ConsoleContext, run: i64) -> Result<Table, Failure> {
     let mut table = Table::new("HTTP statuses", &["status", "batches"], "No page was read.");
-    for of in visit.api.store.statuses(RunId(run)).await? {
+    for of in ctx.api.store.statuses(RunId(run)).await? {
         let (word, tone) = match of.status {
-            0 => ("no answer".to_owned(), Tone::Bad),
+            0 => ("no response".to_owned(), Tone::Bad),
             status => (status.to_string(), if status >= 400 { Tone::Bad } else { Tone::Plain }),
         };
         table.row(tone, vec![Shown::amount(word), Shown::number(of.batches)]);
@@ -177,7 +177,7 @@ async fn answers(visit: &Visit, run: i64) -> Result<Table, Failure> {
     Ok(table)
 }
 
-/// What can be done about a record that was set aside.
+/// Actions for a quarantined record.
 pub(super) fn rejected_actions(id: i64, provenance: &str, endpoint: &str, key: &str) -> Vec<Action> {
     let mut actions = Vec::new();
     if !key.is_empty() {
@@ -189,23 +189,23 @@ pub(super) fn rejected_actions(id: i64, provenance: &str, endpoint: &str, key: &
     actions
 }
 
-pub(super) async fn hold(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn pause(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
         let (view, id) = (View::Holds, number(id)?);
-        let row = lists::one(&visit, view, id).await?;
+        let row = lists::one(&ctx, view, id).await?;
         let mut page = Page::new(name(view, &row)).under(title(view), "/holds");
-        if visit.is(KeyScope::Write) && view.cell(&row, "released_at") == Some(Cell::Null) {
-            let release = Action::new("Release", format!("/holds/{id}/release"), format!("patra resume hold {id}"));
-            page = page.with(Actions(vec![release]));
+        if ctx.is(KeyScope::Write) && view.cell(&row, "released_at") == Some(Cell::Null) {
+            let resume = Action::new("Resume", format!("/holds/{id}/release"), format!("patra resume hold {id}"));
+            page = page.with(Actions(vec![resume]));
         }
         Ok(page.with_all(whole(view, &row)))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-/// Pause, resume, cancel and, for a task that has ended, once more.
-fn work(visit: &Visit, level: &'static str, id: i64, row: &ViewRow, view: View) -> Option<Actions> {
-    if !visit.is(KeyScope::Write) {
+/// Actions for work: pause, resume and cancel or, for a task that has ended, run it again.
+fn work(ctx: &ConsoleContext, level: &'static str, id: i64, row: &ViewRow, view: View) -> Option<Actions> {
+    if !ctx.is(KeyScope::Write) {
         return None;
     }
     let action =
@@ -214,10 +214,10 @@ fn work(visit: &Visit, level: &'static str, id: i64, row: &ViewRow, view: View) 
     let mut actions = Vec::new();
     if level == "task" && ended {
         let twin = format!("patra replay --task {id} --redrive");
-        actions.push(Action::new("Drive again", format!("/tasks/{id}/redrive"), twin));
+        actions.push(Action::new("Run again", format!("/tasks/{id}/redrive"), twin));
     }
     if level != "task" || !ended {
-        if visit.tenant.is_operator().is_ok() {
+        if ctx.tenant.is_operator().is_ok() {
             actions.extend([action("Pause", "pause"), action("Resume", "resume")]);
         }
         actions.push(action("Cancel", "cancel").final_());
@@ -225,7 +225,7 @@ fn work(visit: &Visit, level: &'static str, id: i64, row: &ViewRow, view: View) 
     Some(Actions(actions))
 }
 
-/// Why it failed, before all else.
+/// A note with the error of a row that failed.
 fn failed(view: View, row: &ViewRow) -> Option<Note> {
     match view.cell(row, "error") {
         Some(Cell::Json(error)) => {
@@ -237,17 +237,23 @@ fn failed(view: View, row: &ViewRow) -> Option<Note> {
     }
 }
 
-/// A table of what belongs to something, at most a page of it.
-async fn part(visit: &Visit, view: View, heading: &str, filter: ViewFilter, more: String) -> Result<Table, Failure> {
-    let table = lists::rows(visit, view, filter).await?;
+/// A table of rows that belong to the page's subject, at most [`MOST_ROWS`] of them.
+async fn part(
+    ctx: &ConsoleContext,
+    view: View,
+    heading: &str,
+    filter: ViewFilter,
+    more: String,
+) -> Result<Table, Failure> {
+    let table = lists::rows(ctx, view, filter).await?;
     let more = table.next.as_ref().map(|_| more).filter(|more| !more.is_empty());
     Ok(Table { title: heading.to_owned(), next: None, more, ..table })
 }
 
-/// Batches in their order; those that failed are red.
-async fn strip(visit: &Visit, heading: &str, filter: ViewFilter) -> Result<Strip, Failure> {
+/// Batches in order; failed ones are red.
+async fn strip(ctx: &ConsoleContext, heading: &str, filter: ViewFilter) -> Result<Strip, Failure> {
     let filter = ViewFilter { limit: MOST_BATCHES, ..filter };
-    let (rows, next) = views::found(&visit.api, &visit.tenant, View::Batches, filter).await?;
+    let (rows, next) = views::query(&ctx.api, &ctx.tenant, View::Batches, filter).await?;
     let steps = rows.iter().rev().map(|row| {
         let view = View::Batches;
         let (run, no) = (int(view, row, "run_id"), int(view, row, "batch_no"));

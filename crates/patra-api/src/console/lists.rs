@@ -1,4 +1,4 @@
-//! Everything that can be listed, and one row of it: the same views, filters and rights as the read API.
+//! Lists of any view, and single rows: the same views, filters and rights as in the API.
 
 use axum::Extension;
 use axum::http::StatusCode;
@@ -8,18 +8,18 @@ use url::form_urlencoded::Serializer;
 use patra_core::Code;
 use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
 
-use super::page::{Block, Code as Text, Facts, Field, FieldKind, Form, Line, Page, Shown, Table, Tone};
-use super::visit::Visit;
+use super::context::ConsoleContext;
+use super::page::{Block, Code as Text, Facts, Field, FieldKind, Form, Page, Row, Shown, Table, Tone};
 use crate::envelope::Failure;
 use crate::routes::input::{PathText, path_text};
 use crate::routes::views;
 
-/// Rows of one page.
+/// Rows per page.
 const PAGE: u32 = 50;
-/// The choice of a status that leaves it open.
+/// The choice for any status.
 const ANY: &str = "any";
 
-/// Lists that have no page of their own making.
+/// Views whose list is generic.
 pub(super) const LISTED: &[View] = &[
     View::Endpoints,
     View::Schedules,
@@ -39,29 +39,29 @@ pub(super) const LISTED: &[View] = &[
     View::Exports,
 ];
 
-/// Rows that have no page of their own making.
+/// Views whose detail page is generic.
 pub(super) const SHOWN: &[View] =
     &[View::Events, View::Items, View::Candidates, View::Signals, View::Outbox, View::Exports];
 
-pub(super) async fn list(Extension(visit): Extension<Visit>, view: View) -> Response {
-    visit.show(listed(&visit, view).await.map(|blocks| Page::new(title(view)).live().with_all(blocks)))
+pub(super) async fn list(Extension(ctx): Extension<ConsoleContext>, view: View) -> Response {
+    ctx.show(listed(&ctx, view).await.map(|blocks| Page::new(title(view)).live().with_all(blocks)))
 }
 
-/// The filter and the table of a list.
-pub(super) async fn listed(visit: &Visit, view: View) -> Result<Vec<Block>, Failure> {
-    let asked = Asked::of(visit, view)?;
-    let mut table = rows(visit, view, asked.filter.clone()).await?;
-    table.next = table.next.map(|before| asked.next(&visit.path, &before));
+/// The filter form and the table of a view.
+pub(super) async fn listed(ctx: &ConsoleContext, view: View) -> Result<Vec<Block>, Failure> {
+    let query = ListQuery::of(ctx, view)?;
+    let mut table = rows(ctx, view, query.filter.clone()).await?;
+    table.next = table.next.map(|before| query.next(&ctx.path, &before));
     let mut blocks = Vec::new();
-    if !asked.fields.is_empty() {
+    if !query.fields.is_empty() {
         let button = "Filter".to_owned();
-        let twin = asked.twin(view);
+        let twin = query.twin(view);
         blocks.push(
             Form {
                 title: String::new(),
                 method: "get",
-                action: visit.path.clone(),
-                fields: asked.fields,
+                action: ctx.path.clone(),
+                fields: query.fields,
                 button,
                 twin,
             }
@@ -72,43 +72,43 @@ pub(super) async fn listed(visit: &Visit, view: View) -> Result<Vec<Block>, Fail
     Ok(blocks)
 }
 
-/// The table of those rows that the visitor may see; `next` holds the id that the next page begins before.
-pub(super) async fn rows(visit: &Visit, view: View, filter: ViewFilter) -> Result<Table, Failure> {
-    views::allowed(visit.scope, view)?;
-    let (rows, next) = views::found(&visit.api, &visit.tenant, view, filter).await?;
+/// The rows that the user may see; `next` is the id to continue before.
+pub(super) async fn rows(ctx: &ConsoleContext, view: View, filter: ViewFilter) -> Result<Table, Failure> {
+    views::allowed(ctx.scope, view)?;
+    let (rows, next) = views::query(&ctx.api, &ctx.tenant, view, filter).await?;
     let columns = columns(view);
     let heads: Vec<_> = columns.iter().map(|column| word(column)).collect();
     let mut table = Table { head: heads, empty: "There are none.".into(), ..Table::default() };
     table.next = next.map(|id| id.to_string());
-    table.rows = rows.iter().map(|row| line(view, row, columns)).collect();
+    table.rows = rows.iter().map(|row| table_row(view, row, columns)).collect();
     Ok(table)
 }
 
-fn line(view: View, row: &ViewRow, columns: &[&str]) -> Line {
+fn table_row(view: View, row: &ViewRow, columns: &[&str]) -> Row {
     let tone = match view.cell(row, "status_code") {
         Some(Cell::Text(status)) if matches!(Tone::of(&status), Tone::Bad | Tone::Warn) => Tone::of(&status),
         _ => Tone::Plain,
     };
-    Line { cells: columns.iter().map(|column| shown(view, row, column)).collect(), tone, actions: Vec::new() }
+    Row { cells: columns.iter().map(|column| shown(view, row, column)).collect(), tone, actions: Vec::new() }
 }
 
-pub(super) async fn show(Extension(visit): Extension<Visit>, id: PathText, view: View) -> Response {
+pub(super) async fn show(Extension(ctx): Extension<ConsoleContext>, id: PathText, view: View) -> Response {
     let page = async {
-        let row = one(&visit, view, number(id)?).await?;
+        let row = one(&ctx, view, number(id)?).await?;
         Ok(Page::new(name(view, &row)).under(title(view), format!("/{}", view.as_str())).with_all(whole(view, &row)))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-/// One row, if it is there for the visitor.
-pub(super) async fn one(visit: &Visit, view: View, id: i64) -> Result<ViewRow, Failure> {
-    views::allowed(visit.scope, view)?;
+/// One row, if the user may see it.
+pub(super) async fn one(ctx: &ConsoleContext, view: View, id: i64) -> Result<ViewRow, Failure> {
+    views::allowed(ctx.scope, view)?;
     let filter = ViewFilter { id: Some(id), limit: 1, ..ViewFilter::default() };
-    let (mut rows, _) = views::found(&visit.api, &visit.tenant, view, filter).await?;
+    let (mut rows, _) = views::query(&ctx.api, &ctx.tenant, view, filter).await?;
     rows.pop().ok_or_else(|| missing(format!("there is no {} {id}", singular(view))))
 }
 
-/// All that a row says: short values as facts, JSON as text.
+/// All columns of a row: short values as facts, JSON as text.
 pub(super) fn whole(view: View, row: &ViewRow) -> Vec<Block> {
     let (mut facts, mut texts) = (Vec::new(), Vec::new());
     for (column, cell) in view.columns().iter().zip(row) {
@@ -123,7 +123,7 @@ pub(super) fn whole(view: View, row: &ViewRow) -> Vec<Block> {
     std::iter::once(Facts { title: String::new(), facts }.into()).chain(texts).collect()
 }
 
-/// A cell, and where it leads.
+/// A cell with its link.
 pub(super) fn shown(view: View, row: &ViewRow, column: &str) -> Shown {
     let cell = view.cell(row, column).unwrap_or(Cell::Null);
     let int = |column| view.cell(row, column).and_then(|cell| cell.as_int());
@@ -155,7 +155,7 @@ pub(super) fn batch_at(run: i64, no: i64) -> String {
     format!("/runs/{run}/batches/{no}")
 }
 
-/// What an error says, in one line: level, code, message.
+/// An error in one line: level, code, message.
 pub(super) fn cause(error: &str) -> String {
     let error: serde_json::Value = serde_json::from_str(error).unwrap_or_default();
     let text = |name: &str| error[name].as_str().unwrap_or_default().to_owned();
@@ -168,17 +168,17 @@ fn has_page(view: View) -> bool {
     SHOWN.contains(&view) || own.contains(&view)
 }
 
-/// What somebody wants to see of a list.
-struct Asked {
+/// The filter of a list, from the query of the page.
+struct ListQuery {
     filter: ViewFilter,
     fields: Vec<Field>,
-    /// The conditions, to be repeated by the next page.
-    said: Vec<(&'static str, String)>,
+    /// The conditions, for the link to the next page.
+    conditions: Vec<(&'static str, String)>,
 }
 
-impl Asked {
-    fn of(visit: &Visit, view: View) -> Result<Asked, Failure> {
-        let query = &visit.query;
+impl ListQuery {
+    fn of(ctx: &ConsoleContext, view: View) -> Result<ListQuery, Failure> {
+        let query = &ctx.query;
         let text = |name| query.get(name).filter(|text| !text.contains('\0')).map(str::to_owned);
         let status = text("status").filter(|status| status != ANY);
         let filter = ViewFilter {
@@ -192,8 +192,8 @@ impl Asked {
             limit: PAGE,
             ..ViewFilter::default()
         };
-        let (mut fields, mut said) = (Vec::new(), Vec::new());
-        let conditions = [
+        let (mut fields, mut conditions) = (Vec::new(), Vec::new());
+        let columns = [
             ("provenance", "Provenance", "provenance_code"),
             ("endpoint", "Endpoint", "endpoint_name"),
             ("status", "Status", "status_code"),
@@ -201,7 +201,7 @@ impl Asked {
             ("task", "Task", "task_id"),
             ("run", "Run", "run_id"),
         ];
-        for (name, label, column) in conditions.into_iter().filter(|(.., column)| view.has(column)) {
+        for (name, label, column) in columns.into_iter().filter(|(.., column)| view.has(column)) {
             let value = if name == "status" { status.clone() } else { text(name) };
             let kind = match name {
                 "status" => {
@@ -211,28 +211,28 @@ impl Asked {
                 _ => FieldKind::Line,
             };
             let shown = value.clone().unwrap_or_default();
-            // Numbers come by links: a field for each would fill the page.
+            // Ids come from links: a field for each would fill the page.
             if !matches!(column, "plan_id" | "task_id" | "run_id") || value.is_some() {
                 fields.push(Field::new(name, label, shown, kind));
             }
-            said.extend(value.map(|value| (name, value)));
+            conditions.extend(value.map(|value| (name, value)));
         }
-        Ok(Asked { filter, fields, said })
+        Ok(ListQuery { filter, fields, conditions })
     }
 
     fn next(&self, path: &str, before: &str) -> String {
         let mut query = Serializer::new(String::new());
-        query.extend_pairs(&self.said).append_pair("before", before);
+        query.extend_pairs(&self.conditions).append_pair("before", before);
         format!("{path}?{}", query.finish())
     }
 
     fn twin(&self, view: View) -> String {
-        let said = self.said.iter().map(|(name, value)| format!(" --{name} {value}"));
-        format!("patra get {}{}", view.as_str(), said.collect::<String>())
+        let conditions = self.conditions.iter().map(|(name, value)| format!(" --{name} {value}"));
+        format!("patra get {}{}", view.as_str(), conditions.collect::<String>())
     }
 }
 
-/// What a list shows of each row; the row's own page shows all.
+/// Columns of a list; the page of a row shows all.
 fn columns(view: View) -> &'static [&'static str] {
     match view {
         View::Provenances => &["id", "provenance_code", "name", "project_key", "updated_at"],
@@ -347,7 +347,7 @@ fn columns(view: View) -> &'static [&'static str] {
     }
 }
 
-/// The name of a column in words.
+/// A readable name of a column.
 fn word(column: &str) -> String {
     let column = column.strip_suffix("_code").or_else(|| column.strip_suffix("_name")).unwrap_or(column);
     let column = match column {
@@ -360,7 +360,10 @@ fn word(column: &str) -> String {
 }
 
 pub(super) fn title(view: View) -> String {
-    let word = view.as_str().replace('-', " ");
+    let word = match view {
+        View::Holds => "pauses".to_owned(),
+        view => view.as_str().replace('-', " "),
+    };
     word[..1].to_uppercase() + &word[1..]
 }
 
@@ -368,11 +371,12 @@ fn singular(view: View) -> String {
     match view {
         View::Batches => "batch".to_owned(),
         View::Quarantine => "quarantined record".to_owned(),
+        View::Holds => "pause".to_owned(),
         view => view.as_str().trim_end_matches('s').replace('-', " "),
     }
 }
 
-/// What a row is called.
+/// The title of a row: `Task 7`.
 pub(super) fn name(view: View, row: &ViewRow) -> String {
     let id = view.cell(row, "id").and_then(|cell| cell.as_int()).unwrap_or_default();
     let word = singular(view);
@@ -381,14 +385,14 @@ pub(super) fn name(view: View, row: &ViewRow) -> String {
 
 pub(super) fn number(id: PathText) -> Result<i64, Failure> {
     let text = path_text(id)?;
-    text.parse().map_err(|_| missing(format!("{text:?} is no number")))
+    text.parse().map_err(|_| missing(format!("{text:?} is not a number")))
 }
 
 pub(super) fn missing(message: String) -> Failure {
     Failure::new(StatusCode::NOT_FOUND, Code::NotFound, message)
 }
 
-/// A word as a part of an address.
+/// Percent-encodes a part of a path.
 pub(super) fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

@@ -1,5 +1,5 @@
-//! Server-sent events: a page that is live is told that something has changed, and asks for itself again. The events say
-//! nothing else, so there is one way to render a page, and nothing to see for who may not.
+//! Server-sent events. An event only says that something has changed, and the page loads itself again: there is one way
+//! to render a page, and an event reveals nothing.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use tokio_util::sync::CancellationToken;
 use patra_core::hash::sha256_hex;
 use patra_core::port::query::{View, ViewFilter};
 
-use super::visit::Visit;
+use super::context::ConsoleContext;
 use crate::envelope::Failure;
 use crate::routes::views;
 
-/// Pages that listen at once, in this process; others work without.
+/// Most listening pages in this process; further ones do without.
 const MAX_LISTENERS: usize = 200;
-/// Between two looks.
-const LOOK: Duration = Duration::from_secs(2);
-/// Looks of one connection. A browser connects again by itself, and its session is looked at again.
-const MAX_LOOKS: u32 = 150;
-/// What is new shows in the newest rows of these.
+/// Time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// Most polls of one connection. The browser then reconnects, and the session is checked again.
+const MAX_POLLS: u32 = 150;
+/// Views whose newest row reveals a change.
 const WATCHED: &[View] = &[View::Jobs, View::Tasks, View::Runs, View::Batches, View::Quarantine, View::Events];
 
-/// Room for pages that listen. An extension of the request.
+/// Limits the number of listening pages. An extension of the request.
 #[derive(Clone, Debug)]
 pub(super) struct Listeners(Arc<Semaphore>);
 
@@ -40,15 +40,15 @@ impl Default for Listeners {
 }
 
 struct Listener {
-    visit: Visit,
-    seen: Option<String>,
-    looks: u32,
+    ctx: ConsoleContext,
+    last_pulse: Option<String>,
+    polls: u32,
     stop: CancellationToken,
     _room: OwnedSemaphorePermit,
 }
 
 pub(super) async fn live(
-    Extension(visit): Extension<Visit>,
+    Extension(ctx): Extension<ConsoleContext>,
     Extension(Listeners(room)): Extension<Listeners>,
     stop: Option<Extension<CancellationToken>>,
 ) -> Response {
@@ -56,7 +56,7 @@ pub(super) async fn live(
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
     };
     let stop = stop.map(|Extension(stop)| stop).unwrap_or_default();
-    let listener = Listener { visit, seen: None, looks: 0, stop, _room: room };
+    let listener = Listener { ctx, last_pulse: None, polls: 0, stop, _room: room };
     let events = stream::unfold(listener, |listener| async {
         let listener = listener.until_changed().await?;
         Some((Ok::<_, Infallible>(Event::default().event("changed").data("now")), listener))
@@ -65,30 +65,30 @@ pub(super) async fn live(
 }
 
 impl Listener {
-    /// Waits for news. Ends when the process stops, when it has looked often enough, and when the store does not answer.
+    /// Waits for a change. Ends when the process stops, after the last poll, and when the store fails.
     async fn until_changed(mut self) -> Option<Listener> {
-        while self.looks < MAX_LOOKS {
-            let pulse = pulse(&self.visit).await.ok()?;
-            let before = self.seen.replace(pulse.clone());
-            // The first look counts: the page may be older than it.
+        while self.polls < MAX_POLLS {
+            let pulse = pulse(&self.ctx).await.ok()?;
+            let before = self.last_pulse.replace(pulse.clone());
+            // The first poll counts as a change, because the page may be older.
             if before.is_none_or(|before| before != pulse) {
                 return Some(self);
             }
             tokio::select! {
                 () = self.stop.cancelled() => return None,
-                () = tokio::time::sleep(LOOK) => self.looks += 1,
+                () = tokio::time::sleep(POLL_INTERVAL) => self.polls += 1,
             }
         }
         None
     }
 }
 
-/// Another one whenever something that the visitor may see has changed.
-async fn pulse(visit: &Visit) -> Result<String, Failure> {
+/// A hash that changes with the data that the user may see.
+async fn pulse(ctx: &ConsoleContext) -> Result<String, Failure> {
     let mut newest = String::new();
     for view in WATCHED.iter().copied() {
         let (rows, _) =
-            views::found(&visit.api, &visit.tenant, view, ViewFilter { limit: 1, ..ViewFilter::default() }).await?;
+            views::query(&ctx.api, &ctx.tenant, view, ViewFilter { limit: 1, ..ViewFilter::default() }).await?;
         newest.extend(rows.iter().map(|row| view.to_json_text(row)));
     }
     Ok(sha256_hex(newest.as_bytes()))

@@ -1,4 +1,4 @@
-//! Logging in with an API key, and out again.
+//! Login with an API key, and logout.
 
 use askama::Template as _;
 use axum::Extension;
@@ -9,8 +9,8 @@ use axum::response::{AppendHeaders, Html, IntoResponse as _, Redirect, Response}
 use serde::Deserialize;
 use url::form_urlencoded;
 
+use super::context::{ConsoleContext, ConsoleState};
 use super::page::{LoginForm, Note};
-use super::visit::{Door, Visit};
 use super::{assets, session};
 use crate::auth::Known;
 use crate::key::random_hex;
@@ -29,7 +29,7 @@ pub(super) struct Credentials {
     next: String,
 }
 
-/// The way of somebody who has no session: to the form, and from there on.
+/// Redirects to the login form, and from there to `next`.
 pub(super) fn first(next: &str) -> Response {
     let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
     Redirect::to(&format!("/login?next={next}")).into_response()
@@ -40,18 +40,18 @@ pub(super) async fn form(headers: HeaderMap, Query(Behind { next }): Query<Behin
 }
 
 pub(super) async fn login(
-    State(door): State<Door>,
+    State(state): State<ConsoleState>,
     headers: HeaderMap,
     Form(Credentials { key, csrf, next }): Form<Credentials>,
 ) -> Response {
     if !session::was_offered(&headers, &csrf) {
         return offer(&headers, StatusCode::FORBIDDEN, &next, Some("The form was too old: try again."));
     }
-    let known = match Known::by_text(&door.api, key.trim()).await {
+    let known = match Known::by_text(&state.api, key.trim()).await {
         Ok(known) => known,
         Err(failure) => return offer(&headers, failure.status, &next, Some(&failure.message)),
     };
-    match door.sessions.begin(known.caller.0, None, door.api.clock.now()) {
+    match state.sessions.begin(known.caller.0, None, state.api.clock.now()) {
         Ok(secret) => {
             let cookie = AppendHeaders([(SET_COOKIE, session::begun(&headers, &secret))]);
             (cookie, Redirect::to(inside(&next))).into_response()
@@ -60,15 +60,15 @@ pub(super) async fn login(
     }
 }
 
-pub(super) async fn logout(headers: HeaderMap, Extension(visit): Extension<Visit>) -> Response {
-    visit.log_out();
+pub(super) async fn logout(headers: HeaderMap, Extension(ctx): Extension<ConsoleContext>) -> Response {
+    ctx.log_out();
     (AppendHeaders([(SET_COOKIE, session::ended(&headers))]), Redirect::to("/login")).into_response()
 }
 
-pub(super) async fn choose_project(Extension(visit): Extension<Visit>) -> Response {
-    let project = visit.form.text("project");
-    let chosen = visit.look_at(project);
-    visit.done(chosen.map(|()| (Note::good(format!("Shown now: {project}")), "/".to_owned())))
+pub(super) async fn choose_project(Extension(ctx): Extension<ConsoleContext>) -> Response {
+    let project = ctx.form.text("project");
+    let chosen = ctx.look_at(project);
+    ctx.done(chosen.map(|()| (Note::good(format!("Shown now: {project}")), "/".to_owned())))
 }
 
 fn offer(headers: &HeaderMap, status: StatusCode, next: &str, problem: Option<&str>) -> Response {
@@ -82,7 +82,7 @@ fn offer(headers: &HeaderMap, status: StatusCode, next: &str, problem: Option<&s
     }
 }
 
-/// A page of ours, or the overview: nobody is led elsewhere by a link to the form.
+/// A local path, or the overview: the form must not redirect to other sites.
 fn inside(next: &str) -> &str {
     let ours = next.starts_with('/') && !next.starts_with("//") && !next.contains(['\\', '\r', '\n', '\t']);
     if ours { next } else { "/" }

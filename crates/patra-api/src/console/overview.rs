@@ -1,4 +1,4 @@
-//! The first page: what fails and where, what waits and why, what is collected now, how fast and how far behind.
+//! The first page: failures, waiting work, current collection, throughput and lag.
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use patra_core::{Code, Level, Ts, Window};
 use patra_engine::board::{self, LaggingCursor, Overview, OverviewPorts, QueueLine, Throughput};
 
 use super::chart::{Series, chart, figure};
+use super::context::ConsoleContext;
 use super::lists::batch_at;
 use super::page::{Block, Drawings, Note, Page, Shown, Table, Tile, Tiles, Tone};
-use super::visit::Visit;
 
-/// A cursor that lies this far behind is late (ING-14.8-02).
+/// A cursor with at least this lag is late (ING-14.8-02).
 pub(super) const LATE: Duration = Duration::from_secs(1_800);
 
-pub(super) async fn overview(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn overview(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        let (store, clock) = (&*visit.api.store, &*visit.api.clock);
+        let (store, clock) = (&*ctx.api.store, &*ctx.api.clock);
         let sight = OverviewPorts { boards: store, queries: store, crawls: store, clock };
-        let project = visit.tenant.sight()?.map(str::to_owned);
+        let project = ctx.tenant.sight()?.map(str::to_owned);
         Ok(shown(&board::overview(sight, project).await?))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
 fn shown(overview: &Overview) -> Page {
@@ -64,7 +64,7 @@ fn tiles(overview: &Overview) -> Tiles {
             if errors > 0 { Tone::Bad } else { Tone::Good },
         ),
         tile(
-            "Under way",
+            "In progress",
             figure(active as f64),
             "tasks",
             "/tasks?status=EXECUTING",
@@ -89,10 +89,10 @@ fn tiles(overview: &Overview) -> Tiles {
     ])
 }
 
-/// Each kind of failure leads to the batch where it was met last.
+/// The most frequent errors; each links to its latest batch.
 fn failing(errors: &[TopError]) -> Block {
     let head = ["level", "what happened", "where", "cause", "times", "last"];
-    let mut table = Table::new("What fails", &head, "Nothing has failed in the last hour.");
+    let mut table = Table::new("Failures", &head, "Nothing has failed in the last hour.");
     table.anchor = "fails";
     for error in errors {
         let run = error.run_id.0;
@@ -115,28 +115,28 @@ fn failing(errors: &[TopError]) -> Block {
     table.into()
 }
 
-/// What a level and a code mean, in plain words.
+/// Explains a level and a code in plain words.
 fn meaning(level: Level, code: Code) -> &'static str {
     match (level, code) {
         (_, Code::RateLimited) => "The upstream asks for fewer requests",
         (_, Code::QuotaExhausted) => "The quota is used up",
-        (_, Code::TimeoutError) => "The upstream does not answer in time",
+        (_, Code::TimeoutError) => "The upstream does not respond in time",
         (_, Code::NetworkError) => "The upstream cannot be reached",
         (_, Code::UpstreamAuthFailed | Code::CookieInvalid | Code::CookieExhausted) => {
             "The upstream refuses our credential"
         }
         (_, Code::NotConfigured) => "A credential or a setting is missing",
-        (Level::L1, _) => "The upstream has trouble; it is tried again",
-        (Level::L2, Code::ParseError) => "The answer cannot be read",
+        (Level::L1, _) => "The upstream failed; the request is retried",
+        (Level::L2, Code::ParseError) => "The response cannot be read",
         (Level::L2, _) => "The upstream refuses the request",
         (Level::L3, _) => "Records cannot be used and are set aside",
-        (Level::L4, _) => "The source is stopped until a person has looked",
+        (Level::L4, _) => "The source is halted until you resume it",
     }
 }
 
 fn waiting(queue: &[QueueLine]) -> Block {
     let mut table =
-        Table::new("What waits, and why", &["where", "tasks", "why", "until"], "Nothing waits for anything.");
+        Table::new("Waiting work", &["where", "tasks", "why", "until"], "Nothing waits for anything.");
     for line in queue.iter().filter(|line| line.depth > 0) {
         let (why, until, tone) = match &line.waits {
             Some(wait) => (wait.why.as_str(), Shown::maybe_time(wait.until), Tone::Warn),
@@ -144,7 +144,7 @@ fn waiting(queue: &[QueueLine]) -> Block {
         };
         let why = Shown::text(why);
         let why =
-            if line.waits.as_ref().is_some_and(|wait| wait.why.starts_with("held")) { why.to("/holds") } else { why };
+            if line.waits.as_ref().is_some_and(|wait| wait.why.starts_with("paused")) { why.to("/holds") } else { why };
         table.row(
             tone,
             vec![Shown::text(name(&line.of)).to(tasks_of(&line.of, "QUEUED")), Shown::number(line.depth), why, until],
@@ -167,7 +167,7 @@ fn active(queue: &[QueueLine]) -> Block {
         "429",
     ];
     let nothing = "Nothing is in progress or waits, and nothing was done in the last ten minutes.";
-    let mut table = Table::new("What is collected now", &head, nothing);
+    let mut table = Table::new("Current collection", &head, nothing);
     let or_dash = |text: Option<String>| Shown::amount(text.unwrap_or_else(|| "–".to_owned()));
     let percent = |ratio: Option<f64>| or_dash(ratio.map(|ratio| format!("{:.0} %", ratio * 100.0)));
     for line in queue {
@@ -201,14 +201,14 @@ fn charts(throughput: &Throughput) -> Drawings {
             window,
             &[
                 series("batches", |counts| counts.batches),
-                series("asked to slow down", |counts| counts.throttled),
+                series("throttled", |counts| counts.throttled),
                 series("failed", |counts| counts.batches_failed + counts.failed),
             ],
         ),
     ])
 }
 
-/// One point for each step: those without any work are left out of a series, and are nothing.
+/// One point per step: a series omits steps without work, so they become zero.
 fn filled(throughput: &Throughput, of: fn(&patra_core::port::board::WorkCounts) -> u64) -> Vec<(Ts, f64)> {
     let step = Duration::from_secs(60 * u64::from(throughput.step_minutes.max(1)));
     let (mut points, mut at) = (Vec::new(), throughput.from.floor_to(step));
@@ -223,7 +223,7 @@ fn filled(throughput: &Throughput, of: fn(&patra_core::port::board::WorkCounts) 
 
 fn lagging(cursors: &[LaggingCursor]) -> Block {
     let mut table = Table::new(
-        "How far behind",
+        "Lag",
         &["cursor", "where", "namespace", "stands at", "lag"],
         "No harvest has a cursor yet.",
     );
@@ -255,7 +255,7 @@ fn tasks_of(of: &PartitionKey, status: &str) -> String {
     )
 }
 
-/// So many seconds, in the largest unit that they fill.
+/// A duration in the largest unit that it fills.
 pub(super) fn span(secs: u64) -> String {
     match secs {
         0..120 => format!("{secs} s"),
@@ -272,7 +272,7 @@ mod tests {
     use patra_core::{RunId, TaskId};
     use patra_engine::operations::WaitReason;
 
-    use super::super::page::{Is, Line};
+    use super::super::page::{Is, Row};
     use super::*;
 
     fn of() -> PartitionKey {
@@ -285,7 +285,7 @@ mod tests {
             level,
             code,
             errors: 3,
-            message: "the upstream answered 404".into(),
+            message: "the upstream returned 404".into(),
             last_at: Ts::from_secs(1_000),
             task_id: TaskId(5),
             run_id: RunId(7),
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    fn lines(block: Block) -> Vec<Line> {
+    fn rows(block: Block) -> Vec<Row> {
         match block {
             Block::Table(table) => table.rows,
             other => panic!("{other:?} is no table"),
@@ -302,26 +302,26 @@ mod tests {
 
     // covers: ING-14.7-03, ING-14.9-07
     #[test]
-    fn every_failure_leads_to_the_batch_where_it_was_met_with_its_level_in_words() {
+    fn failure_links_to_its_latest_batch_and_explains_its_level() {
         for (level, code, words) in [
             (Level::L1, Code::NetworkError, "The upstream cannot be reached"),
             (Level::L2, Code::PlatformError, "The upstream refuses the request"),
             (Level::L3, Code::ValidationError, "Records cannot be used and are set aside"),
             (Level::L4, Code::UpstreamAuthFailed, "The upstream refuses our credential"),
         ] {
-            let lines = lines(failing(&[error(level, code, Some(2))]));
-            assert_eq!(lines[0].cells[0].text, level.as_str());
-            assert!(matches!(lines[0].cells[0].is, Is::Status(_)));
-            assert_eq!(lines[0].cells[1], Shown::text(words).to("/runs/7/batches/2"));
+            let rows = rows(failing(&[error(level, code, Some(2))]));
+            assert_eq!(rows[0].cells[0].text, level.as_str());
+            assert!(matches!(rows[0].cells[0].is, Is::Status(_)));
+            assert_eq!(rows[0].cells[1], Shown::text(words).to("/runs/7/batches/2"));
         }
-        let lines = lines(failing(&[error(Level::L1, Code::TimeoutError, None)]));
-        assert_eq!(lines[0].cells[1].href.as_deref(), Some("/runs/7"));
+        let rows = rows(failing(&[error(Level::L1, Code::TimeoutError, None)]));
+        assert_eq!(rows[0].cells[1].href.as_deref(), Some("/runs/7"));
     }
 
     // covers: ING-14.7-02
     #[test]
-    fn the_queue_tells_how_much_waits_why_and_how_fast_it_is_taken() {
-        let waits = Some(WaitReason { why: "held (PAUSE): a person said so".into(), until: None });
+    fn queue_shows_depth_wait_reason_and_rates() {
+        let waits = Some(WaitReason { why: "paused (PAUSE): a person said so".into(), until: None });
         let rates = WorkRates {
             pick_rate: 0.5,
             success_ratio: Some(0.9),
@@ -331,15 +331,15 @@ mod tests {
             ..WorkRates::default()
         };
         let line = QueueLine { of: of(), depth: 4, due: 4, oldest_at: None, next_at: None, active: 2, rates, waits };
-        let waiting = lines(waiting(std::slice::from_ref(&line)));
-        assert_eq!(waiting[0].cells[2], Shown::text("held (PAUSE): a person said so").to("/holds"));
-        let texts: Vec<_> = lines(active(&[line]))[0].cells.iter().map(|cell| cell.text.clone()).collect();
+        let waiting = rows(waiting(std::slice::from_ref(&line)));
+        assert_eq!(waiting[0].cells[2], Shown::text("paused (PAUSE): a person said so").to("/holds"));
+        let texts: Vec<_> = rows(active(&[line]))[0].cells.iter().map(|cell| cell.text.clone()).collect();
         let expected = ["shop orders HARVEST", "2", "4", "0.5", "0", "0", "90 %", "10 %", "120 ms", "5 %"];
         assert_eq!(texts, expected);
     }
 
     #[test]
-    fn minutes_without_work_are_nothing_and_not_left_out() {
+    fn steps_without_work_are_zero() {
         let (from, minute) = (Ts::from_secs(600), Duration::from_secs(60));
         let counts = WorkCounts { batches: 9, ..WorkCounts::default() };
         let throughput = Throughput {

@@ -1,4 +1,4 @@
-//! What pages are made of. Handlers put blocks together; the templates alone know HTML, and escape all that they are given.
+//! Building blocks of pages. Handlers combine blocks; only the templates know HTML, and they escape all values.
 
 use askama::Template;
 
@@ -6,14 +6,14 @@ use patra_core::Ts;
 use patra_core::port::query::Cell;
 use patra_core::text::beginning;
 
-/// One page, without the frame around it.
+/// A page without its frame.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) title: String,
-    /// The way to this page: word and address.
+    /// Breadcrumbs: label and address.
     pub(super) crumbs: Vec<(String, String)>,
     pub(super) blocks: Vec<Block>,
-    /// It changes while work goes on: the script renews it.
+    /// Whether the page reloads itself when data changes.
     pub(super) live: bool,
 }
 
@@ -55,7 +55,7 @@ macro_rules! blocks {
 
 blocks![Tiles, Facts, Table, Code, Drawings, Note, Strip, Form, Actions];
 
-/// How something is, as a colour; the words beside it say the same.
+/// The state of something as a colour; text repeats it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Tone {
     #[default]
@@ -77,7 +77,7 @@ impl Tone {
         }
     }
 
-    /// Of a status, whichever table it is from.
+    /// The tone of a status of any view.
     pub(super) fn of(status: &str) -> Tone {
         match status {
             "SUCCEEDED" | "FINISHED" | "READY" | "PLANNED" | "ACTIVE" | "DELIVERED" | "RESOLVED" | "ok" => Tone::Good,
@@ -90,7 +90,7 @@ impl Tone {
     }
 }
 
-/// A value as it is shown.
+/// A value to display.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Shown {
     pub(super) text: String,
@@ -103,13 +103,13 @@ pub(super) enum Is {
     #[default]
     Text,
     Number,
-    /// With the whole time for machines and for who wants to know exactly.
+    /// A time, with its exact value for machines and as a tooltip.
     Time(String),
     Code,
     Status(Tone),
 }
 
-/// Longest text in a cell of a table.
+/// Most characters in a cell of a table.
 const WIDEST: usize = 120;
 
 impl Shown {
@@ -137,7 +137,7 @@ impl Shown {
 
     pub(super) fn time(at: Ts) -> Shown {
         let exact = at.to_micros_text();
-        // 2026-11-16T23:14:05.123456Z: seconds are enough to read.
+        // Shows `2026-11-16T23:14:05.123456Z` to the second.
         let text = exact.get(..19).unwrap_or(&exact).replace('T', " ");
         Shown { text, is: Is::Time(exact), href: None }
     }
@@ -168,7 +168,7 @@ fn short(text: &str) -> String {
     }
 }
 
-/// Figures side by side.
+/// Figures in a row.
 #[derive(Debug, Default)]
 pub(super) struct Tiles(pub(super) Vec<Tile>);
 
@@ -181,7 +181,7 @@ pub(super) struct Tile {
     pub(super) tone: Tone,
 }
 
-/// What is known of one thing.
+/// Names and values of one subject.
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) title: String,
@@ -192,19 +192,19 @@ pub(super) struct Facts {
 pub(super) struct Table {
     pub(super) title: String,
     pub(super) head: Vec<String>,
-    pub(super) rows: Vec<Line>,
-    /// Said when there are none.
+    pub(super) rows: Vec<Row>,
+    /// Text for a table without rows.
     pub(super) empty: String,
-    /// The address of the next page.
+    /// Link to the next page.
     pub(super) next: Option<String>,
-    /// Where all of them are.
+    /// Link to the full list.
     pub(super) more: Option<String>,
-    /// By which a link leads to it.
+    /// Anchor for links to this table.
     pub(super) anchor: &'static str,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct Row {
     pub(super) cells: Vec<Shown>,
     pub(super) tone: Tone,
     pub(super) actions: Vec<Action>,
@@ -217,7 +217,7 @@ impl Table {
     }
 
     pub(super) fn row(&mut self, tone: Tone, cells: Vec<Shown>) {
-        self.rows.push(Line { cells, tone, actions: Vec::new() });
+        self.rows.push(Row { cells, tone, actions: Vec::new() });
     }
 
     pub(super) fn has_actions(&self) -> bool {
@@ -225,7 +225,7 @@ impl Table {
     }
 }
 
-/// Text as it is.
+/// Preformatted text.
 #[derive(Debug)]
 pub(super) struct Code {
     pub(super) title: String,
@@ -233,7 +233,7 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Longest text that a page holds; pages stay under 100 kB.
+    /// Most bytes of text; pages stay under 100 kB.
     const MAX: usize = 16 << 10;
 
     pub(super) fn new(title: impl Into<String>, text: &str) -> Code {
@@ -248,18 +248,18 @@ impl Code {
     }
 }
 
-/// Charts side by side.
+/// Charts in a row.
 #[derive(Debug)]
 pub(super) struct Drawings(pub(super) Vec<Drawing>);
 
-/// A chart that is drawn: an SVG of our own making.
+/// A chart as SVG.
 #[derive(Debug)]
 pub(super) struct Drawing {
     pub(super) title: String,
-    /// What is to be seen, for who does not see it.
+    /// Description for screen readers.
     pub(super) summary: String,
     pub(super) svg: String,
-    /// Word and class of each line.
+    /// Label and CSS class of each line.
     pub(super) legend: Vec<(String, &'static str)>,
 }
 
@@ -289,7 +289,7 @@ impl Note {
     }
 }
 
-/// Steps in their order, each a link: the batches of a run.
+/// Steps in order, each a link: the batches of a run.
 #[derive(Debug)]
 pub(super) struct Strip {
     pub(super) title: String,
@@ -305,16 +305,16 @@ pub(super) struct Step {
     pub(super) tone: Tone,
 }
 
-/// Something to fill in.
+/// A form.
 #[derive(Debug)]
 pub(super) struct Form {
     pub(super) title: String,
-    /// `get` asks, `post` changes.
+    /// `get` for queries, `post` for changes.
     pub(super) method: &'static str,
     pub(super) action: String,
     pub(super) fields: Vec<Field>,
     pub(super) button: String,
-    /// The command that does the same.
+    /// The equivalent command.
     pub(super) twin: String,
 }
 
@@ -331,7 +331,7 @@ pub(super) struct Field {
 pub(super) enum FieldKind {
     Line,
     Text,
-    /// One of these.
+    /// A choice among these values.
     Choice(Vec<String>),
     Tick,
 }
@@ -346,7 +346,7 @@ impl Field {
     }
 }
 
-/// Buttons, each with the command that does the same.
+/// Buttons, each with its equivalent command.
 #[derive(Debug)]
 pub(super) struct Actions(pub(super) Vec<Action>);
 
@@ -355,9 +355,9 @@ pub(super) struct Action {
     pub(super) label: &'static str,
     pub(super) to: String,
     pub(super) twin: String,
-    /// It cannot be taken back.
+    /// Whether the action cannot be undone.
     pub(super) final_: bool,
-    /// What the form carries along.
+    /// Hidden fields of the form.
     pub(super) with: Vec<(&'static str, String)>,
 }
 
@@ -376,7 +376,7 @@ impl Action {
     }
 }
 
-/// The frame around every page of somebody who is logged in.
+/// The frame around every page of a logged-in user.
 #[derive(Debug, Template)]
 #[template(path = "page.html")]
 pub(super) struct Framed<'a> {

@@ -1,5 +1,5 @@
-//! Who is logged in. A session stands for an API key: it says which one, and the key is looked at again with every request,
-//! so that a revoked key ends its sessions at once. Sessions live in this process; a restart ends them all.
+//! Login sessions. A session names an API key, which every request checks again, so that revoking the key ends its
+//! sessions at once. Sessions live in this process; a restart ends them all.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,31 +16,31 @@ use patra_core::hash::sha256_hex;
 use super::page::Note;
 use crate::key::random_hex;
 
-/// How long a login lasts.
+/// Lifetime of a session.
 pub(super) const LASTS: Duration = Duration::from_secs(12 * 3_600);
-/// How long a form to log in may be looked at.
+/// Lifetime of a login form.
 const FORM_LASTS: Duration = Duration::from_secs(3_600);
-/// Sessions at once; the one that ends first makes room.
+/// Most sessions; a new one replaces the one that ends first.
 const MAX_SESSIONS: usize = 1_000;
-/// Holds the secret of a session.
+/// Cookie with the secret of a session.
 const SESSION_COOKIE: &str = "patra_session";
-/// Proves that the form to log in is ours: there is no session yet to do so.
+/// Cookie that proves where the login form came from, before there is a session.
 const LOGIN_COOKIE: &str = "patra_login";
 
 #[derive(Clone, Debug)]
 pub(super) struct Session {
-    /// The public part of the key.
+    /// Public part of the key.
     pub(super) prefix: String,
-    /// What every form must bring back.
+    /// Token that every form must return.
     pub(super) csrf: String,
-    /// The project that is looked at; `None` for all.
+    /// The selected project; `None` for all.
     pub(super) project: Option<String>,
     expires_at: Ts,
-    /// Told by the next page.
+    /// Notice for the next page.
     notice: Option<Note>,
 }
 
-/// The sessions of this process, by the hash of their secret: what is in memory lets nobody in.
+/// Sessions of this process by the hash of their secret, so that memory contains no secrets.
 #[derive(Clone, Default)]
 pub(super) struct Sessions(Arc<Mutex<HashMap<String, Session>>>);
 
@@ -51,7 +51,7 @@ impl fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    /// Begins a session; the answer is its secret.
+    /// Begins a session and returns its secret.
     pub(super) fn begin(&self, prefix: String, project: Option<String>, now: Ts) -> Result<String, getrandom::Error> {
         let (secret, csrf) = (random_hex::<32>()?, random_hex::<16>()?);
         let session = Session { prefix, csrf, project, expires_at: now + LASTS, notice: None };
@@ -66,7 +66,7 @@ impl Sessions {
         Ok(secret)
     }
 
-    /// The session that a request belongs to, by its id.
+    /// The session of a request, and its id.
     pub(super) fn of(&self, headers: &HeaderMap, now: Ts) -> Option<(String, Session)> {
         let id = sha256_hex(cookie(headers, SESSION_COOKIE)?.as_bytes());
         self.with(|sessions| sessions.get(&id).filter(|session| session.expires_at > now).cloned())
@@ -81,12 +81,12 @@ impl Sessions {
         self.change(id, |session| session.project = project);
     }
 
-    pub(super) fn tell(&self, id: &str, notice: Note) {
+    pub(super) fn set_notice(&self, id: &str, notice: Note) {
         self.change(id, |session| session.notice = Some(notice));
     }
 
-    /// What is to be told, once.
-    pub(super) fn told(&self, id: &str) -> Option<Note> {
+    /// Takes the notice, which is shown once.
+    pub(super) fn take_notice(&self, id: &str) -> Option<Note> {
         self.with(|sessions| sessions.get_mut(id).and_then(|session| session.notice.take()))
     }
 
@@ -105,28 +105,28 @@ impl Session {
     }
 }
 
-/// The header that begins a session in a browser.
+/// Header that begins a session in the browser.
 pub(super) fn begun(headers: &HeaderMap, secret: &str) -> String {
     set(headers, SESSION_COOKIE, secret, LASTS)
 }
 
-/// The header that ends it.
+/// Header that ends the session in the browser.
 pub(super) fn ended(headers: &HeaderMap) -> String {
     set(headers, SESSION_COOKIE, "", Duration::ZERO)
 }
 
-/// The header that goes with a form to log in.
+/// Header that accompanies a login form.
 pub(super) fn offered(headers: &HeaderMap, token: &str) -> String {
     set(headers, LOGIN_COOKIE, token, FORM_LASTS)
 }
 
-/// Whether a form to log in is one that this browser was given.
+/// Whether this browser got the login form with this token.
 pub(super) fn was_offered(headers: &HeaderMap, token: &str) -> bool {
     !token.is_empty() && cookie(headers, LOGIN_COOKIE).is_some_and(|offered| is_same(offered, token))
 }
 
 fn set(headers: &HeaderMap, name: &str, value: &str, lasts: Duration) -> String {
-    // Only behind a proxy that speaks TLS can a browser keep a promise to use nothing else.
+    // Without TLS in front, a browser would not return a `Secure` cookie.
     let tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
     let secure = if tls { "; Secure" } else { "" };
     format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", lasts.as_secs())
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_found_by_its_secret_until_it_ends() {
+    fn session_is_found_by_its_secret_until_it_ends() {
         let (sessions, now) = (Sessions::default(), Ts::from_secs(1_000));
         let secret = sessions.begin("12345678".into(), None, now).unwrap();
         let headers = with_cookie(&format!("a=b; patra_session={secret}"));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_than_so_many() {
+    fn oldest_session_is_replaced_at_the_limit() {
         let sessions = Sessions::default();
         let first = sessions.begin("first".into(), None, Ts::from_secs(0)).unwrap();
         for second in 1..=MAX_SESSIONS {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_for_this_site_only_and_behind_tls_for_tls_only() {
+    fn cookie_is_same_site_and_secure_behind_tls() {
         let mut headers = HeaderMap::new();
         assert_eq!(begun(&headers, "s"), "patra_session=s; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200");
         headers.insert("x-forwarded-proto", "https".parse().unwrap());

@@ -1,4 +1,4 @@
-//! Sources: what is polled again and again, how each one is, and what people do with them.
+//! Sources: their state, and actions on them.
 
 use axum::Extension;
 use axum::extract::Path;
@@ -14,60 +14,64 @@ use patra_core::tx::{ChangeSource, KeyScope};
 use patra_engine::sources::SourceDraft;
 use patra_engine::{PollRequested, poll_now};
 
+use super::context::{ConsoleContext, Done};
 use super::lists::{encoded, missing, number};
 use super::page::{Action, Actions, Code, Facts, Field, FieldKind, Form, Note, Page, Shown, Table, Tone};
-use super::visit::{Done, Visit};
 use crate::envelope::Failure;
 use crate::routes::input::PathText;
 use crate::routes::sources::{save, unknown, update};
 
-/// Sources of one page.
+/// Sources per page.
 const PAGE: usize = 50;
-/// Sources that are looked at for one page; behind them the next page goes on.
+/// Most sources scanned for one page; the next page continues after them.
 const MAX_SCANNED: u32 = 5_000;
-/// Polls and items of one source that are shown.
+/// Most polls and items on the page of a source.
 const HISTORY: i64 = 15;
-/// The choice that leaves it open.
+/// The choice for any value.
 const ANY: &str = "any";
 
-pub(super) async fn list(Extension(visit): Extension<Visit>) -> Response {
-    visit.show(listed(&visit).await)
+pub(super) async fn list(Extension(ctx): Extension<ConsoleContext>) -> Response {
+    ctx.show(listed(&ctx).await)
 }
 
-async fn listed(visit: &Visit) -> Result<Page, Failure> {
-    let choice = |name| visit.query.get(name).filter(|word| *word != ANY).map(str::to_owned);
-    let wish = Wish { text: visit.query.text("q").to_lowercase(), r#type: choice("type"), status: choice("status") };
-    let after = visit.query.number("after")?.unwrap_or_default();
+async fn listed(ctx: &ConsoleContext) -> Result<Page, Failure> {
+    let choice = |name| ctx.query.get(name).filter(|word| *word != ANY).map(str::to_owned);
+    let conditions = SourceConditions {
+        text: ctx.query.text("q").to_lowercase(),
+        r#type: choice("type"),
+        status: choice("status"),
+    };
+    let after = ctx.query.number("after")?.unwrap_or_default();
     let filter = SourceFilter {
-        project_key: visit.tenant.sight()?.map(str::to_owned),
+        project_key: ctx.tenant.sight()?.map(str::to_owned),
         after,
         limit: MAX_SCANNED,
         ..SourceFilter::default()
     };
-    let scanned = visit.api.store.sources(filter).await?;
+    let scanned = ctx.api.store.sources(filter).await?;
     let all = scanned.len() < MAX_SCANNED as usize;
-    let mut found: Vec<_> = scanned.iter().filter(|source| wish.is_met_by(source)).collect();
-    let next = match found.get(PAGE) {
-        Some(_) => found.get(PAGE - 1).map(|source| source.id.0),
+    let mut matching: Vec<_> = scanned.iter().filter(|source| conditions.is_met_by(source)).collect();
+    let next = match matching.get(PAGE) {
+        Some(_) => matching.get(PAGE - 1).map(|source| source.id.0),
         None => scanned.last().filter(|_| !all).map(|source| source.id.0),
     };
-    found.truncate(PAGE);
+    matching.truncate(PAGE);
     let head = ["id", "name", "type", "status", "last fetched", "next", "fetches", "failures", "last error"];
-    let mut table = Table::new("", &head, "No source is like that.");
-    for source in found {
-        table.rows.push(super::page::Line { actions: buttons(visit, source), ..line(source) });
+    let mut table = Table::new("", &head, "No source matches.");
+    for source in matching {
+        table.rows.push(super::page::Row { actions: buttons(ctx, source), ..table_row(source) });
     }
-    table.next = next.map(|id| wish.next(id));
-    Ok(Page::new("Sources").live().with(wish.form()).with(table).with_all(adding(visit)))
+    table.next = next.map(|id| conditions.next(id));
+    Ok(Page::new("Sources").live().with(conditions.form()).with(table).with_all(adding(ctx)))
 }
 
-struct Wish {
+struct SourceConditions {
     text: String,
     r#type: Option<String>,
     status: Option<String>,
 }
 
-impl Wish {
+impl SourceConditions {
     fn is_met_by(&self, source: &StoredSource) -> bool {
         let says = |text: &str| text.to_lowercase().contains(&self.text);
         (says(&source.name) || says(&source.config))
@@ -108,7 +112,7 @@ impl Wish {
     }
 }
 
-fn line(source: &StoredSource) -> super::page::Line {
+fn table_row(source: &StoredSource) -> super::page::Row {
     let (id, state) = (source.id.0, &source.state);
     let tone = if source.status() == "error" { Tone::Bad } else { Tone::Plain };
     let cells = vec![
@@ -122,11 +126,11 @@ fn line(source: &StoredSource) -> super::page::Line {
         Shown::number(state.fetch_error_count),
         Shown::text(state.last_error.as_deref().unwrap_or("–")),
     ];
-    super::page::Line { cells, tone, actions: Vec::new() }
+    super::page::Row { cells, tone, actions: Vec::new() }
 }
 
-fn buttons(visit: &Visit, source: &StoredSource) -> Vec<Action> {
-    if !visit.is(KeyScope::Write) {
+fn buttons(ctx: &ConsoleContext, source: &StoredSource) -> Vec<Action> {
+    if !ctx.is(KeyScope::Write) {
         return Vec::new();
     }
     let action = |label, word: &str| {
@@ -137,16 +141,16 @@ fn buttons(visit: &Visit, source: &StoredSource) -> Vec<Action> {
     vec![action("Fetch now", "fetch"), if paused { action("Resume", "resume") } else { action("Pause", "pause") }]
 }
 
-fn adding(visit: &Visit) -> Option<Form> {
+fn adding(ctx: &ConsoleContext) -> Option<Form> {
     let types = TYPES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    visit.is(KeyScope::Write).then(|| Form {
+    ctx.is(KeyScope::Write).then(|| Form {
         title: "Add a source".to_owned(),
         method: "post",
         action: "/sources".to_owned(),
         fields: vec![
             Field::new("type", "Type", "rss", FieldKind::Choice(types)),
             Field::new("url", "Address", "", FieldKind::Line).hint("of a feed, page or API"),
-            Field::new("name", "Name", "", FieldKind::Line).hint("the address, without one"),
+            Field::new("name", "Name", "", FieldKind::Line).hint("default: the address"),
             Field::new("config", "Settings", "", FieldKind::Line).hint("JSON: {\"subreddit\": \"rust\"}"),
         ],
         button: "Add".to_owned(),
@@ -154,16 +158,16 @@ fn adding(visit: &Visit) -> Option<Form> {
     })
 }
 
-pub(super) async fn add(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn add(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let done = async {
-        let form = &visit.form;
+        let form = &ctx.form;
         let mut config: Map<String, Value> = match form.get("config") {
             Some(text) => serde_json::from_str(text)
-                .map_err(|error| Failure::bad_request(format!("the settings are no JSON object: {error}")))?,
+                .map_err(|error| Failure::bad_request(format!("the settings are not a JSON object: {error}")))?,
             None => Map::new(),
         };
         config.extend(form.get("url").map(|url| ("url".to_owned(), url.into())));
-        let said = SourceDraft {
+        let draft = SourceDraft {
             r#type: form.text("type").to_owned(),
             name: form.get("name").map(str::to_owned),
             config: config.into(),
@@ -171,22 +175,22 @@ pub(super) async fn add(Extension(visit): Extension<Visit>) -> Response {
             is_active: None,
             last_fetched_at: None,
         };
-        let id = save(&visit.api, visit.tenant.project()?, said).await?;
-        Ok((Note::good(format!("Source {id} is there, and fetched now.")), format!("/sources/{id}")))
+        let id = save(&ctx.api, ctx.tenant.project()?, draft).await?;
+        Ok((Note::good(format!("Source {id} was added and is fetched now.")), format!("/sources/{id}")))
     };
-    visit.done(done.await)
+    ctx.done(done.await)
 }
 
-pub(super) async fn show(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(super) async fn show(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
-        let source = find(&visit, number(id)?).await?;
+        let source = find(&ctx, number(id)?).await?;
         let id = source.id.0;
         let mut page = Page::new(source.name.as_str()).under("Sources", "/sources").live();
         if let Some(error) = &source.state.last_error {
             page = page.with(Note::new(Tone::Bad, error.as_str()));
         }
-        if visit.is(KeyScope::Write) {
-            let mut actions = buttons(&visit, &source);
+        if ctx.is(KeyScope::Write) {
+            let mut actions = buttons(&ctx, &source);
             actions.push(
                 Action::new("Remove", format!("/sources/{id}/remove"), format!("patra source remove {id}")).final_(),
             );
@@ -194,9 +198,9 @@ pub(super) async fn show(Extension(visit): Extension<Visit>, id: PathText) -> Re
         }
         let config: Value = serde_json::from_str(&source.config).unwrap_or_default();
         let page = page.with(facts(&source)).with(Code::json("Settings", &config));
-        Ok(page.with(history(&visit, &source).await?).with(items(&visit, &source).await?))
+        Ok(page.with(history(&ctx, &source).await?).with(items(&ctx, &source).await?))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
 fn facts(source: &StoredSource) -> Facts {
@@ -220,14 +224,14 @@ fn facts(source: &StoredSource) -> Facts {
     Facts { title: String::new(), facts: facts.map(|(word, value)| (word.to_owned(), value)).into() }
 }
 
-/// The last polls, while the ledger has them. Each is a job whose name counts up.
-async fn history(visit: &Visit, source: &StoredSource) -> Result<Table, Failure> {
-    let head = ["poll", "asked for", "ended", "batches", "new", "changed", "failed tasks"];
-    let mut table = Table::new("History", &head, "It was not polled, or that is long ago.");
+/// The last polls that are still in the ledger. Each is a job with a number in its name.
+async fn history(ctx: &ConsoleContext, source: &StoredSource) -> Result<Table, Failure> {
+    let head = ["poll", "requested", "ended", "batches", "new", "changed", "failed tasks"];
+    let mut table = Table::new("History", &head, "There are no recent polls.");
     let newest = source.poll_count;
     for count in (0..=newest).rev().take(usize::try_from(HISTORY).unwrap_or_default()) {
         let job = format!("source-{}-{count}", source.id);
-        let Some(progress) = visit.api.store.progress(&job).await? else { continue };
+        let Some(progress) = ctx.api.store.progress(&job).await? else { continue };
         let tone = if progress.tasks_failed > 0 { Tone::Bad } else { Tone::Plain };
         let cells = vec![
             Shown::text(job.as_str()).to(format!("/jobs/{}", encoded(&job))),
@@ -243,15 +247,15 @@ async fn history(visit: &Visit, source: &StoredSource) -> Result<Table, Failure>
     Ok(table)
 }
 
-async fn items(visit: &Visit, source: &StoredSource) -> Result<Table, Failure> {
-    let ask = ItemFilter {
+async fn items(ctx: &ConsoleContext, source: &StoredSource) -> Result<Table, Failure> {
+    let filter = ItemFilter {
         project_key: source.project_key.clone(),
         sources: Some(vec![source.id.0]),
         limit: u32::try_from(HISTORY).unwrap_or_default(),
         ..ItemFilter::default()
     };
-    let mut table = Table::new("Newest items", &["item", "title", "found"], "It has brought nothing yet.");
-    for item in visit.api.store.raw_items(ask).await? {
+    let mut table = Table::new("Newest items", &["item", "title", "found"], "It has no items yet.");
+    for item in ctx.api.store.raw_items(filter).await? {
         let fields: Value = serde_json::from_str(&item.fields).unwrap_or_default();
         let title = fields["title"].as_str().unwrap_or(&item.dedup_key).to_owned();
         let cells = vec![
@@ -265,18 +269,18 @@ async fn items(visit: &Visit, source: &StoredSource) -> Result<Table, Failure> {
 }
 
 pub(super) async fn act(
-    Extension(visit): Extension<Visit>,
-    place: Result<Path<(i64, String)>, PathRejection>,
+    Extension(ctx): Extension<ConsoleContext>,
+    path: Result<Path<(i64, String)>, PathRejection>,
 ) -> Response {
-    visit.done(acted(&visit, place).await)
+    ctx.done(acted(&ctx, path).await)
 }
 
-async fn acted(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>) -> Done {
-    let Path((id, action)) = place.map_err(|_| missing("there is no such source".to_owned()))?;
-    let source = find(visit, id).await?;
+async fn acted(ctx: &ConsoleContext, path: Result<Path<(i64, String)>, PathRejection>) -> Done {
+    let Path((id, action)) = path.map_err(|_| missing("there is no such source".to_owned()))?;
+    let source = find(ctx, id).await?;
     let change = ChangeSource { id, project_key: source.project_key.clone(), ..ChangeSource::default() };
     let here = format!("/sources/{id}");
-    let (name, api) = (&source.name, &visit.api);
+    let (name, api) = (&source.name, &ctx.api);
     match action.as_str() {
         "fetch" => match poll_now(&api.store, source.id, TriggerType::Api).await? {
             PollRequested::Task(task) => {
@@ -294,19 +298,19 @@ async fn acted(visit: &Visit, place: Result<Path<(i64, String)>, PathRejection>)
         }
         "resume" => {
             update(api, ChangeSource { is_active: Some(true), ..change }).await?;
-            Ok((Note::good(format!("{name} goes on.")), here))
+            Ok((Note::good(format!("{name} is resumed.")), here))
         }
         "remove" => {
             update(api, ChangeSource { delete: true, ..change }).await?;
             Ok((Note::good(format!("{name} is removed.")), "/sources".to_owned()))
         }
-        _ => Err(missing("there is nothing of that name to do".to_owned())),
+        _ => Err(missing("there is no such action".to_owned())),
     }
 }
 
-/// A source, if it is there for the visitor.
-async fn find(visit: &Visit, id: i64) -> Result<StoredSource, Failure> {
-    let project_key = visit.tenant.sight()?.map(str::to_owned);
+/// A source, if the user may see it.
+async fn find(ctx: &ConsoleContext, id: i64) -> Result<StoredSource, Failure> {
+    let project_key = ctx.tenant.sight()?.map(str::to_owned);
     let filter = SourceFilter { project_key, ids: Some(vec![id]), ..SourceFilter::default() };
-    visit.api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))
+    ctx.api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))
 }

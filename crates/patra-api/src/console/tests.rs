@@ -1,4 +1,4 @@
-//! The pages, as a browser without script sees them, on the in-memory store.
+//! The pages in a browser without scripts, on the in-memory store.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use patra_core::port::CommandsExt as _;
 use patra_core::tx::{KeyScope, NewSource, RevokeKey, SaveSources};
 
 use crate::key;
-use crate::routes::tests::Door;
+use crate::routes::tests::TestServer;
 
-/// Pages that everybody may see, and those that only administrators may.
+/// Pages for every key, and pages for administrators only.
 const PAGES: &[&str] = &[
     "/",
     "/sources",
@@ -40,7 +40,7 @@ const PAGES: &[&str] = &[
     "/search?q=nothing",
 ];
 const FOR_ADMINS: &[&str] = &["/keys", "/credentials", "/settings", "/exports", "/try"];
-/// Pages stay smaller than this.
+/// Most bytes of a page.
 const MAX_PAGE: usize = 100_000;
 
 struct Browser {
@@ -49,46 +49,46 @@ struct Browser {
     csrf: String,
 }
 
-struct Answer {
+struct PageResponse {
     status: StatusCode,
     headers: HeaderMap,
     html: String,
 }
 
-impl Answer {
+impl PageResponse {
     fn location(&self) -> &str {
         self.headers.get(LOCATION).unwrap().to_str().unwrap()
     }
 }
 
 impl Browser {
-    fn new(door: &Door) -> Browser {
-        Browser { router: crate::router(door.api.clone()), cookie: String::new(), csrf: String::new() }
+    fn new(server: &TestServer) -> Browser {
+        Browser { router: crate::router(server.api.clone()), cookie: String::new(), csrf: String::new() }
     }
 
-    async fn logged_in(door: &Door, key: &str) -> Browser {
-        let mut browser = Browser::new(door);
+    async fn logged_in(server: &TestServer, key: &str) -> Browser {
+        let mut browser = Browser::new(server);
         browser.get("/login").await;
-        let answer = browser.post("/login", &format!("key={key}")).await;
-        assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "/"));
+        let response = browser.post("/login", &format!("key={key}")).await;
+        assert_eq!((response.status, response.location()), (StatusCode::SEE_OTHER, "/"));
         assert_eq!(browser.get("/").await.status, StatusCode::OK);
         browser
     }
 
-    async fn get(&mut self, path: &str) -> Answer {
-        let answer = self.send(Request::get(path).header(COOKIE, &self.cookie).body(Body::empty()).unwrap()).await;
-        if let Some(rest) = answer.html.split("name=\"csrf\" value=\"").nth(1) {
+    async fn get(&mut self, path: &str) -> PageResponse {
+        let response = self.send(Request::get(path).header(COOKIE, &self.cookie).body(Body::empty()).unwrap()).await;
+        if let Some(rest) = response.html.split("name=\"csrf\" value=\"").nth(1) {
             self.csrf = rest.split('"').next().unwrap().to_owned();
         }
-        answer
+        response
     }
 
-    async fn post(&mut self, path: &str, form: &str) -> Answer {
+    async fn post(&mut self, path: &str, form: &str) -> PageResponse {
         let form = format!("{form}&csrf={}", self.csrf);
         self.post_as_it_is(path, form).await
     }
 
-    async fn post_as_it_is(&mut self, path: &str, form: String) -> Answer {
+    async fn post_as_it_is(&mut self, path: &str, form: String) -> PageResponse {
         let request = Request::post(path)
             .header(COOKIE, &self.cookie)
             .header("content-type", "application/x-www-form-urlencoded")
@@ -96,20 +96,20 @@ impl Browser {
         self.send(request.unwrap()).await
     }
 
-    async fn send(&mut self, request: Request<Body>) -> Answer {
-        let answer = self.router.clone().oneshot(request).await.unwrap();
-        let (status, headers) = (answer.status(), answer.headers().clone());
+    async fn send(&mut self, request: Request<Body>) -> PageResponse {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
         if let Some(set) = headers.get(SET_COOKIE).map(|value| value.to_str().unwrap()) {
             assert!(set.contains("HttpOnly; SameSite=Strict"), "{set}");
             self.cookie = set.split(';').next().unwrap().to_owned();
         }
-        let bytes = to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-        Answer { status, headers, html: String::from_utf8(bytes.to_vec()).unwrap() }
+        let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        PageResponse { status, headers, html: String::from_utf8(bytes.to_vec()).unwrap() }
     }
 }
 
-/// Adds a source and tells its id.
-async fn source(door: &Door, project_key: &str, name: &str) -> i64 {
+/// Adds a source and returns its id.
+async fn source(server: &TestServer, project_key: &str, name: &str) -> i64 {
     let source = NewSource {
         r#type: "rss".into(),
         name: name.into(),
@@ -121,43 +121,46 @@ async fn source(door: &Door, project_key: &str, name: &str) -> i64 {
         last_fetched_at: None,
     };
     let save = SaveSources { project_key: project_key.into(), sources: vec![source] };
-    door.api.store.run(Arc::new(save)).await.unwrap().sources[0].id.0
+    server.api.store.run(Arc::new(save)).await.unwrap().sources[0].id.0
 }
 
 #[tokio::test]
-async fn every_page_has_a_frame_a_strict_policy_and_little_weight() {
-    let door = Door::new();
-    let mut browser = Browser::logged_in(&door, &door.key(KeyScope::Admin).await).await;
+async fn every_page_has_a_frame_a_strict_policy_and_a_size_limit() {
+    let server = TestServer::new();
+    let mut browser = Browser::logged_in(&server, &server.key(KeyScope::Admin).await).await;
     for path in PAGES.iter().chain(FOR_ADMINS) {
-        let answer = browser.get(path).await;
-        assert_eq!(answer.status, StatusCode::OK, "{path}");
-        let policy = answer.headers.get(CONTENT_SECURITY_POLICY).unwrap().to_str().unwrap();
+        let response = browser.get(path).await;
+        assert_eq!(response.status, StatusCode::OK, "{path}");
+        let policy = response.headers.get(CONTENT_SECURITY_POLICY).unwrap().to_str().unwrap();
         assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
-        assert!(answer.html.starts_with("<!doctype html>") && answer.html.contains("<h1>"), "{path}");
+        assert!(response.html.starts_with("<!doctype html>") && response.html.contains("<h1>"), "{path}");
         for inline in ["<script>", "<style", " style=", " onclick=", "javascript:"] {
-            assert!(!answer.html.contains(inline), "{path} holds {inline}");
+            assert!(!response.html.contains(inline), "{path} holds {inline}");
         }
-        assert!(answer.html.len() < MAX_PAGE, "{path}: {} bytes", answer.html.len());
-        // Every form that changes something carries the token.
-        let forms = answer.html.matches("method=\"post\"").count();
-        assert_eq!(answer.html.matches("name=\"csrf\"").count(), forms, "{path}");
+        assert!(response.html.len() < MAX_PAGE, "{path}: {} bytes", response.html.len());
+        // Every form that changes data carries the token.
+        let forms = response.html.matches("method=\"post\"").count();
+        assert_eq!(response.html.matches("name=\"csrf\"").count(), forms, "{path}");
     }
 }
 
 #[tokio::test]
-async fn nobody_comes_in_without_a_good_key_and_every_way_out_works() {
-    let door = Door::new();
-    let mut browser = Browser::new(&door);
-    let answer = browser.get("/plans?status=FAILED").await;
-    assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "/login?next=%2Fplans%3Fstatus%3DFAILED"));
+async fn login_needs_a_valid_key_and_sessions_end() {
+    let server = TestServer::new();
+    let mut browser = Browser::new(&server);
+    let response = browser.get("/plans?status=FAILED").await;
+    assert_eq!(
+        (response.status, response.location()),
+        (StatusCode::SEE_OTHER, "/login?next=%2Fplans%3Fstatus%3DFAILED")
+    );
     browser.get("/login").await;
     let wrong = "key=patra_00000000_000000000000000000000000000000000000000000000000";
-    let answer = browser.post("/login", wrong).await;
-    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
-    assert!(answer.html.contains("the API key is not valid"));
+    let response = browser.post("/login", wrong).await;
+    assert_eq!(response.status, StatusCode::UNAUTHORIZED);
+    assert!(response.html.contains("the API key is not valid"));
 
-    let key = door.key(KeyScope::Read).await;
-    let mut browser = Browser::logged_in(&door, &key).await;
+    let key = server.key(KeyScope::Read).await;
+    let mut browser = Browser::logged_in(&server, &key).await;
     assert!(!browser.get("/").await.html.contains(&key), "a page holds the key");
     let old = browser.cookie.clone();
     assert_eq!(browser.post("/logout", "").await.location(), "/login");
@@ -165,64 +168,64 @@ async fn nobody_comes_in_without_a_good_key_and_every_way_out_works() {
     assert_eq!(
         browser.get("/").await.status,
         StatusCode::SEE_OTHER,
-        "the session has ended, whatever the browser holds"
+        "the session has ended, although the browser has its cookie"
     );
 
-    let mut browser = Browser::logged_in(&door, &key).await;
+    let mut browser = Browser::logged_in(&server, &key).await;
     let prefix = key::prefix(&key).unwrap().to_owned();
-    door.api.store.run(RevokeKey { prefix }).await.unwrap();
+    server.api.store.run(RevokeKey { prefix }).await.unwrap();
     assert_eq!(browser.get("/").await.status, StatusCode::SEE_OTHER, "a revoked key ends its sessions");
 }
 
 #[tokio::test]
-async fn a_login_leads_to_pages_of_ours_only() {
-    let door = Door::new();
-    let key = door.key(KeyScope::Read).await;
+async fn login_redirects_to_local_pages_only() {
+    let server = TestServer::new();
+    let key = server.key(KeyScope::Read).await;
     for (next, expected) in
         [("%2Fplans", "/plans"), ("%2F%2Fevil.example", "/"), ("https%3A%2F%2Fevil.example", "/"), ("%2F%5Cevil", "/")]
     {
-        let mut browser = Browser::new(&door);
+        let mut browser = Browser::new(&server);
         browser.get("/login").await;
         assert_eq!(browser.post("/login", &format!("key={key}&next={next}")).await.location(), expected);
     }
 }
 
 #[tokio::test]
-async fn a_form_without_the_token_of_the_session_changes_nothing() {
-    let door = Door::new();
-    let id = source(&door, "default", "kept").await;
-    let key = door.key(KeyScope::Admin).await;
-    let mut browser = Browser::logged_in(&door, &key).await;
-    let foreign = Browser::logged_in(&door, &key).await.csrf;
+async fn form_without_the_session_token_is_refused() {
+    let server = TestServer::new();
+    let id = source(&server, "default", "kept").await;
+    let key = server.key(KeyScope::Admin).await;
+    let mut browser = Browser::logged_in(&server, &key).await;
+    let foreign = Browser::logged_in(&server, &key).await.csrf;
     for token in ["", "csrf=", "csrf=00", &format!("csrf={foreign}")] {
-        let answer = browser.post_as_it_is(&format!("/sources/{id}/remove"), token.to_owned()).await;
-        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{token}");
+        let response = browser.post_as_it_is(&format!("/sources/{id}/remove"), token.to_owned()).await;
+        assert_eq!(response.status, StatusCode::FORBIDDEN, "{token}");
     }
     assert_eq!(browser.get(&format!("/sources/{id}")).await.status, StatusCode::OK);
-    // Nor can another site log somebody in.
-    let mut stranger = Browser::new(&door);
+    // Another site cannot log a user in.
+    let mut stranger = Browser::new(&server);
     assert_eq!(stranger.post("/login", &format!("key={key}")).await.status, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]
-async fn buttons_do_what_they_say_and_only_for_who_may() {
-    let door = Door::new();
-    let id = source(&door, "default", "feed").await;
-    let mut reader = Browser::logged_in(&door, &door.key(KeyScope::Read).await).await;
+async fn buttons_act_and_need_their_scope() {
+    let server = TestServer::new();
+    let id = source(&server, "default", "feed").await;
+    let mut reader = Browser::logged_in(&server, &server.key(KeyScope::Read).await).await;
     let page = reader.get(&format!("/sources/{id}")).await.html;
-    assert!(!page.contains("Pause") && !page.contains("Remove"), "what somebody may not do is not offered");
+    assert!(!page.contains("Pause") && !page.contains("Remove"), "forbidden actions are not offered");
     assert_eq!(reader.post(&format!("/sources/{id}/pause"), "").await.status, StatusCode::FORBIDDEN);
 
-    let mut writer = Browser::logged_in(&door, &door.key(KeyScope::Write).await).await;
+    let mut writer = Browser::logged_in(&server, &server.key(KeyScope::Write).await).await;
     assert!(
         writer.get("/sources").await.html.contains(&format!("patra source pause {id}")),
         "a button names its command"
     );
-    let answer = writer.post(&format!("/sources/{id}/pause"), "").await;
-    assert_eq!(answer.location(), format!("/sources/{id}"));
-    let page = writer.get(answer.location()).await.html;
+    let response = writer.post(&format!("/sources/{id}/pause"), "").await;
+    assert_eq!(response.location(), format!("/sources/{id}"));
+    let page = writer.get(response.location()).await.html;
     assert!(page.contains("feed is paused.") && page.contains("Resume"), "{page}");
-    assert!(!writer.get(&format!("/sources/{id}")).await.html.contains("feed is paused."), "it is told once");
+    assert!(!writer.get(&format!("/sources/{id}")).await.html.contains("feed is paused."), "the notice is shown once");
     for path in FOR_ADMINS {
         assert_eq!(writer.get(path).await.status, StatusCode::FORBIDDEN, "{path}");
     }
@@ -230,13 +233,13 @@ async fn buttons_do_what_they_say_and_only_for_who_may() {
 }
 
 #[tokio::test]
-async fn a_new_key_is_shown_once_and_can_be_revoked() {
-    let door = Door::new();
-    let mut admin = Browser::logged_in(&door, &door.key(KeyScope::Admin).await).await;
+async fn new_key_is_shown_once_and_can_be_revoked() {
+    let server = TestServer::new();
+    let mut admin = Browser::logged_in(&server, &server.key(KeyScope::Admin).await).await;
     let page = admin.post("/keys", "name=robot&scope=read&project=").await.html;
     let text: String = page.split("<p>patra_").nth(1).unwrap().chars().take_while(|c| *c != '<').collect();
     let text = format!("patra_{text}");
-    let mut robot = Browser::logged_in(&door, &text).await;
+    let mut robot = Browser::logged_in(&server, &text).await;
     assert!(!admin.get("/keys").await.html.contains(&text));
     let prefix = key::prefix(&text).unwrap();
     assert_eq!(admin.post(&format!("/keys/{prefix}/revoke"), "").await.location(), "/keys");
@@ -244,11 +247,11 @@ async fn a_new_key_is_shown_once_and_can_be_revoked() {
 }
 
 #[tokio::test]
-async fn hostile_data_stays_data() {
-    let door = Door::new();
+async fn hostile_data_is_escaped() {
+    let server = TestServer::new();
     let name = r#"<script>alert(1)</script>"'><img src=x onerror=alert(2)>"#;
-    let id = source(&door, "default", name).await;
-    let mut browser = Browser::logged_in(&door, &door.key(KeyScope::Admin).await).await;
+    let id = source(&server, "default", name).await;
+    let mut browser = Browser::logged_in(&server, &server.key(KeyScope::Admin).await).await;
     for path in ["/sources".to_owned(), format!("/sources/{id}"), "/search?q=%3Cscript%3Ealert(3)".to_owned()] {
         let html = browser.get(&path).await.html;
         assert!(
@@ -259,13 +262,13 @@ async fn hostile_data_stays_data() {
 }
 
 #[tokio::test]
-async fn what_is_of_another_project_is_not_there() {
-    let door = Door::new();
+async fn other_projects_are_invisible() {
+    let server = TestServer::new();
     for project_key in ["mine", "theirs"] {
-        door.project(project_key).await;
+        server.project(project_key).await;
     }
-    let (mine, theirs) = (source(&door, "mine", "my feed").await, source(&door, "theirs", "their feed").await);
-    let mut browser = Browser::logged_in(&door, &door.key_of(KeyScope::Admin, vec!["mine".into()]).await).await;
+    let (mine, theirs) = (source(&server, "mine", "my feed").await, source(&server, "theirs", "their feed").await);
+    let mut browser = Browser::logged_in(&server, &server.key_of(KeyScope::Admin, vec!["mine".into()]).await).await;
     let list = browser.get("/sources").await.html;
     assert!(list.contains("my feed") && !list.contains("their feed"));
     assert_eq!(browser.get(&format!("/sources/{mine}")).await.status, StatusCode::OK);
@@ -280,12 +283,12 @@ async fn what_is_of_another_project_is_not_there() {
 }
 
 #[tokio::test]
-async fn one_project_of_many_can_be_looked_at() {
-    let door = Door::new();
-    door.project("other").await;
-    source(&door, "other", "other feed").await;
-    let here = source(&door, "default", "default feed").await;
-    let mut browser = Browser::logged_in(&door, &door.key(KeyScope::Write).await).await;
+async fn one_of_several_projects_can_be_selected() {
+    let server = TestServer::new();
+    server.project("other").await;
+    source(&server, "other", "other feed").await;
+    let here = source(&server, "default", "default feed").await;
+    let mut browser = Browser::logged_in(&server, &server.key(KeyScope::Write).await).await;
     let all = browser.get("/sources").await.html;
     assert!(all.contains("other feed") && all.contains("default feed"));
     browser.post("/project", "project=other").await;

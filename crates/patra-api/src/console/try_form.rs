@@ -1,5 +1,5 @@
-//! *Try a manifest*: paste YAML, see the request, the answer, the records and what would follow. Nothing is stored. A manifest
-//! names where a credential is sent, so this is for administrators.
+//! *Try a manifest*: paste YAML, and see the request, the response, the records and the next request. Nothing is
+//! stored. Only administrators may do it, because a manifest names where a credential is sent.
 
 use std::time::Duration;
 
@@ -14,36 +14,36 @@ use patra_core::tx::KeyScope;
 use patra_engine::registry::{self, Overrides};
 use patra_engine::try_run::{self, TryRequest, TryTarget};
 
+use super::context::ConsoleContext;
 use super::page::{Code as Text, Facts, Field, FieldKind, Form, Note, Page, Shown, Table, Tone};
-use super::visit::Visit;
 use crate::envelope::Failure;
 use crate::routes::manifests::unsound;
 
-/// Records of each page that are shown.
+/// Most records to show of each page.
 const RECORDS: usize = 5;
-/// Pages of one target.
+/// Most pages to fetch.
 const MAX_PAGES: u32 = 3;
-/// An upstream that takes longer is told so.
+/// Longest time for all pages.
 const PATIENCE: Duration = Duration::from_secs(25);
-/// What stands in the form at first.
+/// Initial content of the form.
 const EXAMPLE: &str = include_str!("../../../../sources/demo.yaml");
 
-pub(super) async fn form(Extension(visit): Extension<Visit>) -> Response {
-    let page = visit.may(KeyScope::Admin).and_then(|()| visit.tenant.is_operator());
-    visit.show(page.map(|()| Page::new("Try a manifest").with(asking(&visit, EXAMPLE))))
+pub(super) async fn form(Extension(ctx): Extension<ConsoleContext>) -> Response {
+    let page = ctx.may(KeyScope::Admin).and_then(|()| ctx.tenant.is_operator());
+    ctx.show(page.map(|()| Page::new("Try a manifest").with(manifest_form(&ctx, EXAMPLE))))
 }
 
-pub(super) async fn run(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn run(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        visit.may(KeyScope::Admin)?;
-        visit.tenant.is_operator()?;
-        let text = visit.form.text("manifest");
+        ctx.may(KeyScope::Admin)?;
+        ctx.tenant.is_operator()?;
+        let text = ctx.form.text("manifest");
         let page = Page::new("Try a manifest");
-        let page = match looked(&visit, text).await {
-            Ok((target, looks)) => {
+        let page = match try_pages(&ctx, text).await {
+            Ok((target, results)) => {
                 let page =
                     page.with(about(&target)).with_all(target.warnings.iter().map(|text| Note::new(Tone::Warn, text)));
-                looks.iter().fold(page, seen)
+                results.iter().fold(page, with_page)
             }
             Err(failure) => {
                 let problems = failure.problems.iter().filter_map(|problem| problem["message"].as_str());
@@ -51,17 +51,17 @@ pub(super) async fn run(Extension(visit): Extension<Visit>) -> Response {
                 page.with(Note { hint: failure.hint, ..Note::new(Tone::Bad, text) })
             }
         };
-        Ok(page.with(asking(&visit, text)))
+        Ok(page.with(manifest_form(&ctx, text)))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-async fn looked(visit: &Visit, text: &str) -> Result<(TryTarget, Vec<Value>), Failure> {
-    let Some(live) = &visit.api.live else {
-        return Err(Failure::bad_request("this process has no way out to upstreams"));
+async fn try_pages(ctx: &ConsoleContext, text: &str) -> Result<(TryTarget, Vec<Value>), Failure> {
+    let Some(live) = &ctx.api.live else {
+        return Err(Failure::bad_request("this process cannot send requests to upstreams"));
     };
     let checked = registry::check("", text).map_err(unsound)?;
-    let params: Params = visit
+    let params: Params = ctx
         .form
         .text("params")
         .split_whitespace()
@@ -69,36 +69,36 @@ async fn looked(visit: &Visit, text: &str) -> Result<(TryTarget, Vec<Value>), Fa
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     let overrides = Overrides::default();
-    let wish = TryRequest {
+    let request = TryRequest {
         manifest: &checked.manifest,
-        endpoint: visit.form.get("endpoint"),
+        endpoint: ctx.form.get("endpoint"),
         overrides: &overrides,
         params: &params,
-        from: moment(visit, "from")?,
-        to: moment(visit, "to")?,
+        from: moment(ctx, "from")?,
+        to: moment(ctx, "to")?,
     };
-    let target = TryTarget::new(wish, visit.api.clock.now())
+    let target = TryTarget::new(request, ctx.api.clock.now())
         .map_err(|unfit| Failure { hint: unfit.hint.clone(), ..Failure::bad_request(unfit.message) })?;
-    let pages = visit.form.number("pages")?.unwrap_or(1).clamp(1, MAX_PAGES);
-    let mut looks = Vec::new();
-    let tried = live.try_out(&target, pages, |look| looks.push(try_run::value(look, RECORDS)));
+    let pages = ctx.form.number("pages")?.unwrap_or(1).clamp(1, MAX_PAGES);
+    let mut results = Vec::new();
+    let tried = live.try_out(&target, pages, |result| results.push(try_run::value(result, RECORDS)));
     match tokio::time::timeout(PATIENCE, tried).await {
-        Ok(Ok(())) => Ok((target, looks)),
+        Ok(Ok(())) => Ok((target, results)),
         Ok(Err(fault)) => Err(Failure::bad_request(fault.message)),
         Err(_) => {
-            let message = format!("no answer within {} s", PATIENCE.as_secs());
+            let message = format!("no response within {} s", PATIENCE.as_secs());
             Err(Failure::new(StatusCode::GATEWAY_TIMEOUT, Code::TimeoutError, message))
         }
     }
 }
 
-fn moment(visit: &Visit, name: &str) -> Result<Option<patra_core::Ts>, Failure> {
-    let wrong = |_| Failure::bad_request(format!("{name} is no time: 2024-01-31 or 2024-01-31T12:00:00Z"));
-    visit.form.get(name).map(|text| text.parse().map_err(wrong)).transpose()
+fn moment(ctx: &ConsoleContext, name: &str) -> Result<Option<patra_core::Ts>, Failure> {
+    let wrong = |_| Failure::bad_request(format!("{name} is not a time such as 2024-01-31 or 2024-01-31T12:00:00Z"));
+    ctx.form.get(name).map(|text| text.parse().map_err(wrong)).transpose()
 }
 
-fn asking(visit: &Visit, text: &str) -> Form {
-    let said = |name| visit.form.text(name).to_owned();
+fn manifest_form(ctx: &ConsoleContext, text: &str) -> Form {
+    let said = |name| ctx.form.text(name).to_owned();
     let pages = (1..=MAX_PAGES).map(|pages| pages.to_string()).collect();
     Form {
         title: "Manifest".to_owned(),
@@ -106,8 +106,8 @@ fn asking(visit: &Visit, text: &str) -> Form {
         action: "/try".to_owned(),
         fields: vec![
             Field::new("manifest", "YAML", text, FieldKind::Text),
-            Field::new("endpoint", "Endpoint", said("endpoint"), FieldKind::Line).hint("where there are several"),
-            Field::new("from", "From", said("from"), FieldKind::Line).hint("the last window, without one"),
+            Field::new("endpoint", "Endpoint", said("endpoint"), FieldKind::Line).hint("required if there are several"),
+            Field::new("from", "From", said("from"), FieldKind::Line).hint("default: the last window"),
             Field::new("to", "To", said("to"), FieldKind::Line),
             Field::new("params", "Parameters", said("params"), FieldKind::Line).hint("name=value name=value"),
             Field::new("pages", "Pages", said("pages"), FieldKind::Choice(pages)),
@@ -128,17 +128,17 @@ fn about(target: &TryTarget) -> Facts {
     Facts { title: String::new(), facts: facts.map(|(word, text)| (word.to_owned(), Shown::text(text))).into() }
 }
 
-/// One page that was read: request, answer, records, what would follow.
-fn seen(page: Page, look: &Value) -> Page {
-    let number = &look["page"];
-    let what = if look["details"] == true { format!("details of page {number}") } else { format!("page {number}") };
-    let mut page = match &look["refusal"] {
+/// Adds one fetched page: request, response, records, next request.
+fn with_page(page: Page, result: &Value) -> Page {
+    let number = &result["page"];
+    let what = if result["details"] == true { format!("details of page {number}") } else { format!("page {number}") };
+    let mut page = match &result["refusal"] {
         Value::Null => {
             let text = format!(
                 "Read {what}: {} items, {} records, {} set aside",
-                look["items"], look["record_count"], look["rejected_count"]
+                result["items"], result["record_count"], result["rejected_count"]
             );
-            page.with(Note { hint: look["hint"].as_str().map(str::to_owned), ..Note::good(text) })
+            page.with(Note { hint: result["hint"].as_str().map(str::to_owned), ..Note::good(text) })
         }
         refusal => {
             let text = format!(
@@ -149,14 +149,14 @@ fn seen(page: Page, look: &Value) -> Page {
             page.with(Note { hint: refusal["hint"].as_str().map(str::to_owned), ..Note::new(Tone::Bad, text) })
         }
     };
-    page = page.with(Text::json(format!("Request of {what}"), &look["request"]));
-    if !look["answer"].is_null() {
-        page = page.with(Text::json("Answer", &look["answer"]));
+    page = page.with(Text::json(format!("Request of {what}"), &result["request"]));
+    if !result["answer"].is_null() {
+        page = page.with(Text::json("Response", &result["answer"]));
     }
-    if look["refusal"].is_null() {
-        page = page.with(records(&look["records"])).with_all(rejected(&look["rejected"]));
+    if result["refusal"].is_null() {
+        page = page.with(records(&result["records"])).with_all(rejected(&result["rejected"]));
     }
-    if look["next"].is_null() { page } else { page.with(Text::json("Next", &look["next"])) }
+    if result["next"].is_null() { page } else { page.with(Text::json("Next", &result["next"])) }
 }
 
 fn records(records: &Value) -> Table {

@@ -1,4 +1,4 @@
-//! The list as an OpenAPI document, and as a page for people.
+//! The routes as an OpenAPI document, and as a page for people.
 
 use serde_json::{Map, Value, json};
 
@@ -6,12 +6,12 @@ use super::{Body, Needs, Operation};
 use crate::auth::PROJECT_HEADER;
 use crate::routes::crawler;
 
-/// What any route with a key may answer: a wrong question, no key, too small a key, nothing there, and the troubles of the house.
-const TROUBLES: [u16; 7] = [400, 401, 403, 404, 500, 503, 504];
-/// What a body may be refused with.
-const BODY_TROUBLES: [u16; 2] = [413, 415];
+/// Statuses of failures of any route that needs a key.
+const FAILURES: [u16; 7] = [400, 401, 403, 404, 500, 503, 504];
+/// Statuses of failures of any route with a body.
+const BODY_FAILURES: [u16; 2] = [413, 415];
 
-/// OpenAPI 3.1 (JSON).
+/// Renders the OpenAPI 3.1 document.
 pub(crate) fn document(operations: &[Operation]) -> Value {
     let mut paths = Map::new();
     for operation in operations {
@@ -23,21 +23,21 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
         "info": {
             "title": "Patra",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "docs/http.md says in words what each of these is for.",
+            "description": "docs/http.md explains every route.",
         },
         "paths": paths,
         "components": {
             "securitySchemes": { "key": { "type": "http", "scheme": "bearer" } },
             "responses": {
-                "Answer": response("as asked", &envelope("ok")),
-                "Refused": response("refused", &envelope("error")),
-                "RefusedBare": response("refused", &json!({ "type": "object" })),
+                "Answer": response("success", &envelope("ok")),
+                "Refused": response("failure", &envelope("error")),
+                "RefusedBare": response("failure", &json!({ "type": "object" })),
             },
         },
     })
 }
 
-/// `{status, data, error, meta}`.
+/// Schema of the envelope `{status, data, error, meta}`.
 fn envelope(status: &str) -> Value {
     json!({
         "type": "object",
@@ -50,11 +50,11 @@ fn envelope(status: &str) -> Value {
 }
 
 fn describe(operation: &Operation) -> Value {
-    let mut told = json!({
+    let mut description = json!({
         "summary": operation.says,
         "operationId": id(operation),
         "tags": [tag(operation.path)],
-        "responses": answers(operation),
+        "responses": responses(operation),
     });
     let mut parameters: Vec<_> = names(operation.path).map(in_path).collect();
     parameters.extend(
@@ -63,40 +63,40 @@ fn describe(operation: &Operation) -> Value {
         ),
     );
     if let Some(scope) = operation.needs.scope() {
-        told["security"] = json!([{ "key": [] }]);
-        told["x-scope"] = scope.as_str().into();
+        description["security"] = json!([{ "key": [] }]);
+        description["x-scope"] = scope.as_str().into();
         let header =
             json!({ "name": PROJECT_HEADER, "in": "header", "required": false, "schema": { "type": "string" } });
         parameters.push(header);
     }
     if matches!(operation.needs, Needs::Operator(_)) {
-        told["x-all-projects"] = true.into();
+        description["x-all-projects"] = true.into();
     }
-    told["parameters"] = parameters.into();
+    description["parameters"] = parameters.into();
     match operation.body {
         Body::None => {}
         Body::Of(media) => {
-            told["requestBody"] = json!({ "required": true, "content": { media: { "schema": {} } } });
+            description["requestBody"] = json!({ "required": true, "content": { media: { "schema": {} } } });
         }
         Body::Json(fields) => {
             let needed: Vec<_> = fields.iter().filter(|field| field.needed).map(|field| field.name).collect();
             let properties: Map<_, _> = fields.iter().map(|field| (field.name.to_owned(), field.schema())).collect();
             let schema = json!({ "type": "object", "properties": properties, "required": needed });
-            told["requestBody"] =
+            description["requestBody"] =
                 json!({ "required": !needed.is_empty(), "content": { "application/json": { "schema": schema } } });
         }
     }
-    told
+    description
 }
 
-/// `get_api_v1_jobs_public_id`: method and path, in words.
+/// The operation id, from method and path: `get_api_v1_jobs_public_id`.
 fn id(operation: &Operation) -> String {
     let words = operation.path.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<_> = words.collect();
     format!("{}_{}", operation.method.to_lowercase(), words.join("_"))
 }
 
-/// The first word that tells something.
+/// The first distinctive word of a path.
 fn tag(path: &str) -> &str {
     let mut words = path.split('/').filter(|word| !matches!(*word, "" | "api" | "v1" | "admin"));
     words.next().filter(|word| !word.starts_with('{')).unwrap_or("lists")
@@ -110,25 +110,25 @@ fn in_path(name: &str) -> Value {
     json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } })
 }
 
-fn answers(operation: &Operation) -> Value {
-    let mut told = Map::new();
-    let answer = match has_envelope(operation) {
+fn responses(operation: &Operation) -> Value {
+    let mut responses = Map::new();
+    let success = match has_envelope(operation) {
         true => reference("Answer"),
-        false => json!({ "description": "as asked", "content": { operation.media: { "schema": {} } } }),
+        false => json!({ "description": "success", "content": { operation.media: { "schema": {} } } }),
     };
-    told.extend(operation.statuses.iter().map(|status| (status.to_string(), answer.clone())));
-    let refusal = reference(if has_envelope(operation) { "Refused" } else { "RefusedBare" });
-    let mut troubles: Vec<u16> = operation.troubles.to_vec();
+    responses.extend(operation.statuses.iter().map(|status| (status.to_string(), success.clone())));
+    let failure = reference(if has_envelope(operation) { "Refused" } else { "RefusedBare" });
+    let mut failures: Vec<u16> = operation.failures.to_vec();
     if operation.needs != Needs::Nothing {
-        troubles.extend(TROUBLES);
+        failures.extend(FAILURES);
     }
     if operation.body != Body::None {
-        troubles.extend(BODY_TROUBLES);
+        failures.extend(BODY_FAILURES);
     }
-    for status in troubles {
-        told.entry(status.to_string()).or_insert_with(|| refusal.clone());
+    for status in failures {
+        responses.entry(status.to_string()).or_insert_with(|| failure.clone());
     }
-    told.into()
+    responses.into()
 }
 
 fn response(description: &str, schema: &Value) -> Value {
@@ -139,12 +139,12 @@ fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/responses/{name}") })
 }
 
-/// Whether both answers and failures come as `{status, data, error, meta}` (MAP-X-01).
+/// Whether responses have the envelope `{status, data, error, meta}` (MAP-X-01).
 fn has_envelope(operation: &Operation) -> bool {
     operation.path.starts_with("/api/v1/") && !crawler::is_ours(operation.path) && operation.media == "application/json"
 }
 
-/// The same for people: plain, so that it needs no script, no style and no other host.
+/// The routes as a plain HTML page, without scripts, styles or other hosts.
 pub(crate) fn page(operations: &[Operation]) -> String {
     let mut page = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\"><meta name=\"color-scheme\" content=\"light dark\">\

@@ -1,4 +1,4 @@
-//! What a query or a body may hold.
+//! Fields of queries and bodies.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
     Flag,
     Time,
     Texts,
-    /// Values by name.
+    /// An object with any members.
     Map,
     Any,
 }

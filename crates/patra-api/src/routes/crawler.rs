@@ -1,5 +1,5 @@
-//! The crawler's contract (CRAWL-58..109): questions to platforms, answered at once, and what orchestrators outside need to
-//! work together. Its envelope is its own: `{success, data, error, meta}`.
+//! The crawler's contract (CRAWL-58..109): requests to platforms with immediate responses, and what external
+//! orchestrators need to cooperate. It has an envelope of its own: `{success, data, error, meta}`.
 
 pub(super) mod cookies;
 pub(super) mod locks;
@@ -29,7 +29,7 @@ use crate::auth::{Tenant, require};
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
-/// Longest note id and token; most tokens of a note.
+/// Most bytes of a note id and of a token; most tokens of a note.
 const MAX_NOTE_ID: usize = patra_core::crawl::MAX_NAME;
 const MAX_TOKEN: usize = 4 << 10;
 const MAX_TOKENS: usize = 16;
@@ -39,7 +39,7 @@ pub(crate) fn is_ours(path: &str) -> bool {
     path.starts_with("/api/v1/crawler/") || matches!(path, "/api/v1/crawler" | "/api/search" | "/api/note/detail")
 }
 
-/// One answer on its way.
+/// A response in progress.
 pub(super) struct Reply {
     id: RequestId,
     began: Instant,
@@ -61,21 +61,21 @@ impl Reply {
             Ok(data) => {
                 Json(json!({ "success": true, "data": data, "error": null, "meta": self.meta() })).into_response()
             }
-            Err(trouble) => {
-                let error = error(&trouble);
+            Err(failure) => {
+                let error = error(&failure);
                 let body = json!({ "success": false, "data": null, "error": error, "meta": self.meta() });
-                (status(trouble.code), Json(body)).into_response()
+                (status(failure.code), Json(body)).into_response()
             }
         }
     }
 }
 
-/// A failure of another door, in this envelope.
+/// A failure of a shared layer, in this envelope.
 pub(crate) fn refuse(failure: Failure, id: &RequestId) -> Response {
-    let (given, trouble) = (failure.status, CrawlFailure::from(failure));
-    let code = trouble.code;
-    let mut response = Reply::to(id.clone()).give(Err(trouble));
-    // What has no code of its own keeps its status: a method that is not allowed.
+    let (given, failure) = (failure.status, CrawlFailure::from(failure));
+    let code = failure.code;
+    let mut response = Reply::to(id.clone()).give(Err(failure));
+    // A method that is not allowed has no code of its own, so its status is kept.
     if code == Code::InvalidInput {
         *response.status_mut() = given;
     }
@@ -92,15 +92,15 @@ impl From<Failure> for CrawlFailure {
     }
 }
 
-fn error(trouble: &CrawlFailure) -> Value {
-    let mut error = json!({ "code": trouble.code, "message": trouble.message, "retryable": trouble.is_retryable() });
-    if !trouble.details.is_empty() {
-        error["details"] = Value::Object(trouble.details.clone());
+fn error(failure: &CrawlFailure) -> Value {
+    let mut error = json!({ "code": failure.code, "message": failure.message, "retryable": failure.is_retryable() });
+    if !failure.details.is_empty() {
+        error["details"] = Value::Object(failure.details.clone());
     }
     error
 }
 
-/// CRAWL-75..82.
+/// The HTTP status of a code (CRAWL-75..82).
 fn status(code: Code) -> StatusCode {
     match code {
         Code::InvalidInput => StatusCode::BAD_REQUEST,
@@ -117,8 +117,8 @@ fn status(code: Code) -> StatusCode {
     }
 }
 
-/// Does the work of a route that asks no platform, and answers.
-pub(super) async fn answered(id: &RequestId, work: impl Future<Output = Result<Value, CrawlFailure>>) -> Response {
+/// Responds with the result of a route that sends no request to a platform.
+pub(super) async fn respond(id: &RequestId, work: impl Future<Output = Result<Value, CrawlFailure>>) -> Response {
     let reply = Reply::to(id.clone());
     reply.give(work.await)
 }
@@ -131,7 +131,7 @@ pub(super) fn no_store(error: patra_core::tx::TxError) -> CrawlFailure {
     CrawlFailure::from(Failure::from(error))
 }
 
-/// A text of 1 to `most` characters without any that control.
+/// Checks a text: 1 to `most` characters, none of them a control character.
 pub(super) fn text(name: &str, given: &str, most: usize) -> Result<(), CrawlFailure> {
     let length = given.chars().count();
     if (1..=most).contains(&length) && !given.chars().any(char::is_control) {
@@ -141,16 +141,17 @@ pub(super) fn text(name: &str, given: &str, most: usize) -> Result<(), CrawlFail
         .detail("field", name.into()))
 }
 
-/// The same of a text that may be absent.
+/// Like [`text`], for an optional text.
 pub(super) fn maybe(name: &str, given: Option<&str>, most: usize) -> Result<(), CrawlFailure> {
     given.map_or(Ok(()), |given| text(name, given, most))
 }
 
 fn crawler(api: &Api) -> Result<&Crawler, CrawlFailure> {
     let crawler = api.crawler.as_ref();
-    let missing = || CrawlFailure::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be opened");
+    let missing =
+        || CrawlFailure::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be decrypted");
     api.vault.get().ok_or_else(missing)?;
-    crawler.ok_or_else(|| CrawlFailure::new(Code::NotConfigured, "this process has no way out to platforms"))
+    crawler.ok_or_else(|| CrawlFailure::new(Code::NotConfigured, "this process cannot send requests to platforms"))
 }
 
 #[derive(Deserialize)]
@@ -166,7 +167,7 @@ pub(super) struct SearchBody {
     cookie_name: Option<String>,
     #[serde(default)]
     exclude_cookies: Vec<String>,
-    /// Further parameters of the platform.
+    /// Other parameters of the platform.
     #[serde(default)]
     params: BTreeMap<String, String>,
 }
@@ -188,23 +189,23 @@ async fn searched(
     reply: &mut Reply,
     given: Given<SearchBody>,
 ) -> Result<Value, CrawlFailure> {
-    let asked = given.read()?;
-    text("platform", &asked.platform, 64)?;
-    let page = asked.page.unwrap_or(1);
-    if page == 0 || asked.page_size == Some(0) {
+    let body = given.read()?;
+    text("platform", &body.platform, 64)?;
+    let page = body.page.unwrap_or(1);
+    if page == 0 || body.page_size == Some(0) {
         return Err(wrong("page and page_size begin with 1"));
     }
-    let mut params = asked.params;
-    let options = [("sort_type", asked.sort_type), ("note_type", asked.note_type)];
+    let mut params = body.params;
+    let options = [("sort_type", body.sort_type), ("note_type", body.note_type)];
     params.extend(options.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    let behalf = behalf(reply, tenant, asked.cookie_name, asked.exclude_cookies)?;
-    let (platform, keyword) = (asked.platform.clone(), asked.keyword.clone());
+    let behalf = behalf(reply, tenant, body.cookie_name, body.exclude_cookies)?;
+    let (platform, keyword) = (body.platform.clone(), body.keyword.clone());
     let search = SearchRequest {
-        platform: asked.platform,
-        keyword: asked.keyword,
+        platform: body.platform,
+        keyword: body.keyword,
         page,
-        page_size: asked.page_size,
-        search_id: asked.search_id,
+        page_size: body.page_size,
+        search_id: body.search_id,
         params,
     };
     let CrawlReply { result, cookie_used } = crawler(api)?.search(search, &behalf).await;
@@ -249,7 +250,7 @@ fn behalf(
 pub(super) struct BatchBody {
     platform: String,
     note_ids: Vec<String>,
-    /// By note id.
+    /// Tokens by note id.
     #[serde(default)]
     tokens: BTreeMap<String, BTreeMap<String, String>>,
     cookie_name: Option<String>,
@@ -266,12 +267,12 @@ pub(super) async fn batch(
     let mut reply = Reply::to(id);
     match fetched(&api, &tenant, &mut reply, given).await {
         Ok(results) => several(&reply, results),
-        Err(trouble) => {
+        Err(failure) => {
             let body = json!({
                 "success": false, "items": [], "summary": { "total": 0, "succeeded": 0, "failed": 0 },
-                "error": error(&trouble), "meta": reply.meta(),
+                "error": error(&failure), "meta": reply.meta(),
             });
-            (status(trouble.code), Json(body)).into_response()
+            (status(failure.code), Json(body)).into_response()
         }
     }
 }
@@ -282,27 +283,27 @@ async fn fetched(
     reply: &mut Reply,
     given: Given<BatchBody>,
 ) -> Result<Vec<(String, Result<Value, CrawlFailure>)>, CrawlFailure> {
-    let mut asked = given.read()?;
-    text("platform", &asked.platform, 64)?;
-    if asked.note_ids.is_empty() || asked.note_ids.len() > MAX_BATCH {
-        return Err(wrong(format!("note_ids holds 1 to {MAX_BATCH} ids, not {}", asked.note_ids.len())));
+    let mut body = given.read()?;
+    text("platform", &body.platform, 64)?;
+    if body.note_ids.is_empty() || body.note_ids.len() > MAX_BATCH {
+        return Err(wrong(format!("note_ids holds 1 to {MAX_BATCH} ids, not {}", body.note_ids.len())));
     }
-    for note_id in &asked.note_ids {
+    for note_id in &body.note_ids {
         text("note_ids", note_id, MAX_NOTE_ID)?;
     }
-    let behalf = behalf(reply, tenant, asked.cookie_name, asked.exclude_cookies)?;
+    let behalf = behalf(reply, tenant, body.cookie_name, body.exclude_cookies)?;
     let crawler = crawler(api)?;
-    let mut wishes = Vec::new();
-    for note_id in asked.note_ids {
-        let tokens = asked.tokens.remove(&note_id).unwrap_or_default();
-        wishes.push(wish(api, tenant, &asked.platform, note_id, tokens).await?);
+    let mut requests = Vec::new();
+    for note_id in body.note_ids {
+        let tokens = body.tokens.remove(&note_id).unwrap_or_default();
+        requests.push(note_request(api, tenant, &body.platform, note_id, tokens).await?);
     }
-    let batch = crawler.details(&asked.platform, wishes, &behalf).await?;
+    let batch = crawler.details(&body.platform, requests, &behalf).await?;
     reply.cookie_used = batch.cookie_used;
     Ok(batch.result)
 }
 
-async fn wish(
+async fn note_request(
     api: &Api,
     tenant: &Tenant,
     platform: &str,
@@ -310,14 +311,14 @@ async fn wish(
     tokens: BTreeMap<String, String>,
 ) -> Result<NoteRequest, CrawlFailure> {
     few(&tokens)?;
-    flow::wish(&*api.store, &api.vault, tenant.project()?, platform, note_id, tokens).await.map_err(|error| match error
-    {
+    let request = flow::note_request(&*api.store, &api.vault, tenant.project()?, platform, note_id, tokens).await;
+    request.map_err(|error| match error {
         FlowError::Store(error) => no_store(error),
         error => CrawlFailure::new(Code::NotConfigured, error.to_string()),
     })
 }
 
-/// No more tokens than a note may have.
+/// Checks the number and size of the tokens of a note.
 fn few(tokens: &BTreeMap<String, String>) -> Result<(), CrawlFailure> {
     let fits = |(name, token): (&String, &String)| {
         name.len() <= MAX_TOKEN && token.len() <= MAX_TOKEN && !token.contains('\0')
@@ -328,44 +329,44 @@ fn few(tokens: &BTreeMap<String, String>) -> Result<(), CrawlFailure> {
     Err(wrong(format!("a note has at most {MAX_TOKENS} tokens of {MAX_TOKEN} bytes, without NUL")))
 }
 
-/// CRAWL-64..73.
+/// The response of a batch (CRAWL-64..73).
 fn several(reply: &Reply, results: Vec<(String, Result<Value, CrawlFailure>)>) -> Response {
     let failed: Vec<_> = results.iter().filter_map(|(id, result)| Some((id, result.as_ref().err()?.clone()))).collect();
     let (total, lost) = (results.len(), failed.len());
     let failed_ids: Vec<_> = failed.iter().map(|(id, _)| (*id).clone()).collect();
     let common = failed
         .first()
-        .map(|(_, trouble)| trouble.code)
-        .filter(|code| lost == total && failed.iter().all(|(_, trouble)| trouble.code == *code));
-    let trouble = (lost > 0).then(|| {
+        .map(|(_, failure)| failure.code)
+        .filter(|code| lost == total && failed.iter().all(|(_, failure)| failure.code == *code));
+    let failure = (lost > 0).then(|| {
         let code = common.unwrap_or(Code::PartialFail);
         let message = match failed.first() {
             Some((_, first)) if common.is_some() && total == 1 => first.message.clone(),
             _ => format!("{lost} of {total} items failed"),
         };
-        let mut trouble = CrawlFailure::new(code, message).detail("failed_ids", json!(failed_ids));
+        let mut failure = CrawlFailure::new(code, message).detail("failed_ids", json!(failed_ids));
         if let Some((_, first)) = failed.first().filter(|_| common.is_some()) {
-            trouble.details.extend(first.details.clone());
+            failure.details.extend(first.details.clone());
         }
-        trouble
+        failure
     });
-    let status = trouble.as_ref().map_or(StatusCode::OK, |trouble| status(trouble.code));
+    let status = failure.as_ref().map_or(StatusCode::OK, |failure| status(failure.code));
     let items: Vec<_> = results
         .into_iter()
         .map(|(id, result)| match result {
             Ok(data) => json!({ "id": id, "success": true, "data": data }),
-            Err(trouble) => json!({ "id": id, "success": false, "error": error(&trouble) }),
+            Err(failure) => json!({ "id": id, "success": false, "error": error(&failure) }),
         })
         .collect();
     let body = json!({
         "success": lost == 0, "items": items,
         "summary": { "total": total, "succeeded": total - lost, "failed": lost },
-        "error": trouble.as_ref().map(error), "meta": reply.meta(),
+        "error": failure.as_ref().map(error), "meta": reply.meta(),
     });
     (status, Json(body)).into_response()
 }
 
-/// `platform`, `cookie_name`, and whatever else is given is a token.
+/// `platform` and `cookie_name`; every other parameter is a token.
 type SingleParams = BTreeMap<String, String>;
 
 pub(super) async fn single(
@@ -378,7 +379,7 @@ pub(super) async fn single(
 ) -> Response {
     let mut reply = Reply::to(id);
     let result = async {
-        // It reads nothing of ours, and spends an account.
+        // A GET that uses an account at the platform needs the scope `write`.
         require(granted, KeyScope::Write)?;
         let note_id = path_text(note_id)?;
         text("note_id", &note_id, MAX_NOTE_ID)?;
@@ -387,8 +388,8 @@ pub(super) async fn single(
         text("platform", &platform, 64)?;
         let behalf = behalf(&reply, &tenant, params.remove("cookie_name"), Vec::new())?;
         let crawler = crawler(&api)?;
-        let wish = wish(&api, &tenant, &platform, note_id, params).await?;
-        let CrawlReply { result, cookie_used } = crawler.detail(&platform, &wish, &behalf).await;
+        let request = note_request(&api, &tenant, &platform, note_id, params).await?;
+        let CrawlReply { result, cookie_used } = crawler.detail(&platform, &request, &behalf).await;
         reply.cookie_used = cookie_used;
         result
     }

@@ -1,5 +1,5 @@
-//! Credentials: the twins of `patra credential add`, `rotate` and `revoke`. Secrets go in and never come out; what is wrong
-//! with a body is told without repeating it.
+//! Credentials: the equivalents of `patra credential add`, `rotate` and `revoke`. Secrets can be stored but never read,
+//! and error messages do not repeat them.
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
@@ -26,13 +26,13 @@ pub(super) struct NewCredential {
     alias: String,
     provenance: Option<String>,
     endpoint: Option<String>,
-    /// Needed for a new one; a new version has the type of the last.
+    /// Required for a new credential; a new version keeps the type of the last one.
     r#type: Option<String>,
     priority: Option<i32>,
-    /// Named values, or one.
+    /// Named values, or a single one.
     secrets: Option<Secrets>,
     secret: Option<Secret>,
-    /// A new version of one that is there.
+    /// Whether to add a version to an existing credential.
     #[serde(default)]
     rotate: bool,
     #[serde(default)]
@@ -58,15 +58,15 @@ pub(super) async fn create(
             let data = json!({ "id": saved.id, "alias": alias, "version": saved.version, "type": kind });
             (StatusCode::CREATED, success(&id, &data, json!({}))).into_response()
         }
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
 async fn save(api: &Api, granted: KeyScope, body: Given<NewCredential>) -> Result<(String, SavedCredential), Failure> {
     auth::require(granted, KeyScope::Admin)?;
-    // What the reader of JSON says of a wrong value repeats it.
+    // Messages of the JSON parser quote the value.
     let new = body.read().map_err(|_| {
-        Failure::bad_request("the body is no credential: an object with alias, type and secrets or secret")
+        Failure::bad_request("the body is not a credential: expected an object with alias, type and secrets or secret")
     })?;
     let named = CredentialName { alias: new.alias, provenance: new.provenance, endpoint: new.endpoint };
     let vault = api.vault.get_or_make(|| (api.make_vault)()).map_err(|message| {
@@ -130,7 +130,7 @@ pub(super) async fn revoke(
             );
             success(&id, &json!({ "alias": alias, "revoked": revoked }), json!({}))
         }
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is told of the routes.
+//! The OpenAPI document and the page for people.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::openapi::{self, Operation};
 
-/// All that is served. The document is made when somebody asks for it, which is rare.
-pub(super) type Told = Arc<Vec<Operation>>;
+/// All routes. The document is rendered for each request, since requests are rare.
+pub(super) type Operations = Arc<Vec<Operation>>;
 
-pub(super) async fn openapi(Extension(told): Extension<Told>) -> Json<Value> {
-    Json(openapi::document(&told))
+pub(super) async fn openapi(Extension(operations): Extension<Operations>) -> Json<Value> {
+    Json(openapi::document(&operations))
 }
 
-pub(super) async fn docs(Extension(told): Extension<Told>) -> Response {
+pub(super) async fn docs(Extension(operations): Extension<Operations>) -> Response {
     let headers = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CONTENT_SECURITY_POLICY, "default-src 'none'")];
-    (headers, openapi::page(&told)).into_response()
+    (headers, openapi::page(&operations)).into_response()
 }

@@ -1,5 +1,5 @@
-//! What the routes take, for the document. Each list stands for the type of the same name in the route's own file, which refuses
-//! whatever else is sent.
+//! Fields of queries and bodies, for the OpenAPI document. Each list matches the type of the same name in the file of
+//! its route, which refuses unknown fields.
 
 use crate::openapi::{Field, any, flag, int, map, text, texts, time};
 
@@ -48,8 +48,8 @@ pub(super) const NEW_JOB: &[Field] = &[
     int("priority"),
     text("public_id"),
 ];
-pub(super) const WHY: &[Field] = &[text("reason"), text("by")];
-pub(super) const NEW_HOLD: &[Field] = &[
+pub(super) const CANCEL: &[Field] = &[text("reason"), text("by")];
+pub(super) const NEW_PAUSE: &[Field] = &[
     text("provenance"),
     text("endpoint"),
     text("operation"),
@@ -61,7 +61,7 @@ pub(super) const NEW_HOLD: &[Field] = &[
 ];
 pub(super) const NEW_SIGNAL: &[Field] =
     &[text("provenance").needed(), text("endpoint").needed(), texts("ids").needed(), text("reason"), text("by")];
-pub(super) const HOW: &[Field] = &[text("mode")];
+pub(super) const REPLAY: &[Field] = &[text("mode")];
 pub(super) const REDRIVE: &[Field] = &[text("request"), text("by")];
 pub(super) const EXPORT: &[Field] = &[text("reason").needed(), text("by"), flag("with_raw")];
 pub(super) const SPEC: &[Field] = &[text("operation"), flag("explain"), text("set")];

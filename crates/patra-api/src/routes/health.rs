@@ -1,4 +1,4 @@
-//! Health, open to everybody and without a word about anything secret.
+//! Health checks. They need no key and contain no secrets.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,16 @@ use patra_core::cookie::CookieCounts;
 
 use crate::Api;
 
-/// The process runs.
+/// Liveness: the process runs.
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// The process can do its work: its database answers.
+/// Readiness: the database responds.
 pub(super) async fn ready(State(api): State<Api>) -> (StatusCode, &'static str) {
     match api.store.ping().await {
         Ok(_) => (StatusCode::OK, "ready\n"),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not answer\n"),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not respond\n"),
     }
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn health(State(api): State<Api>) -> (StatusCode, Json<Value>) 
     (status, Json(body))
 }
 
-/// How many cookies each platform has, by status; nothing when the database does not answer.
+/// Cookies of each platform by status; empty if the database fails.
 async fn cookies(api: &Api) -> BTreeMap<String, CookieCounts> {
     let mut platforms: BTreeMap<String, CookieCounts> = BTreeMap::new();
     if let Ok((cookies, now)) = api.store.cookies(None).await {

@@ -1,4 +1,4 @@
-//! What every text from outside must be, whichever door it comes through.
+//! Checks for input of all routes.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -15,8 +15,8 @@ use patra_core::state::Operation;
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
-/// A body of JSON; none is an object without members. What is too long, or of another type, is refused in the envelope of its
-/// path before a route sees it. What does not fit is the route's to tell, behind whether the caller may ask at all.
+/// A JSON body; an empty body counts as `{}`. A body that is too long or has another media type is refused at once, in
+/// the envelope of its path. The route reports invalid fields itself, after it has checked the rights of the caller.
 pub(crate) struct Given<T>(Result<T, Failure>);
 
 impl<T> Given<T> {
@@ -31,7 +31,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
     async fn from_request(request: Request, state: &S) -> Result<Given<T>, Response> {
         let (path, id) = (request.uri().path().to_owned(), request.extensions().get::<RequestId>().cloned());
         let refuse = |failure: Failure| match id {
-            Some(id) => failure.answer_at(&path, &id),
+            Some(id) => failure.respond_at(&path, &id),
             None => failure.status.into_response(),
         };
         let is_json = says(request.headers(), CONTENT_TYPE, &["application/json"]);
@@ -46,7 +46,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
                 return Err(refuse(Failure { status: error.status(), ..Failure::bad_request(error.body_text()) }));
             }
         };
-        // INVALID_INPUT is 400 in every contract (MAP-E-01).
+        // The status of INVALID_INPUT is 400 in every contract (MAP-E-01).
         let unfit = |error: JsonRejection| Failure::bad_request(error.body_text());
         Ok(Given(Json::from_bytes(&bytes).map(|Json(body)| body).map_err(unfit)))
     }
@@ -62,7 +62,7 @@ pub(super) fn says(headers: &HeaderMap, name: HeaderName, types: &[&str]) -> boo
     })
 }
 
-/// The one parameter of a route's path.
+/// The only parameter of a route's path.
 pub(crate) type PathText = Result<Path<String>, PathRejection>;
 
 pub(crate) fn path_text(given: PathText) -> Result<String, Failure> {
@@ -72,7 +72,7 @@ pub(crate) fn path_text(given: PathText) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The number of a row. What is none names nothing.
+/// The id of a row. Anything but a number names no row.
 pub(super) fn number(given: PathText) -> Result<i64, Failure> {
     path_text(given)?.parse().map_err(|_| missing("expected a number"))
 }
@@ -81,7 +81,7 @@ pub(super) fn missing(what: &str) -> Failure {
     Failure::new(StatusCode::NOT_FOUND, Code::NotFound, what)
 }
 
-/// An operation, in any spelling of its letters.
+/// Parses an operation in upper or lower case.
 pub(super) fn operation(word: &str) -> Result<Operation, Failure> {
     word.trim().to_uppercase().parse().map_err(|_| {
         let known: Vec<_> = Operation::ALL.iter().map(|operation| operation.as_str()).collect();
@@ -89,7 +89,7 @@ pub(super) fn operation(word: &str) -> Result<Operation, Failure> {
     })
 }
 
-/// PostgreSQL cannot store NUL and SQLite can: refused here, it is the same on both.
+/// Refuses NUL: SQLite could store it, but PostgreSQL cannot.
 pub(crate) fn without_nul(name: &str, text: Option<&str>) -> Result<(), Failure> {
     match text {
         Some(text) if text.contains('\0') => {

@@ -1,4 +1,4 @@
-//! Jobs: asking for work, and what became of it.
+//! Jobs: requesting work, and following it.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use patra_engine::operations;
 use patra_engine::registry::{self, Overrides};
 
 use super::input::{self, Given, PathText};
-use super::views::{self, Asked, Page};
+use super::views::{self, Page, QueryParams};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
@@ -32,7 +32,7 @@ pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked,
+    params: QueryParams,
 ) -> Response {
     let page = async {
         let mut filter = views::filter(params)?;
@@ -42,22 +42,21 @@ pub(super) async fn list(
                 filter.status = None;
                 in_state(&api, &tenant, &word, filter).await
             }
-            None => views::found(&api, &tenant, View::Jobs, filter).await,
+            None => views::query(&api, &tenant, View::Jobs, filter).await,
         }
     };
-    views::answer(&id, View::Jobs, page.await)
+    views::respond(&id, View::Jobs, page.await)
 }
 
-/// How long a page of jobs is looked for: a slow answer would be none (POOL's deadline is ten seconds).
-const LONGEST_LOOK: Duration = Duration::from_secs(4);
+/// Longest time to collect a page of jobs; the deadline of a response is ten seconds.
+const SCAN_TIME: Duration = Duration::from_secs(4);
 
-/// Jobs that are told with this word. It follows from what became of their tasks, so they are looked at one by one; however rare
-/// they are, a page costs no more than [`Filter::MAX_LIMIT`] looks and about [`LONGEST_LOOK`], and the next one goes on behind
-/// them.
+/// Jobs in a status of POOL-97. That status depends on the tasks of a job, so every job is checked: at most
+/// [`ViewFilter::MAX_LIMIT`] jobs, and for about [`SCAN_TIME`]. The next page continues after the last checked job.
 async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: ViewFilter) -> Result<Page, Failure> {
     let most = filter.effective_limit() as usize;
     filter.limit = ViewFilter::MAX_LIMIT;
-    let (rows, mut next) = views::found(api, tenant, View::Jobs, filter).await?;
+    let (rows, mut next) = views::query(api, tenant, View::Jobs, filter).await?;
     let began = api.clock.steady();
     let mut page = Vec::new();
     for row in rows {
@@ -66,7 +65,7 @@ async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: ViewFilt
         if api.store.progress(&public_id).await?.is_some_and(|progress| word(&progress) == wanted) {
             page.push(row);
         }
-        if page.len() == most || api.clock.steady().since(began) > LONGEST_LOOK {
+        if page.len() == most || api.clock.steady().since(began) > SCAN_TIME {
             next = looked_at;
             break;
         }
@@ -74,8 +73,8 @@ async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: ViewFilt
     Ok((page, next))
 }
 
-/// A job that is there for a tenant, and its whole id: within a project, what [`scoped`] put before it may be left out. What is
-/// another project's is not there.
+/// A visible job and its full id: within a project, the prefix of [`scoped`] can be left out. Jobs of other projects
+/// look as if they did not exist.
 pub(crate) async fn named(api: &Api, tenant: &Tenant, id: &str) -> Result<(String, JobProgress), Failure> {
     let within = tenant.sight().ok().flatten().map(|project| scoped(project, id.to_owned()));
     let within = within.filter(|whole| whole != id);
@@ -88,7 +87,7 @@ pub(crate) async fn named(api: &Api, tenant: &Tenant, id: &str) -> Result<(Strin
     Err(Failure::new(StatusCode::NOT_FOUND, Code::NotFound, "there is no such job"))
 }
 
-/// Ids are everybody's, and nobody must learn of another project's by taking one that is in use.
+/// Adds the project to an id. Ids are global, and a conflict must not reveal another project's job.
 fn scoped(project: &str, id: String) -> String {
     if project == project::DEFAULT { id } else { format!("{project}.{id}") }
 }
@@ -100,22 +99,22 @@ pub(super) struct NewJob {
     endpoint: String,
     #[serde(default = "harvest")]
     operation: Operation,
-    /// Why, for an UPDATE.
+    /// Reason of an UPDATE.
     reason: Option<UpdateReason>,
-    /// What a BACKFILL or an UPDATE belongs to.
+    /// The activity that a BACKFILL or an UPDATE belongs to.
     activity: Option<String>,
     from: Option<Ts>,
     to: Option<Ts>,
-    /// What the endpoint is given; a partition's parameter reads that partition only.
+    /// Parameters of the endpoint; the parameter of a partition selects that partition.
     #[serde(default)]
     params: Params,
-    /// Settings of this job only: `{"pagination.page_size": 50}`.
+    /// Overrides of settings for this job: `{"pagination.page_size": 50}`.
     #[serde(default)]
     overrides: Value,
-    /// Sooner (less than 0) or later than other work of the same kind.
+    /// Runs the job before (less than 0) or after other work of the same kind.
     #[serde(default)]
     priority: i32,
-    /// The same id again is the same job.
+    /// Idempotency key: the same id again is the same job.
     public_id: Option<String>,
 }
 
@@ -136,7 +135,7 @@ pub(super) async fn create(
             let data = json!({ "public_id": public_id, "existed": existed });
             (status, success(&id, &data, json!({}))).into_response()
         }
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
@@ -147,7 +146,7 @@ async fn fire(api: &Api, tenant: &Tenant, body: Given<NewJob>) -> Result<(String
     input::without_nul("endpoint", Some(&job.endpoint))?;
     input::without_nul("public_id", job.public_id.as_deref())?;
     let overrides = Overrides::from_json(&job.overrides).map_err(|problems| refused(problems.into()))?;
-    let ask = JobRequest {
+    let request = JobRequest {
         project: &project_key,
         provenance: &job.provenance,
         endpoint: &job.endpoint,
@@ -160,7 +159,7 @@ async fn fire(api: &Api, tenant: &Tenant, body: Given<NewJob>) -> Result<(String
         overrides: &overrides,
         priority: job.priority,
     };
-    let wanted = job_request::check(&*api.store, &ask).await.map_err(refused)?;
+    let checked = job_request::check(&*api.store, &request).await.map_err(refused)?;
     let public_id = match job.public_id {
         Some(id) if id.len() <= 128 && !id.is_empty() => scoped(&project_key, id),
         Some(_) => return Err(Failure::bad_request("public_id must have 1 to 128 characters")),
@@ -177,34 +176,34 @@ async fn fire(api: &Api, tenant: &Tenant, body: Given<NewJob>) -> Result<(String
             public_id: public_id.clone(),
             trigger_type: TriggerType::Api,
             project_key,
-            provenance_code: wanted.provenance_code,
-            endpoint_name: wanted.endpoint_name,
+            provenance_code: checked.provenance_code,
+            endpoint_name: checked.endpoint_name,
             operation: job.operation,
             reason: job.reason,
             activity: job.activity,
             window_from: job.from,
             window_to: job.to,
             priority: job.priority,
-            params: wanted.params,
-            overrides: wanted.overrides,
+            params: checked.params,
+            overrides: checked.overrides,
         })
         .await?;
     Ok((public_id, fired.existed))
 }
 
-/// What stands against the request itself is a bad request; the rest is for who keeps the manifest.
+/// Problems of the request are a bad request; other problems need a change of the manifest.
 fn refused(error: registry::Error) -> Failure {
-    let asked = matches!(&error, registry::Error::Problems(problems)
+    let in_request = matches!(&error, registry::Error::Problems(problems)
         if problems.iter().all(|problem| problem.path.starts_with("trigger")));
     let failure = Failure::from(error);
-    match asked {
+    match in_request {
         true => Failure { status: StatusCode::BAD_REQUEST, code: Code::InvalidInput, ..failure },
         false => failure,
     }
 }
 
-/// What a job that has not ended may be waiting for.
-async fn holds(api: &Api, job: &str, finished: bool) -> Vec<operations::PausedView> {
+/// Pauses that an unfinished job may be waiting for.
+async fn pauses(api: &Api, job: &str, finished: bool) -> Vec<operations::PausedView> {
     if finished {
         return Vec::new();
     }
@@ -216,8 +215,8 @@ async fn holds(api: &Api, job: &str, finished: bool) -> Vec<operations::PausedVi
     };
     let Ok(operation) = text("operation_code").parse() else { return Vec::new() };
     let (provenance, endpoint) = (text("provenance_code"), text("endpoint_name"));
-    let held = operations::holds(&*api.store, &*api.clock, &provenance, &endpoint, operation).await;
-    held.unwrap_or_default()
+    let pauses = operations::pauses_of(&*api.store, &*api.clock, &provenance, &endpoint, operation).await;
+    pauses.unwrap_or_default()
 }
 
 pub(super) async fn show(
@@ -229,18 +228,18 @@ pub(super) async fn show(
     let found = async {
         let job = input::path_text(job)?;
         let (job, progress) = named(&api, &tenant, &job).await?;
-        let held = holds(&api, &job, progress.is_finished()).await;
-        let meta = json!({ "finished": progress.is_finished(), "held": held });
-        Ok::<_, Failure>((told(&job, &progress), meta))
+        let pauses = pauses(&api, &job, progress.is_finished()).await;
+        let meta = json!({ "finished": progress.is_finished(), "held": pauses });
+        Ok::<_, Failure>((job_json(&job, &progress), meta))
     };
     match found.await {
         Ok((data, meta)) => success(&id, &data, meta),
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
-/// A job in the words of POOL-97, with the numbers of its tasks.
-fn told(job: &str, progress: &JobProgress) -> Value {
+/// A job with a status of POOL-97 and the counts of its tasks.
+fn job_json(job: &str, progress: &JobProgress) -> Value {
     let mut data = json!(progress);
     data["task_id"] = job.into();
     data["async"] = true.into();
@@ -258,7 +257,7 @@ fn read(text: Option<&str>) -> Value {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
-/// What [`word`] can be (POOL-97).
+/// Statuses that [`word`] returns (POOL-97).
 const WORDS: [&str; 5] = ["queued", "running", "finished", "failed", "cancelled"];
 
 fn word(progress: &JobProgress) -> &'static str {
@@ -272,7 +271,7 @@ fn word(progress: &JobProgress) -> &'static str {
         JobStatus::Planned if progress.is_finished() => match ended {
             0 => "finished",
             _ if progress.tasks_failed == ended => "failed",
-            // Somebody ended it, or a refusal that concerned all the rest.
+            // A user cancelled it, or a refusal cancelled the remaining tasks.
             _ if progress.tasks_cancelled > 0 && progress.tasks_failed > 0 => "failed",
             _ if progress.tasks_cancelled > 0 => "cancelled",
             _ => "finished",

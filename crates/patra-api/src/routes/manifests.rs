@@ -1,4 +1,4 @@
-//! Manifests: the twins of `patra apply`, `patra get manifest` and of removing.
+//! Manifests: the equivalents of `patra apply` and `patra get manifest`, and removal.
 
 use axum::Extension;
 use axum::body::Bytes;
@@ -16,25 +16,25 @@ use patra_core::tx::{KeyScope, ProvenanceApplied};
 use patra_engine::registry::{self, ApplyOutcome, Problem};
 
 use super::input::{self, PathText, says};
-use super::views::{self, Asked};
+use super::views::{self, QueryParams};
 use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 use crate::{Api, auth};
 
-/// The names under which YAML travels.
+/// Media types of YAML.
 const YAML: &[&str] = &["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"];
 
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked,
+    params: QueryParams,
 ) -> Response {
     views::rows(&api, &id, &tenant, View::Provenances, params).await
 }
 
-/// YAML for who asks for it, else the document in the envelope.
+/// Returns YAML if the client accepts it, otherwise the document in the envelope.
 pub(super) async fn show(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
@@ -47,7 +47,7 @@ pub(super) async fn show(
             ([(CONTENT_TYPE, YAML[0])], registry::to_yaml(&manifest)).into_response()
         }
         Ok(manifest) => success(&id, &manifest.to_document(), json!({ "version": manifest.version() })),
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
@@ -58,7 +58,7 @@ async fn export(api: &Api, tenant: &Tenant, code: PathText) -> Result<registry::
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Params {
-    /// Say what would be done, and do nothing.
+    /// Report the changes without making them.
     #[serde(default)]
     dry_run: bool,
 }
@@ -76,11 +76,11 @@ pub(super) async fn apply(
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };
             (status, success(&id, &data, json!({}))).into_response()
         }
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
-/// What came of it, and whether there is a new provenance now.
+/// The result, and whether a provenance was created.
 async fn put(
     api: &Api,
     granted: KeyScope,
@@ -131,11 +131,11 @@ pub(super) async fn remove(
     };
     match removed.await {
         Ok(code) => success(&id, &json!({ "provenance": code, "result": "removed" }), json!({})),
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
-/// Everything that is wrong with a manifest, in one answer.
+/// All problems of a manifest in one response.
 pub(crate) fn unsound(problems: Vec<Problem>) -> Failure {
     let message = match problems.as_slice() {
         [one] => one.message.clone(),

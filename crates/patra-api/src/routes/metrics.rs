@@ -1,4 +1,4 @@
-//! What a scraper reads: on the API's own listener with a key, or on one that serves nothing else.
+//! Metrics for Prometheus: on the API's listener with a key, or on a listener of their own.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::Api;
 use crate::envelope::Failure;
 use crate::request_id::{self, RequestId};
 
-/// All that an answer is made of.
+/// State of the route `/metrics`.
 #[derive(Clone)]
 pub(super) struct Scraped {
     store: Arc<dyn Store>,
@@ -28,7 +28,7 @@ impl FromRef<Api> for Scraped {
     }
 }
 
-/// `/metrics` and nothing else, without a key: for a listener that only scrapers reach.
+/// The route `/metrics` alone, without a key: for a listener that only scrapers can reach.
 pub fn metrics_router(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Router {
     Router::new()
         .route("/metrics", get(self::metrics))
@@ -41,6 +41,6 @@ pub fn metrics_router(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Router {
 pub(super) async fn metrics(State(scraped): State<Scraped>, Extension(id): Extension<RequestId>) -> Response {
     match scraped.metrics.text(&*scraped.store).await {
         Ok(text) => ([("content-type", Metrics::MEDIA_TYPE)], text).into_response(),
-        Err(error) => Failure::from(error).answer(&id),
+        Err(error) => Failure::from(error).respond(&id),
     }
 }

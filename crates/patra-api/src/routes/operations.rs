@@ -1,4 +1,4 @@
-//! What people do to work: hold it, let it go on, cancel it, say that records are wrong, follow what came of a plan.
+//! Operations on work: pause, resume, cancel, signal, abandon, redeliver, and the lineage of a plan.
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
@@ -15,19 +15,19 @@ use patra_core::tx::{AbandonRecord, CancelSubject, CancelWork, PauseSelector, Pa
 use patra_core::{PauseId, PlanId, SliceId, TaskId};
 
 use super::input::{self, Given, PathText, missing, number};
-use super::views::{self, Asked};
+use super::views::{self, QueryParams};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 
-/// What a request tells about itself when it tells nothing.
+/// Author of an action when the request names none.
 const SOMEBODY: &str = "api";
-const NOTHING_TO_CANCEL: &str = "there is nothing of that number to cancel";
+const NOTHING_TO_CANCEL: &str = "there is no such work to cancel";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewHold {
+pub(super) struct NewPause {
     provenance: Option<String>,
     endpoint: Option<String>,
     operation: Option<Operation>,
@@ -41,25 +41,25 @@ pub(super) struct NewHold {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Why {
+pub(super) struct CancelBody {
     reason: String,
     by: Option<String>,
 }
 
-pub(super) async fn holds(
+pub(super) async fn pauses(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked,
+    params: QueryParams,
 ) -> Response {
     views::rows(&api, &id, &tenant, View::Holds, params).await
 }
 
-/// Every key of the rate gate, as `patra get gates` shows it.
+/// Lists every key of the rate gate, like `patra get gates`.
 pub(super) async fn gates(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
     match patra_engine::operations::gates(&*api.store, &*api.clock).await {
         Ok(gates) => success(&id, &json!({ "items": gates }), json!({})),
-        Err(error) => Failure::from(error).answer(&id),
+        Err(error) => Failure::from(error).respond(&id),
     }
 }
 
@@ -67,59 +67,59 @@ pub(super) async fn signals(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked,
+    params: QueryParams,
 ) -> Response {
     views::rows(&api, &id, &tenant, View::Signals, params).await
 }
 
-pub(super) async fn hold(
+pub(super) async fn pause(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
-    body: Given<NewHold>,
+    body: Given<NewPause>,
 ) -> Response {
-    answer(&id, set_hold(&api, body).await)
+    respond(&id, add_pause(&api, body).await)
 }
 
-async fn set_hold(api: &Api, body: Given<NewHold>) -> Result<(StatusCode, Value), Failure> {
-    let hold = body.read()?;
-    let texts = [("provenance", &hold.provenance), ("endpoint", &hold.endpoint), ("by", &hold.by)];
+async fn add_pause(api: &Api, body: Given<NewPause>) -> Result<(StatusCode, Value), Failure> {
+    let pause = body.read()?;
+    let texts = [("provenance", &pause.provenance), ("endpoint", &pause.endpoint), ("by", &pause.by)];
     for (name, text) in texts {
         input::without_nul(name, text.as_deref())?;
     }
-    input::without_nul("reason", Some(&hold.reason))?;
+    input::without_nul("reason", Some(&pause.reason))?;
     let normal = |code: Option<String>| code.map(|code| code.trim().to_lowercase());
     let subject = PauseSubject {
-        provenance_code: normal(hold.provenance),
-        endpoint_name: normal(hold.endpoint),
-        operation: hold.operation,
+        provenance_code: normal(pause.provenance),
+        endpoint_name: normal(pause.endpoint),
+        operation: pause.operation,
         credential: None,
-        plan: hold.plan.map(PlanId),
-        slice: hold.slice.map(SliceId),
-        task: hold.task.map(TaskId),
+        plan: pause.plan.map(PlanId),
+        slice: pause.slice.map(SliceId),
+        task: pause.task.map(TaskId),
     };
     if let Some(flaw) = subject.invalid_reason() {
         return Err(Failure::bad_request(flaw));
     }
-    patra_engine::operations::holdable(&*api.store, &subject).await?;
+    patra_engine::operations::check_pause_subject(&*api.store, &subject).await?;
     let text = subject.to_text();
-    let by = hold.by.unwrap_or_else(|| SOMEBODY.to_owned());
-    let holding = api.store.run(PauseWork { subject, kind: PauseKind::Pause, reason: hold.reason, by }).await?;
-    let status = if holding.existed { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, json!({ "hold": holding.pause, "subject": text, "existed": holding.existed })))
+    let by = pause.by.unwrap_or_else(|| SOMEBODY.to_owned());
+    let added = api.store.run(PauseWork { subject, kind: PauseKind::Pause, reason: pause.reason, by }).await?;
+    let status = if added.existed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, json!({ "hold": added.pause, "subject": text, "existed": added.existed })))
 }
 
-pub(super) async fn release(State(api): State<Api>, Extension(id): Extension<RequestId>, hold: PathText) -> Response {
-    answer(&id, set_free(&api, hold).await)
+pub(super) async fn resume(State(api): State<Api>, Extension(id): Extension<RequestId>, pause: PathText) -> Response {
+    respond(&id, end_pause(&api, pause).await)
 }
 
-async fn set_free(api: &Api, hold: PathText) -> Result<(StatusCode, Value), Failure> {
-    let which = PauseSelector::Id(PauseId(number(hold)?));
-    let released = api.store.run(ResumeWork { target: which, by: SOMEBODY.to_owned() }).await?.resumed;
-    if released == 0 {
-        return Err(missing("there is no such hold, or it was released before"));
+async fn end_pause(api: &Api, pause: PathText) -> Result<(StatusCode, Value), Failure> {
+    let target = PauseSelector::Id(PauseId(number(pause)?));
+    let resumed = api.store.run(ResumeWork { target, by: SOMEBODY.to_owned() }).await?.resumed;
+    if resumed == 0 {
+        return Err(missing("there is no such pause, or it has already ended"));
     }
     (api.nudge)();
-    Ok((StatusCode::OK, json!({ "released": released })))
+    Ok((StatusCode::OK, json!({ "released": resumed })))
 }
 
 pub(super) async fn cancel_job(
@@ -127,14 +127,14 @@ pub(super) async fn cancel_job(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     job: PathText,
-    body: Given<Why>,
+    body: Given<CancelBody>,
 ) -> Response {
     let done = async {
         let job = input::path_text(job)?;
         let (job, _) = super::jobs::named(&api, &tenant, &job).await?;
         cancel_target(&api, CancelSubject::Job(job), body).await
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
 pub(super) async fn cancel(
@@ -142,7 +142,7 @@ pub(super) async fn cancel(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     axum::extract::Path((level, number)): axum::extract::Path<(String, String)>,
-    body: Given<Why>,
+    body: Given<CancelBody>,
 ) -> Response {
     let done = async {
         let number = number.parse::<i64>().map_err(|_| missing("expected a number"))?;
@@ -157,18 +157,22 @@ pub(super) async fn cancel(
         }
         cancel_target(&api, target, body).await
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
-async fn cancel_target(api: &Api, target: CancelSubject, body: Given<Why>) -> Result<(StatusCode, Value), Failure> {
-    let why = body.read()?;
-    input::without_nul("reason", Some(&why.reason))?;
-    input::without_nul("by", why.by.as_deref())?;
-    let by = why.by.unwrap_or_else(|| SOMEBODY.to_owned());
-    end(api, CancelWork { target, reason: why.reason, by }).await
+async fn cancel_target(
+    api: &Api,
+    target: CancelSubject,
+    body: Given<CancelBody>,
+) -> Result<(StatusCode, Value), Failure> {
+    let cancel = body.read()?;
+    input::without_nul("reason", Some(&cancel.reason))?;
+    input::without_nul("by", cancel.by.as_deref())?;
+    let by = cancel.by.unwrap_or_else(|| SOMEBODY.to_owned());
+    end(api, CancelWork { target, reason: cancel.reason, by }).await
 }
 
-/// Cancels, and counts what that ended.
+/// Cancels work and counts it.
 pub(crate) async fn end(api: &Api, cancel: CancelWork) -> Result<(StatusCode, Value), Failure> {
     let done = api.store.run(cancel).await?;
     if !done.found {
@@ -195,7 +199,7 @@ pub(super) async fn signal(
     Extension(tenant): Extension<Tenant>,
     body: Given<NewSignal>,
 ) -> Response {
-    answer(&id, set_signal(&api, &tenant, body).await)
+    respond(&id, set_signal(&api, &tenant, body).await)
 }
 
 async fn set_signal(api: &Api, tenant: &Tenant, body: Given<NewSignal>) -> Result<(StatusCode, Value), Failure> {
@@ -218,7 +222,7 @@ pub(super) async fn abandon(
     Extension(tenant): Extension<Tenant>,
     row: PathText,
 ) -> Response {
-    answer(&id, give_up(&api, &tenant, row).await)
+    respond(&id, give_up(&api, &tenant, row).await)
 }
 
 async fn give_up(api: &Api, tenant: &Tenant, row: PathText) -> Result<(StatusCode, Value), Failure> {
@@ -237,7 +241,7 @@ pub(super) async fn retry_events(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
 ) -> Response {
-    answer(&id, deliver_again(&api, &tenant, None).await)
+    respond(&id, deliver_again(&api, &tenant, None).await)
 }
 
 pub(super) async fn retry_event(
@@ -246,18 +250,18 @@ pub(super) async fn retry_event(
     Extension(tenant): Extension<Tenant>,
     event: PathText,
 ) -> Response {
-    answer(&id, deliver_again(&api, &tenant, Some(event)).await)
+    respond(&id, deliver_again(&api, &tenant, Some(event)).await)
 }
 
 async fn deliver_again(api: &Api, tenant: &Tenant, event: Option<PathText>) -> Result<(StatusCode, Value), Failure> {
     let event = event.map(number).transpose()?;
-    match patra_engine::operations::retell(&*api.store, tenant.sight()?, event).await? {
+    match patra_engine::operations::retry_events(&*api.store, tenant.sight()?, event).await? {
         Some(events) => Ok((StatusCode::OK, json!({ "events": events }))),
         None => Err(missing("there is no such event")),
     }
 }
 
-/// Which batches of a plan.
+/// Page of the batches of a plan.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pages {
@@ -285,13 +289,13 @@ pub(super) async fn lineage(
     };
     match found.await {
         Ok(lineage) => success(&id, &lineage, json!({ "next_after_batch": lineage.next_after() })),
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
-fn answer(id: &RequestId, done: Result<(StatusCode, Value), Failure>) -> Response {
+fn respond(id: &RequestId, done: Result<(StatusCode, Value), Failure>) -> Response {
     match done {
         Ok((status, data)) => (status, success(id, &data, json!({}))).into_response(),
-        Err(failure) => failure.answer(id),
+        Err(failure) => failure.respond(id),
     }
 }

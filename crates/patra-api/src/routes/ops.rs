@@ -1,5 +1,5 @@
-//! The boards: queue, throughput, errors, cursors, budgets, and all of it at a glance (ING-14.7). Whoever is bound to a project sees
-//! what is of it.
+//! Boards: queue, throughput, errors, cursors, budgets, and an overview (ING-14.7). A key that is bound to a project
+//! sees only that project.
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
@@ -20,9 +20,9 @@ use crate::auth::Tenant;
 use crate::envelope::{Failure, success};
 use crate::request_id::RequestId;
 
-type Asked<T> = Result<Query<T>, QueryRejection>;
+type QueryParams<T> = Result<Query<T>, QueryRejection>;
 
-/// Rows of a board, unless asked otherwise.
+/// Default number of rows of a board.
 const USUAL_ROWS: u32 = 20;
 
 #[derive(Debug, Deserialize)]
@@ -51,7 +51,7 @@ pub(super) struct SeriesParams {
     operation: Option<String>,
     from: Option<Ts>,
     to: Option<Ts>,
-    /// Minutes of a step.
+    /// Minutes per step.
     step: Option<u32>,
 }
 
@@ -89,28 +89,28 @@ pub(super) async fn overview(
         let sight = OverviewPorts { boards: store, queries: store, crawls: store, clock: &*api.clock };
         Ok(json!(board::overview(sight, tenant.sight()?.map(str::to_owned)).await?))
     };
-    answer(&id, found.await)
+    respond(&id, found.await)
 }
 
 pub(super) async fn queue(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked<QueueParams>,
+    params: QueryParams<QueueParams>,
 ) -> Response {
     let found = async {
         let QueueParams { provenance, endpoint, operation } = given(params)?;
         let about = about(&tenant, provenance, endpoint, operation)?;
         Ok(json!({ "items": board::queue(&*api.store, &*api.store, &*api.clock, about).await? }))
     };
-    answer(&id, found.await)
+    respond(&id, found.await)
 }
 
 pub(super) async fn throughput(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked<SeriesParams>,
+    params: QueryParams<SeriesParams>,
 ) -> Response {
     let found = async {
         let SeriesParams { provenance, endpoint, operation, from, to, step } = given(params)?;
@@ -123,14 +123,14 @@ pub(super) async fn throughput(
         }
         Ok(json!(board::throughput(&*api.store, about, window, minutes).await?))
     };
-    answer(&id, found.await)
+    respond(&id, found.await)
 }
 
 pub(super) async fn errors(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked<ErrorParams>,
+    params: QueryParams<ErrorParams>,
 ) -> Response {
     let found = async {
         let ErrorParams { provenance, endpoint, operation, from, to, level, limit } = given(params)?;
@@ -140,30 +140,30 @@ pub(super) async fn errors(
         let limit = rows(limit, MAX_ROWS)?;
         Ok(json!({ "items": api.store.errors(about, level, window(&api, from, to)?, limit).await? }))
     };
-    answer(&id, found.await)
+    respond(&id, found.await)
 }
 
 pub(super) async fn timeline(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked<TimelineParams>,
+    params: QueryParams<TimelineParams>,
 ) -> Response {
     let found = async {
         let TimelineParams { provenance, endpoint, operation, from, to, namespace, limit } = given(params)?;
         input::without_nul("namespace", namespace.as_deref())?;
         let about = about(&tenant, provenance, endpoint, operation)?;
-        let ask = CursorFilter { work: about, namespace, limit: rows(limit, MAX_NAMESPACES)? };
-        Ok(json!({ "items": board::timeline(&*api.store, &*api.clock, ask, window(&api, from, to)?).await? }))
+        let filter = CursorFilter { work: about, namespace, limit: rows(limit, MAX_NAMESPACES)? };
+        Ok(json!({ "items": board::timeline(&*api.store, &*api.clock, filter, window(&api, from, to)?).await? }))
     };
-    answer(&id, found.await)
+    respond(&id, found.await)
 }
 
 pub(super) async fn budget(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked<SpanParams>,
+    params: QueryParams<SpanParams>,
 ) -> Response {
     let found = async {
         let SpanParams { provenance, endpoint, operation, from, to } = given(params)?;
@@ -171,10 +171,10 @@ pub(super) async fn budget(
         let window = window(&api, from, to)?;
         Ok(json!({ "items": board::budget(&*api.store, &*api.store, &*api.clock, about, window).await? }))
     };
-    answer(&id, found.await)
+    respond(&id, found.await)
 }
 
-/// What the upstream answered to a run, by HTTP status.
+/// HTTP statuses of the responses of a run.
 pub(super) async fn statuses(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
@@ -188,22 +188,22 @@ pub(super) async fn statuses(
         }
         Ok(json!({ "items": api.store.statuses(RunId(run)).await? }))
     };
-    answer(&id, found.await)
+    respond(&id, found.await)
 }
 
-/// Every alert that was ever watched, with its state.
+/// Lists every alert that was ever evaluated, with its state.
 pub(super) async fn alerts(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
-    answer(&id, async { Ok(json!({ "items": api.store.alerts().await? })) }.await)
+    respond(&id, async { Ok(json!({ "items": api.store.alerts().await? })) }.await)
 }
 
-fn answer(id: &RequestId, found: Result<Value, Failure>) -> Response {
+fn respond(id: &RequestId, found: Result<Value, Failure>) -> Response {
     match found {
         Ok(data) => success(id, &data, json!({})),
-        Err(failure) => failure.answer(id),
+        Err(failure) => failure.respond(id),
     }
 }
 
-fn given<T: DeserializeOwned>(params: Asked<T>) -> Result<T, Failure> {
+fn given<T: DeserializeOwned>(params: QueryParams<T>) -> Result<T, Failure> {
     params.map(|Query(params)| params).map_err(|error| Failure::bad_request(error.body_text()))
 }
 

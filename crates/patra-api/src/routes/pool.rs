@@ -1,4 +1,4 @@
-//! The URL pool (`/api/v1/resource_pool`), and what a project can collect from.
+//! The URL pool (`/api/v1/resource_pool`), and the resources of a project.
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
@@ -28,22 +28,22 @@ use crate::request_id::RequestId;
 
 pub(super) const EXTRACT_PATH: &str = "/api/v1/resource_pool/extract/from-documents";
 pub(super) const LOOK_BACK_PATH: &str = "/api/v1/resource_pool/capture/from-tasks";
-/// URLs of one page: unasked, and at most (POOL-54).
+/// URLs per page: by default, and at most (POOL-54).
 const PAGE: (u32, u32) = (20, 100);
-/// Longest name of a job type, a document type or a state.
+/// Most bytes of a job type, a document type or a state.
 const MAX_WORD: usize = 128;
 
-/// Whether a path is of those that search while the caller waits, unless asked for `async_mode`.
+/// Whether the caller of a path waits for a search, unless `async_mode` is set.
 pub(super) fn searches(path: &str) -> bool {
     [EXTRACT_PATH, LOOK_BACK_PATH].contains(&path)
 }
 
 pub(super) type Done = Result<(StatusCode, Value, Value), Failure>;
 
-pub(super) fn answer(id: &RequestId, done: Done) -> Response {
+pub(super) fn respond(id: &RequestId, done: Done) -> Response {
     match done {
         Ok((status, data, meta)) => (status, success(id, &data, meta)).into_response(),
-        Err(failure) => failure.answer(id),
+        Err(failure) => failure.respond(id),
     }
 }
 
@@ -51,13 +51,13 @@ pub(super) fn invalid(field: &str, value: impl Into<Value>, message: impl Into<S
     Failure::bad_request(message).detail("field", field.into()).detail("value", value.into())
 }
 
-/// Where a write goes. Absent means the project's library (POOL-06).
+/// The library to write to; the project's by default (POOL-06).
 fn library(scope: Option<&str>) -> Result<Library, Failure> {
     let Some(scope) = scope else { return Ok(Library::Project) };
     scope.parse().map_err(|_| invalid("scope", scope, "scope must be 'project' or 'shared'"))
 }
 
-/// What a reader sees. Absent means both libraries (POOL-07).
+/// The libraries to read; both by default (POOL-07).
 fn sight(scope: Option<&str>) -> Result<LibraryScope, Failure> {
     let Some(scope) = scope else { return Ok(LibraryScope::Effective) };
     scope.parse().map_err(|_| invalid("scope", scope, "scope must be 'shared', 'project' or 'effective'"))
@@ -80,7 +80,7 @@ pub(super) fn words(field: &str, words: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who may write where, and how often.
+/// Checks the rights and the rate of a write.
 async fn writer(
     api: &Api,
     tenant: &Tenant,
@@ -138,7 +138,7 @@ pub(super) async fn extract(
             return Err(invalid("filters.document_ids", limit, message));
         }
         let (project_key, library) = writer(&api, &tenant, granted, project_key.as_deref(), scope.as_deref()).await?;
-        let wish = ExtractRequest {
+        let request = ExtractRequest {
             project_key,
             library,
             doc_types: doc_type,
@@ -148,14 +148,14 @@ pub(super) async fn extract(
             include_uri,
         };
         if async_mode {
-            return queued(&api, &id, &wish.project_key, EXTRACT_DOCUMENTS, &wish).await;
+            return queued(&api, &id, &request.project_key, EXTRACT_DOCUMENTS, &request).await;
         }
-        let tally = pool::extract(&*api.store, &wish).await;
+        let tally = pool::extract(&*api.store, &request).await;
         finished(tally, "documents_scanned", library, |missing| {
-            format!("{missing} documents do not exist in project {}", wish.project_key)
+            format!("{missing} documents do not exist in project {}", request.project_key)
         })
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
 #[derive(Debug, Deserialize)]
@@ -187,24 +187,24 @@ pub(super) async fn look_back(
             return Err(invalid("task_ids", limit, format!("there are more task_ids than limit ({limit}) allows")));
         }
         let (project_key, library) = writer(&api, &tenant, granted, project_key.as_deref(), scope.as_deref()).await?;
-        let wish = LookBackRequest { project_key, library, task_ids, job_type, since, limit };
+        let request = LookBackRequest { project_key, library, task_ids, job_type, since, limit };
         if async_mode {
-            return queued(&api, &id, &wish.project_key, CAPTURE_TASKS, &wish).await;
+            return queued(&api, &id, &request.project_key, CAPTURE_TASKS, &request).await;
         }
-        let tally = pool::look_back(&*api.store, &wish).await;
+        let tally = pool::look_back(&*api.store, &request).await;
         finished(tally, "tasks_scanned", library, |missing| {
-            format!("{missing} tasks do not exist in project {}, or have not ended", wish.project_key)
+            format!("{missing} tasks do not exist in project {}, or have not ended", request.project_key)
         })
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
-/// In the background (POOL-37).
-async fn queued(api: &Api, id: &RequestId, project_key: &str, job_type: &str, wish: &impl serde::Serialize) -> Done {
+/// Queues a search as a background job (POOL-37).
+async fn queued(api: &Api, id: &RequestId, project_key: &str, job_type: &str, request: &impl serde::Serialize) -> Done {
     let task_id = random_uuid()
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string()))?;
     let request_id = Some(id.as_str().to_owned());
-    pool::ask(&*api.store, task_id.clone(), project_key, job_type, wish, request_id).await?;
+    pool::enqueue(&*api.store, task_id.clone(), project_key, job_type, request, request_id).await?;
     (api.nudge)();
     let data = json!({ "task_id": task_id, "async": true, "status": "queued", "result": null });
     Ok((StatusCode::ACCEPTED, data, json!({})))
@@ -268,7 +268,7 @@ pub(super) async fn urls(
             ),
         };
         without_nul("domain", query.domain.as_deref())?;
-        // The shared library can be looked at before there is any project (POOL-51).
+        // The shared library is readable even if there is no project yet (POOL-51).
         let project_key = match sight {
             LibraryScope::Shared => String::new(),
             _ => tenant.one()?,
@@ -291,7 +291,7 @@ pub(super) async fn urls(
         });
         Ok((StatusCode::OK, json!({ "items": items }), json!({ "pagination": pagination })))
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
 // --- capture ---------------------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ pub(super) async fn enable_capture(
         api.store.run(ConfigureCapture { project_key: project_key.clone(), library, job_types, enabled }).await?;
         Ok((StatusCode::OK, capture_json(&api, &project_key).await?, json!({})))
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
 pub(super) async fn capture_config(
@@ -338,7 +338,7 @@ pub(super) async fn capture_config(
         let key = tenant.one()?;
         Ok((StatusCode::OK, capture_json(&api, &key).await?, json!({})))
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
 async fn capture_json(api: &Api, project_key: &str) -> Result<Value, Failure> {
@@ -361,7 +361,7 @@ pub(super) struct ResourcesQuery {
     scope: Option<String>,
 }
 
-/// Connectors and sources that a project can use (POOL-91..95).
+/// Lists connectors and sources that a project can use (POOL-91..95).
 pub(super) async fn news_resources(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
@@ -379,5 +379,5 @@ pub(super) async fn news_resources(
             .collect();
         Ok((StatusCode::OK, json!({ "items": items, "scope": sight }), json!({})))
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }

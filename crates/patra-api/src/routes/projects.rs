@@ -1,4 +1,4 @@
-//! Projects, and the documents that they put in.
+//! Projects and their documents.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use patra_core::project;
 use patra_core::tx::{CreateProject, KeyScope, PutDocument};
 
 use super::input::{Given, without_nul};
-use super::pool::{answer, invalid, words};
+use super::pool::{invalid, respond, words};
 use crate::Api;
 use crate::auth::{self, Tenant};
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
-/// Longest address of a document.
+/// Most bytes of a document's address.
 const MAX_URI: usize = 1_024;
 
 #[derive(Debug, Deserialize)]
@@ -61,7 +61,7 @@ pub(super) async fn put_document(
             "extracted_data": extracted_data,
         })
         .to_string();
-        // PostgreSQL cannot store it; refused here, it is the same on both.
+        // PostgreSQL cannot store NUL, so it is refused on both databases.
         if fields.contains("\\u0000") {
             return Err(Failure::bad_request("the document holds the character NUL"));
         }
@@ -82,7 +82,7 @@ pub(super) async fn put_document(
         let data = json!({ "document_id": put.id, "created": put.created, "changed": put.changed });
         Ok((status, data, json!({})))
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
 #[derive(Debug, Deserialize)]
@@ -105,7 +105,7 @@ pub(super) async fn projects(
         });
         Ok((StatusCode::OK, json!({ "items": items.collect::<Vec<_>>() }), json!({})))
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }
 
 pub(super) async fn create_project(
@@ -124,5 +124,5 @@ pub(super) async fn create_project(
         let status = if made.existed { StatusCode::OK } else { StatusCode::CREATED };
         Ok((status, json!({ "project_key": project_key, "existed": made.existed }), json!({})))
     };
-    answer(&id, done.await)
+    respond(&id, done.await)
 }

@@ -1,5 +1,5 @@
-//! Replays, diagnostic bundles and redrives: the twins of `patra replay` and `patra bundle`. A replay writes nothing; a diagnostic bundle
-//! is put on record before it is given out; a redrive is production.
+//! Replays, diagnostic bundles and redrives: the equivalents of `patra replay` and `patra bundle`. A replay writes
+//! nothing; an export is recorded before the bundle is returned; a redrive runs in production.
 
 use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -22,8 +22,8 @@ use crate::envelope::{Failure, success};
 use crate::key::random_hex;
 use crate::request_id::RequestId;
 
-/// The numbers of a batch in the path.
-pub(crate) type Place = Result<Path<(i64, u32)>, PathRejection>;
+/// Run and number of a batch, from the path.
+pub(crate) type BatchPath = Result<Path<(i64, u32)>, PathRejection>;
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -35,7 +35,7 @@ pub(crate) enum Mode {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct How {
+pub(super) struct ReplayParams {
     #[serde(default)]
     mode: Mode,
 }
@@ -43,7 +43,7 @@ pub(super) struct How {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Redrive {
-    /// The same id again is the same request.
+    /// Idempotency key: the same id again is the same request.
     request: Option<String>,
     by: Option<String>,
 }
@@ -61,33 +61,33 @@ pub(super) async fn replay(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    place: Place,
-    how: Result<Query<How>, QueryRejection>,
+    path: BatchPath,
+    params: Result<Query<ReplayParams>, QueryRejection>,
 ) -> Response {
-    match replayed(&api, &tenant, place, how).await {
+    match replayed(&api, &tenant, path, params).await {
         Ok(report) => success(&id, &report, json!({})),
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
 async fn replayed(
     api: &Api,
     tenant: &Tenant,
-    place: Place,
-    how: Result<Query<How>, QueryRejection>,
+    path: BatchPath,
+    params: Result<Query<ReplayParams>, QueryRejection>,
 ) -> Result<replay::ReplayReport, Failure> {
-    let (run, batch_no) = batch(api, tenant, place).await?;
-    let Query(How { mode }) = how.map_err(|error| Failure::bad_request(error.body_text()))?;
+    let (run, batch_no) = batch(api, tenant, path).await?;
+    let Query(ReplayParams { mode }) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
     report(api, run, batch_no, mode).await
 }
 
-/// Reads a batch once more and tells what differs.
+/// Replays a batch and reports differences.
 pub(crate) async fn report(api: &Api, run: RunId, batch_no: u32, mode: Mode) -> Result<replay::ReplayReport, Failure> {
     let recording = Recording::load(&*api.store, run, batch_no).await.map_err(refused)?;
     let report = match (mode, &api.live) {
         (Mode::Archive, _) => replay::from_archive(&recording, Some(&*api.store)).await,
         (Mode::Live, Some(live)) => replay::live(&recording, &*api.store, live).await,
-        (Mode::Live, None) => return Err(Failure::bad_request("this process has no way out to upstreams")),
+        (Mode::Live, None) => return Err(Failure::bad_request("this process cannot send requests to upstreams")),
     };
     report.map_err(refused)
 }
@@ -98,12 +98,12 @@ pub(super) async fn export_bundle(
     Extension(tenant): Extension<Tenant>,
     Extension(granted): Extension<KeyScope>,
     Extension(caller): Extension<Caller>,
-    place: Place,
+    path: BatchPath,
     body: Given<Export>,
 ) -> Response {
-    match exported(&api, &tenant, granted, &caller, place, body).await {
+    match exported(&api, &tenant, granted, &caller, path, body).await {
         Ok(package) => success(&id, &package, json!({})),
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
@@ -112,23 +112,23 @@ async fn exported(
     tenant: &Tenant,
     granted: KeyScope,
     caller: &Caller,
-    place: Place,
+    path: BatchPath,
     body: Given<Export>,
 ) -> Result<Value, Failure> {
     auth::require(granted, KeyScope::Admin)?;
-    let (run, batch_no) = batch(api, tenant, place).await?;
+    let (run, batch_no) = batch(api, tenant, path).await?;
     let Export { reason, by, with_raw } = body.read()?;
     let by = on_record(by.as_deref(), caller);
     package(api, BundleRequest { run, batch_no, by: &by, reason: &reason, with_raw }).await
 }
 
-/// A diagnostic bundle; that it leaves the house is put on record first.
-pub(crate) async fn package(api: &Api, wish: BundleRequest<'_>) -> Result<Value, Failure> {
+/// Exports a diagnostic bundle, after the export is recorded.
+pub(crate) async fn package(api: &Api, request: BundleRequest<'_>) -> Result<Value, Failure> {
     let vault = api.vault.get().ok_or_else(|| {
         let message = "diagnostic bundles are signed with the master key, and this server has none";
         Failure::new(StatusCode::CONFLICT, Code::NotConfigured, message).hint("start it with PATRA_MASTER_KEY")
     })?;
-    bundle::export(&*api.store, vault, &api.clock, wish).await.map_err(|error| {
+    bundle::export(&*api.store, vault, &api.clock, request).await.map_err(|error| {
         let message = error.to_string();
         match error {
             bundle::Error::Replay(error) => refused(error),
@@ -143,10 +143,10 @@ pub(super) async fn redrive_batch(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     Extension(caller): Extension<Caller>,
-    place: Place,
+    path: BatchPath,
     body: Given<Redrive>,
 ) -> Response {
-    let what = batch(&api, &tenant, place).await.map(|(run, batch_no)| RedriveTarget::Batch { run, batch_no });
+    let what = batch(&api, &tenant, path).await.map(|(run, batch_no)| RedriveTarget::Batch { run, batch_no });
     redriven(&api, &id, &caller, what, body).await
 }
 
@@ -155,10 +155,10 @@ pub(super) async fn redrive_task(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
     Extension(caller): Extension<Caller>,
-    place: Result<Path<i64>, PathRejection>,
+    path: Result<Path<i64>, PathRejection>,
     body: Given<Redrive>,
 ) -> Response {
-    let what = task(&api, &tenant, place).await.map(RedriveTarget::Task);
+    let what = task(&api, &tenant, path).await.map(RedriveTarget::Task);
     redriven(&api, &id, &caller, what, body).await
 }
 
@@ -171,7 +171,7 @@ async fn redriven(
 ) -> Response {
     match drive(api, caller, what, body).await {
         Ok((status, data)) => (status, success(id, &data, json!({}))).into_response(),
-        Err(failure) => failure.answer(id),
+        Err(failure) => failure.respond(id),
     }
 }
 
@@ -190,7 +190,7 @@ async fn drive(
     drive_again(api, what, &request, &on_record(by.as_deref(), caller)).await
 }
 
-/// Drives a batch or a task again in production.
+/// Runs a batch or a task again in production.
 pub(crate) async fn drive_again(
     api: &Api,
     what: RedriveTarget,
@@ -215,7 +215,7 @@ pub(crate) async fn drive_again(
     }
 }
 
-/// Who asks, as it is put on record: what they call themselves, and the key that says who they are.
+/// Name of the caller for the record: the name in the request, and the public part of the key.
 fn on_record(name: Option<&str>, caller: &Caller) -> String {
     let Caller(prefix) = caller;
     match name.map(str::trim).filter(|name| !name.is_empty()) {
@@ -224,25 +224,25 @@ fn on_record(name: Option<&str>, caller: &Caller) -> String {
     }
 }
 
-pub(crate) async fn batch(api: &Api, tenant: &Tenant, place: Place) -> Result<(RunId, u32), Failure> {
-    let (run, batch_no) = number(place)?;
+pub(crate) async fn batch(api: &Api, tenant: &Tenant, path: BatchPath) -> Result<(RunId, u32), Failure> {
+    let (run, batch_no) = number(path)?;
     match tenant.sees(api, View::Runs, run).await? {
         true => Ok((RunId(run), batch_no)),
         false => Err(refused(replay::Error::NotFound { run: RunId(run), batch_no })),
     }
 }
 
-async fn task(api: &Api, tenant: &Tenant, place: Result<Path<i64>, PathRejection>) -> Result<TaskId, Failure> {
-    let task = number(place)?;
+async fn task(api: &Api, tenant: &Tenant, path: Result<Path<i64>, PathRejection>) -> Result<TaskId, Failure> {
+    let task = number(path)?;
     match tenant.sees(api, View::Tasks, task).await? {
         true => Ok(TaskId(task)),
         false => Err(missing(redrive::Error::NotFound.to_string())),
     }
 }
 
-fn number<T>(place: Result<Path<T>, PathRejection>) -> Result<T, Failure> {
-    let place = place.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
-    Ok(place.0)
+fn number<T>(path: Result<Path<T>, PathRejection>) -> Result<T, Failure> {
+    let path = path.map_err(|error| Failure { status: error.status(), ..Failure::bad_request(error.body_text()) })?;
+    Ok(path.0)
 }
 
 fn refused(error: replay::Error) -> Failure {
@@ -250,9 +250,9 @@ fn refused(error: replay::Error) -> Failure {
     match error {
         replay::Error::Store(error) => error.into(),
         replay::Error::NotFound { .. } => missing(message),
-        replay::Error::NotKept(_) => missing(message).hint("mode=live asks the upstream once more"),
+        replay::Error::NotKept(_) => missing(message).hint("mode=live sends the request to the upstream again"),
         replay::Error::NotPacked(_) => missing(message),
-        replay::Error::NotAsked(_) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::RateLimited, message),
+        replay::Error::NotSent(_) => Failure::new(StatusCode::SERVICE_UNAVAILABLE, Code::RateLimited, message),
         replay::Error::Damaged(_) => internal(message),
     }
 }

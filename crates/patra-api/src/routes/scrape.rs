@@ -1,4 +1,4 @@
-//! Tweets: scraping users now, and what is stored of them. `/api/admin/scrape` has no envelope.
+//! Tweets: scrapes of users, and stored tweets. `/api/admin/scrape` has no envelope.
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -23,9 +23,9 @@ use crate::envelope::{Failure, success};
 use crate::key::random_uuid;
 use crate::request_id::RequestId;
 
-/// Tweets of one answer: unasked, and at most.
+/// Tweets per response: by default, and at most.
 const TWEETS: (u32, u32) = (100, 1_000);
-/// Scrapes of one list.
+/// Most scrapes in a list.
 const MAX_SCRAPES: u32 = 100;
 
 #[derive(Debug, Deserialize)]
@@ -48,11 +48,11 @@ pub(super) async fn start(
 ) -> Response {
     let work = async {
         require(granted, KeyScope::Admin)?;
-        let (usernames, limit) = wanted(&given.read()?)?;
+        let (usernames, limit) = validated(&given.read()?)?;
         api.limits.scrapes.admit(&key, api.clock.steady())?;
         let public_id = random_uuid()
             .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, Code::InternalError, error.to_string()))?;
-        let wish = ScrapeRequest {
+        let request = ScrapeRequest {
             public_id: public_id.clone(),
             project_key: tenant.project()?.to_owned(),
             usernames,
@@ -60,15 +60,15 @@ pub(super) async fn start(
             trigger_type: TriggerType::Api,
             request_id: Some(id.as_str().to_owned()),
         };
-        scrape::begin(&api.store, &wish).await.map_err(refused)?;
+        scrape::begin(&api.store, &request).await.map_err(refused)?;
         (api.nudge)();
         Ok((StatusCode::ACCEPTED, Json(json!({ "task_id": public_id, "status": "pending" }))).into_response())
     };
-    work.await.unwrap_or_else(|failure: Failure| failure.bare_answer(&id))
+    work.await.unwrap_or_else(|failure: Failure| failure.respond_bare(&id))
 }
 
-/// Everything that is wrong, field by field (TWEET-107).
-fn wanted(body: &ScrapeBody) -> Result<(Vec<String>, Option<u32>), Failure> {
+/// Validates a request and reports every invalid field (TWEET-107).
+fn validated(body: &ScrapeBody) -> Result<(Vec<String>, Option<u32>), Failure> {
     let mut fields = Vec::new();
     let mut wrong = |field: &str, message: String| fields.push(json!({ "field": field, "message": message }));
     let names = usernames_of(&body.usernames).unwrap_or_else(|errors| {
@@ -124,7 +124,7 @@ pub(super) async fn show(
         let unknown = || Failure::new(StatusCode::NOT_FOUND, Code::NotFound, format!("no task {task}"));
         Ok(Json(found.ok_or_else(unknown)?.to_json()).into_response())
     };
-    work.await.unwrap_or_else(|failure: Failure| failure.bare_answer(&id))
+    work.await.unwrap_or_else(|failure: Failure| failure.respond_bare(&id))
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,7 +133,7 @@ pub(super) struct ListQuery {
     status: Option<String>,
 }
 
-/// The newest scrapes.
+/// Lists the newest scrapes.
 pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
@@ -165,7 +165,7 @@ pub(super) async fn list(
         }
         Ok(Json(shown).into_response())
     };
-    work.await.unwrap_or_else(|failure: Failure| failure.bare_answer(&id))
+    work.await.unwrap_or_else(|failure: Failure| failure.respond_bare(&id))
 }
 
 #[derive(Debug, Deserialize)]
@@ -176,7 +176,7 @@ pub(super) struct TweetsQuery {
     limit: Option<u32>,
 }
 
-/// Stored tweets, newest first (TWEET-103).
+/// Lists stored tweets, newest first (TWEET-103).
 pub(super) async fn tweets(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
@@ -195,11 +195,11 @@ pub(super) async fn tweets(
             return Err(Failure::bad_request(format!("limit must be between 1 and {most}")));
         }
         let author = author.map(|author| author.trim().trim_start_matches('@').to_owned());
-        let ask = TweetFilter { project_key: tenant.sight()?.map(str::to_owned), author, since, limit };
-        let items: Vec<_> = api.store.tweets(ask).await?.iter().map(tweet_json).collect();
+        let filter = TweetFilter { project_key: tenant.sight()?.map(str::to_owned), author, since, limit };
+        let items: Vec<_> = api.store.tweets(filter).await?.iter().map(tweet_json).collect();
         Ok(success(&id, &json!({ "items": items }), json!({})))
     };
-    work.await.unwrap_or_else(|failure: Failure| failure.answer(&id))
+    work.await.unwrap_or_else(|failure: Failure| failure.respond(&id))
 }
 
 fn tweet_json(tweet: &StoredTweet) -> Value {

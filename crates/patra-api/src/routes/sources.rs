@@ -1,4 +1,4 @@
-//! Sources, what they brought, and how the collector is: the routes under `/api` that have no envelope. Failures are
+//! Sources, their items, and the state of the collector: the routes under `/api` that have no envelope. Failures are
 //! `{error, meta}`.
 
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::auth::{Anonymous, Tenant};
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
-/// Most items of `GET /api/raw-items` and of `/for-digest`, and what is given unasked.
+/// Items of `GET /api/raw-items` and `/for-digest`: by default, and at most.
 const ITEMS: (u32, u32) = (100, 500);
 const DIGEST_ITEMS: (u32, u32) = (500, 1_000);
 
-type Answer = Result<Response, Failure>;
+type RouteResult = Result<Response, Failure>;
 
-fn answered(id: &RequestId, answer: Answer) -> Response {
-    answer.unwrap_or_else(|failure| failure.bare_answer(id))
+fn respond(id: &RequestId, work: RouteResult) -> Response {
+    work.unwrap_or_else(|failure| failure.respond_bare(id))
 }
 
 #[derive(Debug, Deserialize)]
@@ -66,13 +66,13 @@ pub(super) async fn list(
     Extension(tenant): Extension<Tenant>,
     anonymous: Option<Extension<Anonymous>>,
 ) -> Response {
-    let answer = async {
+    let work = async {
         let public_only = anonymous.is_some();
         let sources = api.store.sources(SourceFilter { public_only, ..mine(&tenant)? }).await?;
         let shown: Vec<_> = sources.iter().map(|source| source_json(source, public_only)).collect();
         Ok(Json(shown).into_response())
     };
-    answered(&id, answer.await)
+    respond(&id, work.await)
 }
 
 pub(super) async fn create(
@@ -81,25 +81,25 @@ pub(super) async fn create(
     Extension(tenant): Extension<Tenant>,
     body: Given<NewSource>,
 ) -> Response {
-    answered(&id, add(&api, &tenant, body).await)
+    respond(&id, add(&api, &tenant, body).await)
 }
 
-async fn add(api: &Api, tenant: &Tenant, body: Given<NewSource>) -> Answer {
+async fn add(api: &Api, tenant: &Tenant, body: Given<NewSource>) -> RouteResult {
     let NewSource { name, r#type, config, is_public, is_active, last_fetched_at } = body.read()?;
-    let said = SourceDraft { r#type, name, config, is_public, is_active, last_fetched_at };
-    let id = save(api, tenant.project()?, said).await?;
+    let draft = SourceDraft { r#type, name, config, is_public, is_active, last_fetched_at };
+    let id = save(api, tenant.project()?, draft).await?;
     Ok((StatusCode::CREATED, Json(source_json(&read(api, tenant, id).await?, false))).into_response())
 }
 
-/// Adds a source and tells its id.
-pub(crate) async fn save(api: &Api, project_key: &str, said: SourceDraft) -> Result<i64, Failure> {
-    let source = sources::checked(said).map_err(Failure::bad_request)?;
+/// Adds a source and returns its id.
+pub(crate) async fn save(api: &Api, project_key: &str, draft: SourceDraft) -> Result<i64, Failure> {
+    let source = sources::checked(draft).map_err(Failure::bad_request)?;
     check_source(&*api.store, &source.r#type, &source.config).await?.map_err(Failure::bad_request)?;
     let save = SaveSources { project_key: project_key.to_owned(), sources: vec![source] };
     let saved = api.store.run(Arc::new(save)).await?;
     let saved = saved.sources.first().ok_or_else(|| unexpected("nothing was stored"))?;
     if saved.existed {
-        let message = format!("there is such a source already: {}", saved.id);
+        let message = format!("this source already exists: {}", saved.id);
         return Err(Failure::new(StatusCode::CONFLICT, Code::TaskConflict, message)
             .detail("source_id", saved.id.0.into())
             .hint("change that one with PUT"));
@@ -115,14 +115,14 @@ pub(super) async fn show(
     anonymous: Option<Extension<Anonymous>>,
     path: PathText,
 ) -> Response {
-    let answer = async {
+    let work = async {
         let source = read(&api, &tenant, number(path)?).await?;
         if anonymous.is_some() && !source.is_public {
             return Err(unknown(source.id.0));
         }
         Ok(Json(source_json(&source, anonymous.is_some())).into_response())
     };
-    answered(&id, answer.await)
+    respond(&id, work.await)
 }
 
 pub(super) async fn change(
@@ -132,14 +132,14 @@ pub(super) async fn change(
     path: PathText,
     body: Given<Change>,
 ) -> Response {
-    let answer = async {
+    let work = async {
         let number = number(path)?;
         let Change { name, config, is_public, is_active } = body.read()?;
         let source = read(&api, &tenant, number).await?;
         let name = name.as_deref().map(sources::checked_name).transpose().map_err(Failure::bad_request)?;
         let checked = config.map(|config| sources::checked_config(&source.r#type, config));
         let config = checked.transpose().map_err(Failure::bad_request)?;
-        // What says the same changes nothing: what is queued goes on.
+        // An equal configuration is no change, and queued work continues.
         let config = config.filter(|config| config.config != source.config);
         if let Some(config) = &config {
             check_source(&*api.store, &source.r#type, &config.config).await?.map_err(Failure::bad_request)?;
@@ -147,7 +147,7 @@ pub(super) async fn change(
         update(&api, ChangeSource { name, config, is_public, is_active, ..of(&tenant, number)? }).await?;
         Ok(Json(source_json(&read(&api, &tenant, number).await?, false)).into_response())
     };
-    answered(&id, answer.await)
+    respond(&id, work.await)
 }
 
 pub(super) async fn delete(
@@ -156,12 +156,12 @@ pub(super) async fn delete(
     Extension(tenant): Extension<Tenant>,
     path: PathText,
 ) -> Response {
-    let answer = async {
+    let work = async {
         let number = number(path)?;
         update(&api, ChangeSource { delete: true, ..of(&tenant, number)? }).await?;
         Ok(Json(json!({ "id": number, "is_deleted": true })).into_response())
     };
-    answered(&id, answer.await)
+    respond(&id, work.await)
 }
 
 pub(super) async fn pause(
@@ -170,7 +170,7 @@ pub(super) async fn pause(
     Extension(tenant): Extension<Tenant>,
     path: PathText,
 ) -> Response {
-    answered(&id, set_active(&api, &tenant, path, false).await)
+    respond(&id, set_active(&api, &tenant, path, false).await)
 }
 
 pub(super) async fn resume(
@@ -179,10 +179,10 @@ pub(super) async fn resume(
     Extension(tenant): Extension<Tenant>,
     path: PathText,
 ) -> Response {
-    answered(&id, set_active(&api, &tenant, path, true).await)
+    respond(&id, set_active(&api, &tenant, path, true).await)
 }
 
-async fn set_active(api: &Api, tenant: &Tenant, path: PathText, is_active: bool) -> Answer {
+async fn set_active(api: &Api, tenant: &Tenant, path: PathText, is_active: bool) -> RouteResult {
     let number = number(path)?;
     update(api, ChangeSource { is_active: Some(is_active), ..of(tenant, number)? }).await?;
     Ok(Json(source_json(&read(api, tenant, number).await?, false)).into_response())
@@ -194,7 +194,7 @@ pub(super) async fn collect(
     Extension(tenant): Extension<Tenant>,
     path: PathText,
 ) -> Response {
-    let answer = async {
+    let work = async {
         let number = number(path)?;
         let source = read(&api, &tenant, number).await?;
         match poll_now(&api.store, source.id, TriggerType::Api).await? {
@@ -210,7 +210,7 @@ pub(super) async fn collect(
             PollRequested::Refused(reason) => Err(Failure::bad_request(reason)),
         }
     };
-    answered(&id, answer.await)
+    respond(&id, work.await)
 }
 
 /// Adds the feeds of an OPML list.
@@ -220,7 +220,7 @@ pub(super) async fn import_opml(
     Extension(tenant): Extension<Tenant>,
     body: Result<String, StringRejection>,
 ) -> Response {
-    let answer = async {
+    let work = async {
         let outlines = sources::opml::read(&body.map_err(|error| unread(&error))?).map_err(Failure::bad_request)?;
         let entries = outlines.into_iter().map(|outline| Ok(SourceDraft::outlined("rss", outline))).collect();
         let ImportReport { added, existed, unusable } =
@@ -230,24 +230,24 @@ pub(super) async fn import_opml(
             unusable.iter().map(|(entry, reason)| json!({ "entry": entry, "reason": reason })).collect();
         Ok(Json(json!({ "added": added, "existed": existed, "unusable": unusable })).into_response())
     };
-    answered(&id, answer.await)
+    respond(&id, work.await)
 }
 
-/// The feeds among the sources as OPML.
+/// Exports the feeds as OPML.
 pub(super) async fn export_opml(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
 ) -> Response {
-    let answer = async {
+    let work = async {
         let found = api.store.sources(mine(&tenant)?).await?;
         let kind = [(axum::http::header::CONTENT_TYPE, "text/x-opml; charset=utf-8")];
         Ok((kind, sources::to_opml(&found)).into_response())
     };
-    answered(&id, answer.await)
+    respond(&id, work.await)
 }
 
-/// The sources of the caller's project.
+/// Filter for the sources of the caller's project.
 fn mine(tenant: &Tenant) -> Result<SourceFilter, Failure> {
     Ok(SourceFilter { project_key: Some(tenant.project()?.to_owned()), ..SourceFilter::default() })
 }
@@ -287,7 +287,7 @@ fn unexpected(message: &str) -> Failure {
 
 fn number(path: PathText) -> Result<i64, Failure> {
     let text = path_text(path)?;
-    text.parse().map_err(|_| Failure::bad_request(format!("{text:?} is no id of a source")))
+    text.parse().map_err(|_| Failure::bad_request(format!("{text:?} is not the id of a source")))
 }
 
 fn unread(error: &StringRejection) -> Failure {
@@ -324,7 +324,7 @@ fn config(source: &StoredSource) -> Value {
     serde_json::from_str(&source.config).unwrap_or_default()
 }
 
-/// RFC 3339 with milliseconds, always.
+/// RFC 3339, always with milliseconds.
 fn millis(at: Ts) -> String {
     at.to_millis_text()
 }
@@ -334,10 +334,10 @@ pub(super) async fn status(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
 ) -> Response {
-    answered(&id, collector_status(&api, &tenant).await)
+    respond(&id, collector_status(&api, &tenant).await)
 }
 
-async fn collector_status(api: &Api, tenant: &Tenant) -> Answer {
+async fn collector_status(api: &Api, tenant: &Tenant) -> RouteResult {
     let (sources, doing) =
         (api.store.sources(mine(tenant)?).await?, api.store.collector_stats(tenant.project()?).await?);
     let now = doing.now.unwrap_or_else(|| api.clock.now());
@@ -347,7 +347,7 @@ async fn collector_status(api: &Api, tenant: &Tenant) -> Answer {
         sources.iter().filter(|source| source.state.paused.is_some_and(|why| why != PausedReason::User)).count();
     let rate = |part: i64| (doing.fetches_24h > 0).then(|| part as f64 / doing.fetches_24h as f64);
     let beat = doing.heartbeats.iter().find(|beat| !beat.leaving).or(doing.heartbeats.first());
-    // A tick may take its time; one that is missing twice is not coming.
+    // A tick can be late; after a second missing one the collector counts as dead.
     let alive = beat.is_some_and(|beat| {
         let late = std::time::Duration::from_secs(u64::try_from(beat.tick_seconds).unwrap_or(60).max(5));
         !beat.leaving && now <= beat.next_tick_at + late
@@ -401,7 +401,7 @@ fn status_json(source: &StoredSource) -> Value {
 
 #[derive(Debug, Deserialize, Default)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ItemParams {
     source_id: Option<i64>,
     source_ids: Option<String>,
     since: Option<Ts>,
@@ -413,43 +413,43 @@ pub(super) async fn items(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    params: Result<Query<ItemParams>, QueryRejection>,
 ) -> Response {
-    answered(&id, raw_items(&api, &tenant, wanted, ITEMS).await)
+    respond(&id, raw_items(&api, &tenant, params, ITEMS).await)
 }
 
 pub(super) async fn for_digest(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    params: Result<Query<ItemParams>, QueryRejection>,
 ) -> Response {
-    answered(&id, raw_items(&api, &tenant, wanted, DIGEST_ITEMS).await)
+    respond(&id, raw_items(&api, &tenant, params, DIGEST_ITEMS).await)
 }
 
 async fn raw_items(
     api: &Api,
     tenant: &Tenant,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    params: Result<Query<ItemParams>, QueryRejection>,
     (usual, most): (u32, u32),
-) -> Answer {
-    let Query(wanted) = wanted
+) -> RouteResult {
+    let Query(params) = params
         .map_err(|error| Failure { status: StatusCode::BAD_REQUEST, ..Failure::bad_request(error.body_text()) })?;
-    let several = wanted.source_ids.as_deref().map(numbers).transpose()?;
+    let several = params.source_ids.as_deref().map(numbers).transpose()?;
     let filter = ItemFilter {
         project_key: tenant.project()?.to_owned(),
-        sources: several.or(wanted.source_id.map(|one| vec![one])),
-        since: wanted.since,
-        limit: wanted.limit.unwrap_or(usual).clamp(1, most),
-        offset: wanted.offset.unwrap_or(0),
+        sources: several.or(params.source_id.map(|one| vec![one])),
+        since: params.since,
+        limit: params.limit.unwrap_or(usual).clamp(1, most),
+        offset: params.offset.unwrap_or(0),
     };
     let items = api.store.raw_items(filter).await?;
     Ok(Json(items.iter().map(item_json).collect::<Vec<_>>()).into_response())
 }
 
-/// `1,2,3`.
+/// Parses ids such as `1,2,3`.
 fn numbers(text: &str) -> Result<Vec<i64>, Failure> {
-    let wrong = |part: &str| Failure::bad_request(format!("source_ids: {part:?} is no id of a source"));
+    let wrong = |part: &str| Failure::bad_request(format!("source_ids: {part:?} is not the id of a source"));
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     parts.map(|part| part.parse().map_err(|_| wrong(part))).collect()
 }
@@ -481,7 +481,7 @@ pub(super) async fn stats(
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
 ) -> Response {
-    let answer = async {
+    let work = async {
         let stats = api.store.raw_item_stats(tenant.project()?).await?;
         let shown = stats.iter().map(|of| {
             json!({
@@ -495,5 +495,5 @@ pub(super) async fn stats(
         });
         Ok(Json(shown.collect::<Vec<_>>()).into_response())
     };
-    answered(&id, answer.await)
+    respond(&id, work.await)
 }

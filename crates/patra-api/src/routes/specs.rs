@@ -1,4 +1,4 @@
-//! What a trigger would be planned with; and the words and the form that manifests are made of.
+//! Compiled specs, the dictionary, and the JSON Schema of manifests.
 
 use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -21,10 +21,10 @@ use crate::request_id::RequestId;
 #[serde(deny_unknown_fields)]
 pub(super) struct Params {
     operation: Option<String>,
-    /// Every value and who said it, instead of the snapshot.
+    /// Return every value and the layer that set it, instead of the snapshot.
     #[serde(default)]
     explain: bool,
-    /// Settings of one run: `path=value`, several with commas between.
+    /// Overrides of settings: `path=value`, separated by commas.
     set: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub(super) async fn show(
 ) -> Response {
     match read(&api, &tenant, path, params).await {
         Ok((data, meta)) => success(&id, &data, meta),
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
@@ -55,7 +55,7 @@ async fn read(
     let operation = params.operation.map_or(Ok(Operation::Harvest), |word| input::operation(&word))?;
     let pairs = params.set.iter().flat_map(|set| set.split(',')).map(str::trim).filter(|pair| !pair.is_empty());
     let overrides = Overrides::parse(pairs).map_err(registry::Error::from)?;
-    let asked = registry::SpecRequest {
+    let request = registry::SpecRequest {
         project: tenant.sight()?,
         provenance: &provenance,
         endpoint: &endpoint,
@@ -63,14 +63,14 @@ async fn read(
         overrides: &overrides,
     };
     if params.explain {
-        let values = registry::explain(&*api.store, &asked).await?;
+        let values = registry::explain(&*api.store, &request).await?;
         let values: Vec<_> = values
             .iter()
             .map(|value| json!({ "path": value.path, "value": value.value, "layer": value.layer.to_string() }))
             .collect();
         return Ok((json!({ "values": values }), json!({})));
     }
-    let compiled = registry::spec(&*api.store, &asked).await?;
+    let compiled = registry::spec(&*api.store, &request).await?;
     let meta = json!({ "version": compiled.labels.version, "warnings": compiled.warnings });
     Ok((serde_json::to_value(&compiled.snapshot).unwrap_or_default(), meta))
 }
@@ -78,11 +78,11 @@ async fn read(
 pub(super) async fn dictionary(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
     match api.store.dictionary().await {
         Ok(types) => success(&id, &json!({ "types": types }), json!({})),
-        Err(error) => Failure::from(error).answer(&id),
+        Err(error) => Failure::from(error).respond(&id),
     }
 }
 
-/// As it is, without the envelope: an editor takes it from here.
+/// Returns the schema without an envelope, for editors.
 pub(super) async fn schema() -> Response {
     ([(CONTENT_TYPE, "application/schema+json")], registry::schema()).into_response()
 }

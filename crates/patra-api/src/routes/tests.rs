@@ -1,4 +1,4 @@
-//! Every route against every kind of key, on the in-memory store.
+//! Every route with every kind of key, on the in-memory store.
 
 mod bodies;
 mod crawler;
@@ -26,7 +26,7 @@ use patra_testkit::memory::SharedMem;
 
 use crate::{Api, key, router};
 
-pub(crate) struct Door {
+pub(crate) struct TestServer {
     pub(crate) api: Api,
     clock: Arc<ManualClock>,
 }
@@ -46,14 +46,14 @@ fn vault() -> Arc<Vault> {
     Arc::new(Vault::new(patra_core::seal::Keyring::new(key), Arc::new(Fixed)))
 }
 
-impl Door {
-    pub(crate) fn new() -> Door {
+impl TestServer {
+    pub(crate) fn new() -> TestServer {
         let clock = Arc::new(ManualClock::new(patra_core::Ts::from_secs(1_000)));
         let store = Arc::new(SharedMem::new(clock.clone()));
         let gate = patra_engine::gate::RateGate::new(store.clone(), clock.clone(), "test", 0);
         let metrics = Arc::new(Metrics::new(gate));
         let (vault, make_vault) = (VaultCell::default(), Arc::new(|| Ok(vault())));
-        Door {
+        TestServer {
             clock: Arc::clone(&clock),
             api: Api {
                 store,
@@ -87,7 +87,7 @@ impl Door {
         self.api.store.run(create).await.unwrap();
     }
 
-    async fn ask(&self, method: &str, path: &str, key: Option<&str>) -> (StatusCode, String) {
+    async fn request(&self, method: &str, path: &str, key: Option<&str>) -> (StatusCode, String) {
         let body = if method == "POST" { r#"{"provenance":"x","endpoint":"y"}"# } else { "" };
         self.send(method, path, key, body.into()).await
     }
@@ -97,15 +97,15 @@ impl Door {
         if let Some(key) = key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
-        let answer = router(self.api.clone()).oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
-        assert!(answer.headers().contains_key("x-request-id"));
-        let status = answer.status();
-        let bytes = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        let response = router(self.api.clone()).oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+        assert!(response.headers().contains_key("x-request-id"));
+        let status = response.status();
+        let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
         (status, String::from_utf8(bytes.to_vec()).unwrap())
     }
 }
 
-/// Every guarded route, the scope it needs, and what it answers to a key that may.
+/// Every protected route, the scope that it needs, and the status for a key with that scope.
 const ROUTES: &[(&str, &str, KeyScope, StatusCode)] = &[
     ("GET", "/api/v1/jobs", KeyScope::Read, StatusCode::OK),
     ("GET", "/api/v1/jobs/none", KeyScope::Read, StatusCode::NOT_FOUND),
@@ -132,15 +132,15 @@ const ROUTES: &[(&str, &str, KeyScope, StatusCode)] = &[
 
 // covers: CRAWL-58
 #[tokio::test]
-async fn every_route_refuses_who_may_not_and_answers_who_may() {
-    let door = Door::new();
-    let revoked = door.key(KeyScope::Admin).await;
+async fn every_route_needs_a_key_with_its_scope() {
+    let server = TestServer::new();
+    let revoked = server.key(KeyScope::Admin).await;
     let prefix = key::prefix(&revoked).unwrap().to_owned();
-    door.api.store.run(RevokeKey { prefix }).await.unwrap();
+    server.api.store.run(RevokeKey { prefix }).await.unwrap();
     let keys = [
-        (KeyScope::Read, door.key(KeyScope::Read).await),
-        (KeyScope::Write, door.key(KeyScope::Write).await),
-        (KeyScope::Admin, door.key(KeyScope::Admin).await),
+        (KeyScope::Read, server.key(KeyScope::Read).await),
+        (KeyScope::Write, server.key(KeyScope::Write).await),
+        (KeyScope::Admin, server.key(KeyScope::Admin).await),
     ];
     for (method, path, needed, status) in ROUTES {
         for wrong in [
@@ -149,37 +149,37 @@ async fn every_route_refuses_who_may_not_and_answers_who_may() {
             Some("patra_00000000_000000000000000000000000000000000000000000000000"),
             Some(revoked.as_str()),
         ] {
-            let (got, body) = door.ask(method, path, wrong).await;
+            let (got, body) = server.request(method, path, wrong).await;
             assert_eq!(got, StatusCode::UNAUTHORIZED, "{method} {path} with {wrong:?}");
             assert!(body.contains(r#""code":"UNAUTHORIZED""#));
         }
         for (scope, key) in &keys {
-            let (got, body) = door.ask(method, path, Some(key)).await;
+            let (got, body) = server.request(method, path, Some(key)).await;
             let expected = if scope >= needed { *status } else { StatusCode::FORBIDDEN };
             assert_eq!(got, expected, "{method} {path} with {scope:?}: {body}");
-            assert!(!body.contains(key.rsplit('_').next().unwrap()), "an answer holds a key");
+            assert!(!body.contains(key.rsplit('_').next().unwrap()), "a response contains a key");
         }
     }
 }
 
 #[tokio::test]
 async fn health_is_open_and_unknown_paths_have_the_envelope() {
-    let door = Door::new();
+    let server = TestServer::new();
     for path in ["/health", "/healthz", "/readyz"] {
-        assert_eq!(door.ask("GET", path, None).await.0, StatusCode::OK, "{path}");
+        assert_eq!(server.request("GET", path, None).await.0, StatusCode::OK, "{path}");
     }
-    let (status, body) = door.ask("GET", "/nowhere", None).await;
+    let (status, body) = server.request("GET", "/nowhere", None).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(body.contains(r#""status":"error""#), "{body}");
-    let (status, body) = door.ask("DELETE", "/health", None).await;
+    let (status, body) = server.request("DELETE", "/health", None).await;
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
     assert!(body.contains(r#""status":"error""#), "{body}");
 }
 
 #[tokio::test]
 async fn nul_and_broken_text_are_refused_with_the_envelope() {
-    let door = Door::new();
-    let key = door.key(KeyScope::Admin).await;
+    let server = TestServer::new();
+    let key = server.key(KeyScope::Admin).await;
     for path in [
         "/api/v1/jobs/a%00b",
         "/api/v1/jobs/%ff",
@@ -190,16 +190,16 @@ async fn nul_and_broken_text_are_refused_with_the_envelope() {
         "/api/v1/tasks?status=%00",
         "/api/v1/jobs?provenance=%00x",
     ] {
-        let (status, body) = door.ask("GET", path, Some(&key)).await;
+        let (status, body) = server.request("GET", path, Some(&key)).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}: {body}");
         assert!(body.contains(r#""code":"INVALID_INPUT""#), "{path}: {body}");
     }
 }
 
 #[tokio::test]
-async fn a_wrong_body_says_how_it_is_wrong() {
-    let door = Door::new();
-    let key = door.key(KeyScope::Write).await;
+async fn invalid_body_is_refused_with_a_code() {
+    let server = TestServer::new();
+    let key = server.key(KeyScope::Write).await;
     for body in [
         r#"{"provenance":"a\u0000","endpoint":"y"}"#,
         r#"{"provenance":"x","endpoint":"\u0000"}"#,
@@ -208,8 +208,8 @@ async fn a_wrong_body_says_how_it_is_wrong() {
         r#"{"provenance":"x","endpoint":"y","colour":1}"#,
         r#"{"provenance":1,"endpoint":"y"}"#,
     ] {
-        let (status, answer) = door.send("POST", "/api/v1/jobs", Some(&key), body.to_owned()).await;
-        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
-        assert!(answer.contains(r#""code":"INVALID_INPUT""#), "{answer}");
+        let (status, response) = server.send("POST", "/api/v1/jobs", Some(&key), body.to_owned()).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{response}");
+        assert!(response.contains(r#""code":"INVALID_INPUT""#), "{response}");
     }
 }

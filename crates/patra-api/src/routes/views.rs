@@ -1,4 +1,4 @@
-//! Everything that can be listed: the same views, columns and filters as `patra get`.
+//! Lists of every view: the same columns and filters as `patra get`.
 
 use axum::Extension;
 use axum::extract::{Query, State};
@@ -29,7 +29,7 @@ pub(super) struct Params {
     run: Option<i64>,
     from: Option<Ts>,
     to: Option<Ts>,
-    /// The same as `from` (POOL-99).
+    /// Alias of `from` (POOL-99).
     since: Option<Ts>,
     before_id: Option<i64>,
     limit: Option<u32>,
@@ -64,7 +64,7 @@ impl Params {
     }
 }
 
-pub(super) type Asked = Result<Query<Params>, axum::extract::rejection::QueryRejection>;
+pub(super) type QueryParams = Result<Query<Params>, axum::extract::rejection::QueryRejection>;
 
 pub(super) async fn list(
     State(api): State<Api>,
@@ -72,7 +72,7 @@ pub(super) async fn list(
     Extension(granted): Extension<KeyScope>,
     Extension(tenant): Extension<Tenant>,
     word: PathText,
-    params: Asked,
+    params: QueryParams,
 ) -> Response {
     let view = input::path_text(word).and_then(|word| {
         word.parse::<View>().map_err(|_| {
@@ -80,14 +80,14 @@ pub(super) async fn list(
             Failure::new(
                 axum::http::StatusCode::NOT_FOUND,
                 patra_core::Code::NotFound,
-                format!("there is no list of `{word}`"),
+                format!("there is no view `{word}`"),
             )
             .hint(format!("one of: {}", known.join(", ")))
         })
     });
     match view.and_then(|view| allowed(granted, view).map(|()| view)) {
         Ok(view) => rows(&api, &id, &tenant, view, params).await,
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
@@ -96,15 +96,15 @@ pub(super) async fn credentials(
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<KeyScope>,
     Extension(tenant): Extension<Tenant>,
-    params: Asked,
+    params: QueryParams,
 ) -> Response {
     match allowed(granted, View::Credentials) {
         Ok(()) => rows(&api, &id, &tenant, View::Credentials, params).await,
-        Err(failure) => failure.answer(&id),
+        Err(failure) => failure.respond(&id),
     }
 }
 
-/// Who else has a key, what we are known by elsewhere, and what left the house is the administrators' business.
+/// Keys, credentials and exports are for administrators only.
 pub(crate) fn allowed(granted: KeyScope, view: View) -> Result<(), Failure> {
     match view {
         View::Keys | View::Credentials | View::CredentialStates | View::Exports => {
@@ -114,34 +114,34 @@ pub(crate) fn allowed(granted: KeyScope, view: View) -> Result<(), Failure> {
     }
 }
 
-pub(super) async fn rows(api: &Api, id: &RequestId, tenant: &Tenant, view: View, params: Asked) -> Response {
-    let page = async { found(api, tenant, view, filter(params)?).await };
-    answer(id, view, page.await)
+pub(super) async fn rows(api: &Api, id: &RequestId, tenant: &Tenant, view: View, params: QueryParams) -> Response {
+    let page = async { query(api, tenant, view, filter(params)?).await };
+    respond(id, view, page.await)
 }
 
-pub(super) fn filter(params: Asked) -> Result<ViewFilter, Failure> {
+pub(super) fn filter(params: QueryParams) -> Result<ViewFilter, Failure> {
     let Query(params) = params.map_err(|error| Failure::bad_request(error.body_text()))?;
     params.filter()
 }
 
-pub(super) fn answer(id: &RequestId, view: View, page: Result<Page, Failure>) -> Response {
-    let told = page.and_then(|(rows, next)| {
+pub(super) fn respond(id: &RequestId, view: View, page: Result<Page, Failure>) -> Response {
+    let page = page.and_then(|(rows, next)| {
         let items: Vec<_> = rows.iter().map(|row| view.to_json_text(row)).collect();
         Ok((raw(&items)?, next))
     });
-    match told {
+    match page {
         Ok((data, next)) => success(id, &data, json!({ "next_before_id": next })),
-        Err(failure) => failure.answer(id),
+        Err(failure) => failure.respond(id),
     }
 }
 
-/// Rows, and where the next page begins.
+/// Rows, and the id to continue before.
 pub(crate) type Page = (Vec<ViewRow>, Option<i64>);
 
-/// Those rows that are there for a tenant.
-pub(crate) async fn found(api: &Api, tenant: &Tenant, view: View, mut filter: ViewFilter) -> Result<Page, Failure> {
+/// The rows that are visible to a tenant.
+pub(crate) async fn query(api: &Api, tenant: &Tenant, view: View, mut filter: ViewFilter) -> Result<Page, Failure> {
     filter.project_key = tenant.sight()?.map(str::to_owned);
-    // Where rows are of no project, they are for who runs the house.
+    // Rows without a project are for keys that are bound to no project.
     if view.owner().is_none() {
         tenant.is_operator()?;
         filter.project_key = None;
@@ -157,7 +157,7 @@ pub(crate) async fn found(api: &Api, tenant: &Tenant, view: View, mut filter: Vi
     Ok((rows, next))
 }
 
-/// Rows go out as the JSON text they are: parsing and printing them again would round numbers and reorder members.
+/// Rows are sent as their stored JSON text: parsing it would round numbers and reorder members.
 fn raw(items: &[String]) -> Result<Box<RawValue>, Failure> {
     RawValue::from_string(format!("{{\"items\":[{}]}}", items.join(","))).map_err(|error| {
         Failure::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, patra_core::Code::InternalError, error.to_string())

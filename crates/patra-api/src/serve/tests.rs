@@ -1,4 +1,4 @@
-//! Clients that do not behave, over real sockets. Waits are upper bounds; nothing depends on being quick.
+//! Misbehaving clients over real sockets. Waits are upper bounds; no test depends on speed.
 
 use std::net::SocketAddr;
 
@@ -20,8 +20,8 @@ async fn start(limits: Limits) -> (SocketAddr, CancellationToken, JoinHandle<()>
         .route("/", get(|| async { "ok" }))
         .route("/much", get(|| async { "x".repeat(64 << 20) }))
         .route("/never", get(std::future::pending::<()>));
-    let asked = stop.clone();
-    let server = tokio::spawn(async move { serve_within(listener, &router, limits, &asked).await });
+    let stopped = stop.clone();
+    let server = tokio::spawn(async move { serve_within(listener, &router, limits, &stopped).await });
     (address, stop, server)
 }
 
@@ -31,59 +31,59 @@ async fn open(address: SocketAddr, text: &str) -> TcpStream {
     stream
 }
 
-/// Everything that comes until the far end closes, however it does.
+/// Reads until the server closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut bytes = Vec::new();
     tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("the connection stays open").ok();
     String::from_utf8(bytes).unwrap()
 }
 
-async fn answered(address: SocketAddr) {
+async fn expect_ok(address: SocketAddr) {
     let text = rest(open(address, "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await).await;
     assert!(text.starts_with("HTTP/1.1 200 OK"), "{text}");
 }
 
 #[tokio::test]
-async fn half_a_head_is_closed_and_others_are_answered_meanwhile() {
+async fn half_sent_head_is_closed_without_delaying_others() {
     let (address, _stop, _server) = start(Limits { head: Duration::from_secs(2), ..LIMITS }).await;
     let half = open(address, "GET / HTTP/1.1\r\nhos").await;
     let begun = tokio::time::Instant::now();
-    answered(address).await;
+    expect_ok(address).await;
     assert!(begun.elapsed() < Duration::from_secs(1), "another client waited for the slow one");
     let text = rest(half).await;
     assert!(!text.contains("200 OK"), "{text}");
 }
 
 #[tokio::test]
-async fn a_full_house_of_silent_clients_empties_itself() {
+async fn silent_clients_at_the_limit_are_closed() {
     let (address, _stop, _server) = start(LIMITS).await;
     let mut silent = Vec::new();
     for _ in 0..3 * LIMITS.connections {
         silent.push(open(address, "GET /").await);
     }
-    tokio::time::timeout(PATIENCE, answered(address)).await.expect("waits behind silent clients");
+    tokio::time::timeout(PATIENCE, expect_ok(address)).await.expect("waits behind silent clients");
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed() {
+async fn idle_connection_is_closed() {
     let (address, _stop, _server) = start(LIMITS).await;
     let kept = rest(open(address, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await).await;
     assert!(kept.ends_with("ok"), "{kept}");
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_closed() {
+async fn client_that_does_not_read_is_closed() {
     let limits = Limits { connections: 1, head: NEVER, stall: Duration::from_millis(300), ..LIMITS };
     let (address, _stop, _server) = start(limits).await;
     let _deaf = open(address, "GET /much HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    tokio::time::timeout(PATIENCE, answered(address)).await.expect("the only place is taken for ever");
+    tokio::time::timeout(PATIENCE, expect_ok(address)).await.expect("the only connection is never closed");
 }
 
 #[tokio::test]
-async fn a_stop_does_not_wait_for_what_never_ends() {
+async fn stop_does_not_wait_for_endless_requests() {
     let (address, stop, server) = start(Limits { head: NEVER, ..LIMITS }).await;
     let stuck = open(address, "GET /never HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    answered(address).await;
+    expect_ok(address).await;
     stop.cancel();
     tokio::time::timeout(PATIENCE, server).await.expect("the stop hangs").unwrap();
     assert_eq!(rest(stuck).await, "");

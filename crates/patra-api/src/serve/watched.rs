@@ -1,4 +1,4 @@
-//! A stream that notes when bytes move, so that a stalled client can be told from a slow one.
+//! A stream that records transferred bytes, to distinguish a stalled client from a slow one.
 
 use std::io;
 use std::pin::Pin;

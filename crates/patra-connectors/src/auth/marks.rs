@@ -1,4 +1,4 @@
-//! The marks that templates leave where a credential belongs: found and replaced, in the coding of their place.
+//! The marks that templates leave for a credential: finds and replaces them, in the encoding of their position.
 
 use std::borrow::Cow;
 
@@ -14,18 +14,18 @@ use patra_spec::{Snapshot, Template};
 use super::OpenedCredential;
 use super::place::{self, BodyKind};
 
-/// Stands before and after `credential.<name>`, as it is written in a text, in JSON and in a URL or form.
+/// Encloses `credential.<name>`, in a text, in JSON and in a URL or form.
 const MARK: &str = "\u{1}";
 const MARK_IN_JSON: &str = "\\u0001";
 const MARK_IN_URL: &str = "%01";
 const WORD: &str = "credential.";
 
-/// A rendered URL with `***` for every mark, to be shown.
+/// A rendered URL with `***` for every mark, for display.
 pub fn shown_url(url: &str) -> Cow<'_, str> {
     each(url, MARK_IN_URL, |_| Ok::<_, Fault>(MASK.to_owned())).unwrap_or(Cow::Borrowed(MASK))
 }
 
-/// The parameters whose template holds a credential, as they are rendered.
+/// The rendered parameters whose template contains a credential.
 pub(super) fn secret_params(spec: &Snapshot) -> Result<Vec<(String, String)>, Fault> {
     let rules = spec.rules()?;
     let mut params = Vec::new();
@@ -33,21 +33,21 @@ pub(super) fn secret_params(spec: &Snapshot) -> Result<Vec<(String, String)>, Fa
         let template = Template::compile_with(text, &rules).map_err(|flaw| {
             Fault::new(Code::ConfigError, Level::L4, format!("the snapshot is unusable: {}", flaw.message))
         })?;
-        // One that needs more than the credential cannot be made again without its request.
+        // A template that needs other values too cannot be rendered without its request.
         let rendered = template.render(&RenderContext::default()).ok().flatten();
         params.extend(rendered.filter(|text| text.contains(MARK)).map(|text| (name.clone(), text)));
     }
     Ok(params)
 }
 
-/// Gives a parameter of a next URL its mark again where the upstream's answer had the secret, which was redacted.
+/// Restores the mark in a parameter of a next URL in which the secret was redacted.
 pub(super) fn restore(request: &mut HttpRequest, name: &str, marked: &str) {
     if place::pairs(&request.url).any(|(key, value)| key == name && value.contains(MASK)) {
         place::query(request, name, marked);
     }
 }
 
-/// Puts the values in, each in the coding of its place. A name that the credential does not have is an error.
+/// Fills in the values, each in the encoding of its position. A name that the credential lacks is an error.
 pub(super) fn fill(request: &mut HttpRequest, opened: &OpenedCredential<'_>) -> Result<(), Fault> {
     let value = |coding: fn(&str) -> String| {
         move |name: &str| opened.value(name).map(|secret: &Secret| coding(secret.expose()))
@@ -73,8 +73,8 @@ pub(super) fn fill(request: &mut HttpRequest, opened: &OpenedCredential<'_>) -> 
     Ok(())
 }
 
-/// Leaves out what would hold a credential: the parameter, the header, the member of a form. In any other body the mark
-/// becomes nothing.
+/// Removes the parts that would hold a credential: the parameter, the header, the member of a form. In any other body
+/// the mark is deleted.
 pub(super) fn strike(request: &mut HttpRequest) {
     let marked = |text: &str, mark: &str| text.contains(&format!("{mark}{WORD}"));
     if marked(&request.url, MARK_IN_URL) {
@@ -99,8 +99,8 @@ pub(super) fn strike(request: &mut HttpRequest) {
     request.body = Some(Bytes::from(struck));
 }
 
-/// Fills the texts of a document. Read and written again: an escape in a text must not be taken for a mark. A text of the
-/// manifest's own, with bare marks in it, is no document yet: `escaped` values go in as they stand between quotes.
+/// Fills the texts of a document. It is parsed and written again, so that an escape in a text is not taken for a mark.
+/// A text body with bare marks is no document yet: `escaped` values go in as they stand between quotes.
 fn in_json<E>(
     text: &str,
     escaped: impl Fn(&str) -> Result<String, E>,

@@ -1,4 +1,4 @@
-//! Putting a value where it belongs: a header, a query parameter, a member of the body.
+//! Puts a value in its position: a header, a query parameter, a member of the body.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use patra_spec::{AuthLocation, snapshot};
 
 use super::{OpenedCredential, name};
 
-/// The credential, or the token that was got with it, at the place that the spec names.
+/// Adds the credential, or its token, at the position that the spec names.
 pub(super) fn place(
     request: &mut HttpRequest,
     auth: &snapshot::AuthSpec,
@@ -28,7 +28,7 @@ pub(super) fn place(
         AuthType::Cookie => opened.value(name::COOKIE)?.expose().to_owned(),
         AuthType::Basic => basic(opened.value(name::USERNAME)?.expose(), opened.value(name::PASSWORD)?.expose()),
         AuthType::OAuth2 | AuthType::Session => opened.value(name::ACCESS_TOKEN)?.expose().to_owned(),
-        // A hook signs; a key that goes beside the signature has one of these names.
+        // A hook signs; a key that is sent with the signature has one of these names.
         AuthType::Custom => match opened.value(name::API_KEY).or_else(|_| opened.value(name::TOKEN)) {
             Ok(secret) => secret.expose().to_owned(),
             Err(_) => return Ok(()),
@@ -58,7 +58,7 @@ pub(super) fn header(request: &mut HttpRequest, name: &str, value: &str) -> Resu
     Ok(())
 }
 
-/// A line break in a value would start a header of somebody else's choosing.
+/// A line break in a value would start another header.
 pub(super) fn check_header(name: &str, value: &str) -> Result<(), Fault> {
     let forbidden = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
     if value.bytes().any(forbidden) {
@@ -69,7 +69,7 @@ pub(super) fn check_header(name: &str, value: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Sets a query parameter, in the place of others of its name. The rest of the query stays as it is written.
+/// Sets a query parameter, and replaces others of its name. The rest of the query stays as it is written.
 pub(super) fn query(request: &mut HttpRequest, name: &str, value: &str) {
     retain(request, |pair| decoded_name(pair) != name);
     let (url, fragment) = split_fragment(&request.url);
@@ -81,7 +81,7 @@ pub(super) fn query(request: &mut HttpRequest, name: &str, value: &str) {
     request.url = format!("{url}{joint}{}={}{fragment}", encoded(name), encoded(value));
 }
 
-/// Drops the pairs of the query that are not wanted.
+/// Removes pairs of the query.
 pub(super) fn retain(request: &mut HttpRequest, keep: impl Fn(&str) -> bool) {
     let (url, fragment) = split_fragment(&request.url);
     let Some((bare, query)) = url.split_once('?') else { return };
@@ -127,7 +127,7 @@ fn body(request: &mut HttpRequest, name: &str, value: &str) -> Result<(), Fault>
     Ok(())
 }
 
-/// The object with one more member, at its front. The rest stays as it is written.
+/// The object with one more member at its front. The rest stays as it is written.
 fn member(text: &str, name: &str, value: &str) -> Option<String> {
     let text = if text.trim().is_empty() { "{}" } else { text.trim() };
     let rest = text.strip_prefix('{')?;
@@ -159,7 +159,7 @@ pub(super) fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
-/// As it stands between the quotes of a JSON text.
+/// The text as it stands between the quotes of a JSON text.
 pub(super) fn in_json(text: &str) -> String {
     let quoted = Zeroizing::new(canonical_text(text));
     quoted[1..quoted.len() - 1].to_owned()

@@ -1,4 +1,4 @@
-//! Striking secrets out of what an upstream says: some repeat the key in their links, and what they say is stored.
+//! Redacts secrets from responses: some upstreams repeat the key in their links, and responses are stored.
 
 use base64::Engine as _;
 use bytes::Bytes;
@@ -12,10 +12,10 @@ use patra_core::secret::{MASK, Secret, Secrets};
 use super::name;
 use super::place::{encoded, in_json};
 
-/// Shorter values are left alone: they are words that records are made of, and no secrets worth the name.
+/// Shorter values are not redacted: they are words of ordinary records.
 pub const MIN_SECRET: usize = 8;
 
-/// The texts to strike out, in every form in which they may come back.
+/// The texts to redact, in every form in which they may come back.
 pub struct Redactor {
     forms: Vec<Zeroizing<String>>,
 }
@@ -27,7 +27,7 @@ impl Redactor {
         let mut forms = Vec::new();
         for value in secret.chain(tokens).map(Secret::expose).filter(|text| text.len() >= MIN_SECRET) {
             let plus = encoded(value);
-            // Some write a space as `%20`, and the hex digits small.
+            // Some upstreams write a space as `%20`, and hex digits in lower case.
             let percent = plus.replace('+', "%20");
             let small = lower_escapes(&percent);
             forms.extend([value.to_owned(), in_json(value), plus, percent, small].map(Zeroizing::new));
@@ -39,13 +39,13 @@ impl Redactor {
             let text = Zeroizing::new(format!("{}:{}", user.expose(), password.expose()));
             forms.push(Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(text.as_bytes())));
         }
-        // The longest first: one that holds another must go as a whole.
+        // The longest first: a text that contains another must go as a whole.
         forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.as_str().cmp(b.as_str())));
         forms.dedup();
         Redactor { forms }
     }
 
-    /// The answer without secrets, in its body and in its headers.
+    /// The response without secrets, in its body and in its headers.
     pub fn response(&self, mut response: HttpResponse) -> HttpResponse {
         if let Some(body) = self.bytes(&response.body) {
             response.body = Bytes::from(body);
@@ -63,7 +63,7 @@ impl Redactor {
             .map_or_else(|| text.to_owned(), |clean| String::from_utf8_lossy(&clean).into_owned())
     }
 
-    /// `None` when there is nothing to strike out.
+    /// `None` when there is nothing to redact.
     fn bytes(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         let mut clean: Option<Vec<u8>> = None;
         for form in &self.forms {

@@ -1,5 +1,5 @@
-//! Asking for a token, by OAuth2 or by logging in, and reading the answer. What the upstream says when it refuses is
-//! reduced to its status and its error code: descriptions repeat what was sent.
+//! Requests tokens, by OAuth2 or by logging in, and reads the responses. A refusal is reduced to its status and its
+//! error code, because descriptions repeat what was sent.
 
 use std::time::Duration;
 
@@ -24,21 +24,21 @@ use crate::request::RequestRenderer;
 
 /// The deadline of one request for a token. The lease on the refresh is much longer.
 pub const TOKEN_TIMEOUT: Duration = Duration::from_secs(20);
-/// Largest answer with a token in it.
+/// Largest response with a token.
 const MAX_ANSWER: usize = 1 << 20;
-/// Longest life that is believed.
+/// Longest lifetime that is accepted.
 const MAX_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// Longest error code that is shown.
 const MAX_CODE: usize = 40;
 
-/// A token as it came.
+/// A token from a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreshToken {
     pub token: AccessToken,
     pub expires_at: Option<Ts>,
 }
 
-/// The request that logs in, as a spec of its own.
+/// The login request, as a spec of its own.
 pub(super) fn login(spec: &Snapshot, session: &snapshot::SessionSpec) -> Result<RequestRenderer, Fault> {
     let mut login = spec.clone();
     login.pagination = None;
@@ -56,7 +56,7 @@ pub(super) fn login(spec: &Snapshot, session: &snapshot::SessionSpec) -> Result<
 }
 
 impl Authoriser {
-    /// The request for a token. `like` is the request that needs it: the way out is the same.
+    /// The request for a token. `like` is the request that needs it: both are sent the same way.
     pub fn token_request(
         &self,
         like: &HttpRequest,
@@ -78,7 +78,7 @@ impl Authoriser {
         Ok(request)
     }
 
-    /// The token in the answer; a refresh token that is not replaced stays the one it was.
+    /// The token in the response; a refresh token that is not replaced stays.
     pub fn read_token(
         &self,
         answer: Result<HttpResponse, transport::Error>,
@@ -105,7 +105,7 @@ fn oauth2_request(oauth2: &snapshot::OAuth2Spec, opened: &OpenedCredential<'_>) 
             form.append_pair("grant_type", "client_credentials");
         }
         OAuth2Grant::RefreshToken => {
-            // The newest one: of those that rotate, each is good for one use.
+            // The newest refresh token: rotating ones are valid for one use.
             let newest = opened.token.and_then(|token| token.refresh.as_ref());
             let refresh = newest.map_or_else(|| opened.value(name::REFRESH_TOKEN), Ok)?;
             form.append_pair("grant_type", "refresh_token").append_pair("refresh_token", refresh.expose());
@@ -166,8 +166,8 @@ fn read_oauth2(
     let access = text_at(&document, &oauth2.token_path)?.ok_or_else(|| no_token(&oauth2.token_path))?;
     let refresh = text_at(&document, &oauth2.refresh_path)?.map(Secret::new);
     let refresh = refresh.or_else(|| before.and_then(|token| token.refresh.clone()));
-    let told = text_at(&document, &oauth2.expires_path)?.and_then(|text| seconds(&text));
-    let life = told.or_else(|| oauth2.expires_in.map(|iso| iso.0));
+    let declared = text_at(&document, &oauth2.expires_path)?.and_then(|text| seconds(&text));
+    let life = declared.or_else(|| oauth2.expires_in.map(|iso| iso.0));
     let expires_at = life.map(|life| now + life.min(MAX_LIFE));
     Ok(FreshToken { token: AccessToken { access: Secret::new(access), refresh }, expires_at })
 }
@@ -185,7 +185,7 @@ fn read_session(session: &snapshot::SessionSpec, response: &HttpResponse, now: T
     Ok(FreshToken { token: AccessToken { access: Secret::new(access), refresh: None }, expires_at })
 }
 
-/// `name=value` of the cookie that the answer sets, as requests carry it.
+/// `name=value` of the cookie that the response sets, as requests carry it.
 fn cookie(response: &HttpResponse, wanted: &str) -> Option<String> {
     let set = response.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie"));
     set.map(|(_, value)| value.split(';').next().unwrap_or_default().trim()).rev().find_map(|pair| {
@@ -196,12 +196,12 @@ fn cookie(response: &HttpResponse, wanted: &str) -> Option<String> {
 
 fn document(response: &HttpResponse) -> Result<Value, TokenRefused> {
     serde_json::from_slice(&response.body).map_err(|_| {
-        let message = "the answer to the request for a token is no JSON";
+        let message = "the response to the request for a token is no JSON";
         Fault::new(Code::UpstreamAuthFailed, Level::L4, message).into()
     })
 }
 
-/// A text or a number; an empty one is none.
+/// A text or a number; an empty text counts as none.
 fn text_at(document: &Value, path: &str) -> Result<Option<String>, Fault> {
     let selector = Selector::parse(path).map_err(|flaw| {
         Fault::new(Code::ConfigError, Level::L4, format!("the snapshot is unusable: {path}: {}", flaw.message))
@@ -223,14 +223,14 @@ fn text_at(document: &Value, path: &str) -> Result<Option<String>, Fault> {
     Ok(text.filter(|text| !text.is_empty()))
 }
 
-/// A life in seconds. Zero and nonsense are not told.
+/// A lifetime in seconds; `None` for zero and unreadable text.
 fn seconds(text: &str) -> Option<Duration> {
     let seconds = text.trim().parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 1.0)?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-fn no_token(place: &str) -> Fault {
-    let message = format!("the answer to the request for a token holds none at {place}");
+fn no_token(path: &str) -> Fault {
+    let message = format!("the response to the request for a token holds none at {path}");
     Fault::new(Code::UpstreamAuthFailed, Level::L4, message)
 }
 
@@ -239,7 +239,7 @@ fn refusal(response: &HttpResponse, now: Ts) -> TokenRefused {
     let status = response.status;
     let hint = response.header("retry-after").and_then(|value| classify::retry_after(value, now));
     let code = error_code(response).map(|code| format!(": {code}")).unwrap_or_default();
-    let message = format!("the request for a token was answered with {status}{code}");
+    let message = format!("the request for a token returned {status}{code}");
     match status {
         429 => TokenRefused { fault: Fault::transient(Code::RateLimited, message), retry_after: hint },
         408 | 425 | 500..=599 => {

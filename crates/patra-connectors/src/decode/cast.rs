@@ -1,4 +1,4 @@
-//! The mapped fields of a record: taken over as they came, or made into a declared type.
+//! The mapped fields of a record: unchanged, or cast to a declared type.
 
 use serde_json::value::RawValue;
 
@@ -12,7 +12,7 @@ use super::time;
 
 #[derive(Debug)]
 pub(super) struct FieldCasts {
-    /// Members of the object that are the same for all records.
+    /// Constant members of the object.
     constant: String,
     fields: Vec<FieldCast>,
 }
@@ -20,7 +20,7 @@ pub(super) struct FieldCasts {
 #[derive(Debug)]
 struct FieldCast {
     slot: usize,
-    /// As a JSON text.
+    /// The member as a JSON text.
     name: String,
     path: String,
     r#type: FieldType,
@@ -36,8 +36,8 @@ impl FieldCasts {
         Ok(FieldCasts { constant: constant.collect::<Vec<_>>().join(","), fields: fields.collect::<Result<_, _>>()? })
     }
 
-    /// A JSON object put together from the item's own bytes; what is missing or null is left out. An error is the reason
-    /// to set the record aside.
+    /// A JSON object from the item's own bytes; missing and null values are left out. An error is the reason to set the
+    /// record aside.
     pub(super) fn map(&self, found: &[Option<&RawValue>]) -> Result<String, String> {
         let mut out = String::new();
         if !self.constant.is_empty() {
@@ -95,7 +95,7 @@ impl FieldCast {
         }
     }
 
-    /// The value as JSON of the type.
+    /// The value as JSON of the declared type.
     fn cast(&self, raw: &RawValue) -> Option<String> {
         match self.r#type {
             FieldType::Json => Some(raw.get().to_owned()),
@@ -115,12 +115,12 @@ fn integer(text: &str) -> Option<i64> {
     if let Ok(number) = text.parse() {
         return Some(number);
     }
-    // `3.0` is a whole number; beyond 2^53 a float no longer says which.
+    // `3.0` is a whole number; beyond 2^53 a float is not exact.
     let number: f64 = text.parse().ok()?;
     (number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0).then_some(number as i64)
 }
 
-/// Spelled as it came where that is JSON, so that no digit is lost.
+/// The original spelling where that is JSON, so that no digit is lost.
 fn number(text: &str) -> Option<String> {
     if serde_json::from_str::<serde_json::Number>(text).is_ok() {
         return Some(text.to_owned());

@@ -1,4 +1,4 @@
-//! What must be so at a path, of an item or of a whole answer.
+//! Conditions on the value at a path, of an item or of a whole response.
 
 use serde_json::value::RawValue;
 
@@ -29,17 +29,17 @@ impl RecordCondition {
         &self.declared.path
     }
 
-    /// What stands there; null is nothing.
+    /// The value at the path; null counts as none.
     pub(super) fn value<'a>(&self, found: &[Option<&'a RawValue>]) -> Option<&'a RawValue> {
         found[self.slot].filter(|raw| !is_null(raw))
     }
 
-    /// Whether the rule of an error says nothing about absence, and so needs something to be there.
+    /// Whether an error rule with this condition needs a value at the path.
     pub(super) fn needs_value(&self) -> bool {
         self.declared.exists != Some(false)
     }
 
-    /// Values are compared as text: `0` and `"0"` are equal. What is absent equals nothing.
+    /// Compares values as text: `0` and `"0"` are equal. A missing value equals nothing.
     pub(super) fn holds(&self, found: &[Option<&RawValue>]) -> bool {
         let value = self.value(found);
         let text = value.and_then(spelled);

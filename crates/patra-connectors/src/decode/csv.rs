@@ -61,7 +61,7 @@ impl CsvProjection {
         while read(&mut row)? {
             number += 1;
             if row.len() != keys.len() && !self.lenient {
-                // The last row of a cut answer looks like this too.
+                // The last row of a truncated response looks like this too.
                 return Err(format!("row {number} has {} fields, not {}", row.len(), keys.len()));
             }
             if number > 1 {
@@ -110,7 +110,7 @@ fn object(keys: &[Vec<u8>], row: &StringRecord, out: &mut Vec<u8>) -> Result<(),
     Ok(())
 }
 
-/// The name of a field that has none.
+/// The name of a field without a column.
 fn position(at: usize) -> String {
     format!("#{}", at + 1)
 }

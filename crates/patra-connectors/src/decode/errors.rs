@@ -1,4 +1,4 @@
-//! Errors that hide in answers of status 200 (ING-15-03), and what answers of other statuses mean.
+//! Errors in responses of status 200 (ING-15-03), and meanings of other statuses.
 
 use serde_json::value::RawValue;
 
@@ -12,9 +12,9 @@ use super::scalar::{is_null, spelled};
 use super::walk::PathTree;
 use crate::classify::RefusedResponse;
 
-/// How much of the upstream's own words is kept.
+/// Bytes of the upstream's message that are kept.
 const MAX_WORDS: usize = 200;
-/// Where most upstreams put them.
+/// Usual paths of the upstream's message.
 const USUAL: &str = "$.message";
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct BodyErrorRule {
     when: RecordCondition,
     words: Words,
     declared: snapshot::ErrorRuleSpec,
-    /// The upstream's own codes for what passes: then it is tried again, whatever the rule says.
+    /// Error codes of the upstream that are transient, whatever the rule says.
     passing: Vec<String>,
 }
 
@@ -40,14 +40,14 @@ impl BodyErrorRule {
         })
     }
 
-    /// The refusal that the answer is, if the rule applies to it.
+    /// The refusal, if the rule applies to the response.
     pub(super) fn refusal(&self, found: &[Option<&RawValue>]) -> Option<RefusedResponse> {
         let value = self.when.value(found);
         if (self.when.needs_value() && value.is_none()) || !self.when.holds(found) {
             return None;
         }
         let said = self.words.find(found).or(value).and_then(spelled);
-        let message = worded(format!("the upstream answers with an error at {}", self.when.path()), said.as_deref());
+        let message = worded(format!("the upstream returned an error at {}", self.when.path()), said.as_deref());
         let passes = value.and_then(spelled).is_some_and(|code| self.passing.iter().any(|known| *known == code));
         let level = if passes { Level::L1 } else { self.declared.level };
         let fault = Fault::new(self.declared.code, level, message);
@@ -55,7 +55,7 @@ impl BodyErrorRule {
     }
 }
 
-/// What a status means, where the manifest says so.
+/// Meaning of a status by the manifest.
 #[derive(Debug)]
 pub(crate) struct StatusRules {
     wanted: PathTree,
@@ -84,7 +84,7 @@ impl StatusRules {
         Ok(StatusRules { wanted: paths.wanted(), rules })
     }
 
-    /// The refusal by the first rule that applies, or as it is. A body that is no JSON holds nothing to look at.
+    /// The refusal by the first rule that applies, or unchanged. A body that is no JSON matches no rule.
     pub(crate) fn refine(&self, refused: RefusedResponse, response: &HttpResponse) -> RefusedResponse {
         let mut rules = self.rules.iter().filter(|rule| rule.declared.status.contains(&response.status)).peekable();
         if rules.peek().is_none() {
@@ -99,7 +99,7 @@ impl StatusRules {
         };
         let Some(rule) = rules.find(applies) else { return refused };
         let said = rule.words.find(&found).and_then(spelled);
-        let message = worded(format!("the upstream answered {}", response.status), said.as_deref());
+        let message = worded(format!("the upstream returned {}", response.status), said.as_deref());
         let snapshot::ErrorRuleSpec { code, level, throttle, .. } = rule.declared;
         RefusedResponse {
             fault: Fault::new(code, level, message),
@@ -109,7 +109,7 @@ impl StatusRules {
     }
 }
 
-/// Where the upstream's own words stand: where a rule says so, or where they mostly do.
+/// Paths of the upstream's message: by a rule, or the usual ones.
 #[derive(Debug)]
 struct Words(Vec<usize>);
 
@@ -124,7 +124,7 @@ impl Words {
     }
 }
 
-/// With the upstream's own words, as far as they are kept.
+/// Adds the beginning of the upstream's message.
 fn worded(mut message: String, said: Option<&str>) -> String {
     if let Some(said) = said {
         message.push_str(": ");

@@ -23,8 +23,8 @@ pub(super) struct ItemDecoder {
     ids: Vec<(usize, String)>,
     separator: char,
     updated_at: Option<usize>,
-    /// Records need no time of their own: theirs is then that of the window that they were found in (ING-4.4-16), and for
-    /// what is polled, the beginning of all times.
+    /// Records need no time of their own: they have the time of their window (ING-4.4-16), or the earliest time for
+    /// polls.
     undated: bool,
     updated_at_path: String,
     time_format: TimeFormat,
@@ -32,7 +32,7 @@ pub(super) struct ItemDecoder {
     filter: Vec<RecordCondition>,
     fields: FieldCasts,
     strip: Option<FieldStripper>,
-    /// What the content behind an id depends on besides its version: how it is asked for.
+    /// Hash of the parts of a request, besides the version, that the content behind an id depends on.
     form: String,
 }
 
@@ -67,7 +67,7 @@ impl ItemDecoder {
         ItemDecoder { undated: true, ..self }
     }
 
-    /// For ids alone: nothing of the item is mapped or stored.
+    /// Decodes ids alone: nothing of the item is mapped or stored.
     pub(super) fn of_ids(spec: &Snapshot, version_path: Option<&str>) -> Result<ItemDecoder, Fault> {
         let mut bare = spec.clone();
         bare.mapping.output_fields.clear();
@@ -75,14 +75,14 @@ impl ItemDecoder {
         if let Some(path) = version_path {
             bare.response.version_path = Some(path.to_owned());
         }
-        // Details that are asked for otherwise are others.
+        // Details of another request are different content.
         let detail = spec.two_phase.as_ref().map(|two_phase| two_phase.detail.selection_hash());
         let form = detail.map_or_else(String::new, |hash| format!("#{}", &hash[hash.len().saturating_sub(8)..]));
         Ok(ItemDecoder { form, ..ItemDecoder::new(&bare)? })
     }
 
-    /// The id that the item is or has, in its version: what the upstream calls so, else its update time, else the window
-    /// that names it. Nothing when the filter does not want it.
+    /// The id of the item with its version: a declared version, else its update time, else the window. `None` when the
+    /// filter excludes it.
     pub(super) fn candidate<'a>(
         &self,
         raw: &'a RawValue,
@@ -102,7 +102,7 @@ impl ItemDecoder {
         Ok(Some(DetailCandidate { id, version: format!("{version}{}", self.form) }))
     }
 
-    /// What is stored of the item: a slice of the body, or a copy without what is to be removed.
+    /// The stored payload of the item: a slice of the body, or a copy without removed members.
     pub(super) fn payload(&self, body: &ByteString, raw: &RawValue) -> ByteString {
         match &self.strip {
             None => body.slice_ref(raw.get()),
@@ -110,7 +110,7 @@ impl ItemDecoder {
         }
     }
 
-    /// The record; nothing when the filter does not want it.
+    /// The record; `None` when the filter excludes it.
     pub(super) fn record<'a>(
         &self,
         raw: &'a RawValue,
@@ -142,7 +142,7 @@ impl ItemDecoder {
         Ok(Some(Record { key, version: RecordVersion { updated_at, source_version }, fields, payload, content_hash }))
     }
 
-    /// What the manifest maps of an item that is known otherwise; nothing when the filter does not want it.
+    /// The mapped fields of an item that is identified otherwise; `None` when the filter excludes it.
     pub(super) fn fields<'a>(
         &self,
         raw: &'a RawValue,
@@ -163,7 +163,7 @@ impl ItemDecoder {
         self.key(found).ok()
     }
 
-    /// The id of the item that was looked at last.
+    /// The id of the last item.
     pub(super) fn id(&self, found: &[Option<&RawValue>]) -> Option<DetailCandidate> {
         self.key(found).ok().map(|id| DetailCandidate { id, version: String::new() })
     }

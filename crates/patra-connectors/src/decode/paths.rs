@@ -1,4 +1,4 @@
-//! Collects the places that are wanted, and says where each will be among what is found.
+//! Collects selectors, and returns the index of each among the extracted values.
 
 use patra_core::{Code, Fault, Level};
 use patra_spec::Selector;
@@ -22,7 +22,7 @@ impl SelectorList {
         PathTree::new(&self.0)
     }
 
-    /// What is at this place is a list, and is taken apart on the way.
+    /// Adds a list that is split on the way.
     pub(super) fn wanted_with_list(&self, at: usize) -> PathTree {
         self.wanted().listing(&self.0[at])
     }
@@ -32,7 +32,7 @@ pub(super) fn parse(path: &str) -> Result<Selector, Fault> {
     Selector::parse(path).map_err(|flaw| broken(&format!("the path {path} is unreadable: {}", flaw.message)))
 }
 
-/// A snapshot that compiled and cannot be used: nothing but a person can help.
+/// A snapshot that compiled and cannot be used: a person must fix it.
 pub(super) fn broken(reason: &str) -> Fault {
     Fault::new(Code::ConfigError, Level::L4, format!("the snapshot is unusable: {reason}"))
 }

@@ -1,9 +1,9 @@
-//! What may be personal is redacted of the samples that people look at (ING-14.10-02). Secrets are gone before that.
+//! Redacts personal data from samples that people see (ING-14.10-02). Secrets are redacted before that.
 
-/// What stands in the place of an e-mail address.
+/// Replacement for an e-mail address.
 const ADDRESS: &str = "***@***";
 
-/// The text without e-mail addresses. The domain goes with the name: it may name a person too.
+/// The text without e-mail addresses. The domain is redacted too: it may name a person.
 pub(super) fn without_addresses(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut from = 0;
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_struck_out_wherever_they_stand() {
+    fn addresses_in_any_place_are_redacted() {
         let check = |text: &str, clean: &str| assert_eq!(without_addresses(text), clean);
         check("nothing here", "nothing here");
         check(r#"{"mail":"ann.b+x@example.org","n":1}"#, r#"{"mail":"***@***","n":1}"#);

@@ -1,13 +1,13 @@
-//! Almost JSON: raw control characters inside strings, as PubMed's error bodies have them (ING-15-03).
+//! Repairs almost-JSON with raw control characters inside strings, as in error bodies of PubMed (ING-15-03).
 
-/// A copy in which they are escaped; nothing when there are none, and so nothing to fix.
+/// A copy with control characters escaped; `None` when the text has none.
 pub(super) fn control_characters(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len() + 16);
     let (mut inside, mut escaped, mut fixed) = (false, false, false);
     for c in text.chars() {
         if inside && c < ' ' {
             fixed = true;
-            // A backslash before a raw line break escaped nothing that JSON knows.
+            // A backslash before a raw control character is no JSON escape: it is kept as a character.
             if std::mem::take(&mut escaped) {
                 out.push('\\');
             }
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn only_control_characters_within_strings_are_mended() {
+    fn only_control_characters_within_strings_are_escaped() {
         check("{\"a\":\"x\ny\"}", Some("{\"a\":\"x\\u000ay\"}"));
         check("{\n\"a\":\t\"\\\"\tz\\\\\"\n}", Some("{\n\"a\":\t\"\\\"\\u0009z\\\\\"\n}"));
         check("\"\\\n\"", Some("\"\\\\\\u000a\""));

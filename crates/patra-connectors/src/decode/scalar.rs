@@ -1,10 +1,10 @@
-//! Single values out of raw JSON.
+//! Single values from raw JSON.
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-/// The text of a JSON string or number; nothing for null, booleans, lists and objects.
+/// The text of a JSON string or number; `None` for null, booleans, lists and objects.
 pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     match raw.get().as_bytes().first()? {
         b'"' => {
@@ -20,7 +20,7 @@ pub(super) fn text(raw: &RawValue) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The same, with booleans as they are spelled.
+/// The text of a JSON string, number or boolean.
 pub(super) fn spelled(raw: &RawValue) -> Option<Cow<'_, str>> {
     match raw.get() {
         word @ ("true" | "false") => Some(Cow::Borrowed(word)),

@@ -50,7 +50,7 @@ impl FieldStripper {
     }
 
     fn copy(&self, raw: &RawValue, out: &mut String) {
-        // What cannot be walked has been found sound already, or is no list or object: it is kept as it is.
+        // A value that cannot be walked is no list or object, or is valid already: it is kept unchanged.
         if self.below.is_empty() || !self.walk(raw, out) {
             out.push_str(raw.get());
         }

@@ -1,4 +1,4 @@
-//! Times out of raw JSON, in the form that the source writes them.
+//! Times from raw JSON, in the formats of sources.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -21,8 +21,8 @@ pub(super) fn instant(format: &TimeFormat, raw: &RawValue) -> Option<Ts> {
     }
 }
 
-/// `"2024"`, `"202401"` and `"20240101"` are a year, a month and a day to people, not seconds: without a declared format
-/// they are no time at all, rather than a wrong one.
+/// `"2024"`, `"202401"` and `"20240101"` are a year, a month and a day to people, not seconds: without a declared
+/// format they are no time at all, rather than a wrong one.
 fn looks_like_a_date(raw: &str) -> bool {
     let inner = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     inner.is_some_and(|text| (4..=8).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()))

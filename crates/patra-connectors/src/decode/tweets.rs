@@ -1,4 +1,4 @@
-//! A page of tweets to records: each stays the bytes that came, with its columns beside it.
+//! Decodes a page of tweets to records: each keeps its original bytes and adds its columns.
 
 use bytestring::ByteString;
 
@@ -17,13 +17,13 @@ impl Decoder {
         if let Some(refused) = self.errors.iter().find_map(|rule| rule.refusal(&found)) {
             return Err(refused);
         }
-        // An answer of another form: the upstream has changed.
+        // A response of another form: the upstream has changed.
         let tweets = tweet::read(body).map_err(|error| Fault::new(Code::ParseError, Level::L4, error.to_string()))?;
         let mut decoded = Decoded { facts: self.facts(&found, 0)?, ..Decoded::nothing() };
         let (mut hashes, mut items, mut picked) = (Vec::new(), 0, Vec::new());
         for (index, FoundTweet { raw, pinned, id, read }) in tweets.into_iter().enumerate() {
             if id.as_deref().is_some_and(|id| asked.knows(id)) {
-                // A pinned one may be of any age, and says nothing about those that follow.
+                // A pinned tweet may be of any age, and says nothing about the tweets after it.
                 if pinned {
                     continue;
                 }
@@ -48,7 +48,7 @@ impl Decoder {
                 decoded.warnings.extend(warning(&mapped.tweet));
                 match self.items.fields(raw, &mut picked) {
                     Ok(Some(declared)) => decoded.records.push(record(&mapped, &declared, payload, hash)),
-                    // Nothing is missing that came and was not wanted.
+                    // The id is known, so it is not missing although its record is filtered out.
                     Ok(None) if self.single => {
                         decoded.candidates.extend(id.map(|id| DetailCandidate { id, version: String::new() }));
                     }
@@ -65,7 +65,7 @@ impl Decoder {
 
 fn record(mapped: &MappedTweet, declared: &str, payload: ByteString, content_hash: [u8; 16]) -> Record {
     let mut fields = serde_json::to_string(mapped).unwrap_or_default();
-    // What the manifest maps beside the columns, whose names it cannot have.
+    // Fields that the manifest maps; their names differ from those of the columns.
     if let Some(rest) = declared.strip_prefix('{').filter(|rest| *rest != "}") {
         fields.pop();
         fields.push(',');
@@ -75,7 +75,7 @@ fn record(mapped: &MappedTweet, declared: &str, payload: ByteString, content_has
     Record { key: mapped.tweet.tweet_id.clone(), version, fields, payload, content_hash }
 }
 
-/// For the log: what is stored is probably not all (TWEET-36).
+/// A warning that the referenced text is probably cut (TWEET-36).
 fn warning(tweet: &Tweet) -> Option<String> {
     let text = tweet.referenced_tweet_text.as_deref().filter(|text| is_probably_cut(text))?;
     let (id, length) = (&tweet.tweet_id, text.chars().count());

@@ -1,4 +1,4 @@
-//! One pass over a JSON text that picks out wanted places and skips the rest without building anything.
+//! One pass over a JSON text that extracts selected values and skips the rest without building anything.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use serde_json::value::RawValue;
 use patra_spec::Selector;
 use patra_spec::selector::PathSegment;
 
-/// The wanted places as a tree, so that a shared beginning is walked once.
+/// The selectors as a tree, so that a shared prefix is walked once.
 #[derive(Debug)]
 pub(super) struct PathTree {
     root: PathNode,
     slots: usize,
 }
 
-/// What was found in the place of a list.
+/// The value at the path of a list.
 #[derive(Debug)]
 pub(super) enum ListValue<'a> {
     List(Vec<&'a RawValue>),
@@ -27,16 +27,16 @@ pub(super) enum ListValue<'a> {
 
 #[derive(Debug, Default)]
 struct PathNode {
-    /// Values that are wanted here, by their place in the answer.
+    /// Slots of the values at this node.
     here: Vec<usize>,
-    /// What is wanted here is a list, to be taken apart on the way.
+    /// The value here is a list that is split on the way.
     list: bool,
     keys: Vec<(String, PathNode)>,
     indexes: Vec<(usize, PathNode)>,
 }
 
 impl PathTree {
-    /// Slot n of an answer belongs to `selectors[n]`.
+    /// Slot n of a result belongs to `selectors[n]`.
     pub(super) fn new(selectors: &[Selector]) -> PathTree {
         let mut root = PathNode::default();
         for (slot, selector) in selectors.iter().enumerate() {
@@ -49,19 +49,19 @@ impl PathTree {
         PathTree { root, slots: selectors.len() }
     }
 
-    /// What is wanted at this place alone is a list: it is taken apart in the same pass, and has no text of its own.
+    /// The value at this path alone is a list: it is split in the same pass, and has no text of its own.
     pub(super) fn listing(mut self, selector: &Selector) -> PathTree {
         let node = selector.segments().iter().fold(&mut self.root, |node, segment| node.child(segment));
         node.list = node.here.len() == 1 && node.is_leaf();
         self
     }
 
-    /// The raw text at each wanted place. The whole text is checked to be JSON on the way.
+    /// The raw text at each selector. Checks on the way that the whole text is JSON.
     pub(super) fn find<'a>(&self, text: &'a str) -> Result<Vec<Option<&'a RawValue>>, serde_json::Error> {
         Ok(self.find_listed(text)?.0)
     }
 
-    /// The same, and the list, if there is one to be taken apart.
+    /// The raw texts, and the elements of the list, if there is one to split.
     pub(super) fn find_listed<'a>(
         &self,
         text: &'a str,
@@ -71,7 +71,7 @@ impl PathTree {
         Ok((found, listed))
     }
 
-    /// The same into a list that was used before.
+    /// Extracts into a list that is reused.
     pub(super) fn find_into<'a>(
         &self,
         text: &'a str,
@@ -135,7 +135,7 @@ impl<'a> DeserializeSeed<'a> for Seed<'_, '_, 'a> {
         for slot in &self.node.here {
             self.found[*slot] = Some(raw);
         }
-        // Something inside is wanted too: rare, and worth a second look at this part only.
+        // A selector goes deeper too, which is rare: walks this part again.
         if !self.node.is_leaf() {
             let _ = serde_json::Deserializer::from_str(raw.get()).deserialize_any(self);
         }

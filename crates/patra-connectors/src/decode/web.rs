@@ -10,7 +10,7 @@ use patra_spec::manifest::HtmlConfig;
 use crate::feed::{self, Feed, FeedEntry, FeedText, IdentityRule};
 use crate::page::{self, HtmlPageError, SelectField, SelectRules};
 
-/// A feed: what it says of itself, and its entries with a key each.
+/// A feed as JSON: its own fields, and its entries with a key each.
 pub(super) fn of_feed(
     body: &[u8],
     content_type: Option<&str>,
@@ -21,7 +21,7 @@ pub(super) fn of_feed(
     Ok(feed_json(&feed, rule).to_string())
 }
 
-/// A page: the feed that it is, or the one that it names, or itself as the only entry.
+/// A page as JSON: its feed, the feed that it names, or itself as the only entry.
 pub(super) fn of_page(
     body: &[u8],
     content_type: Option<&str>,
@@ -32,7 +32,7 @@ pub(super) fn of_page(
     let named = match feed::read(body, content_type, base) {
         Ok(feed) => return Ok(feed_json(&feed, rule).to_string()),
         Err(feed::FeedError::Page { feed }) => feed,
-        // A page that does not begin as one.
+        // A page that does not start like one.
         Err(feed::FeedError::NotAFeed { .. }) => {
             let feeds = page::feeds(&html, base).map_err(|error| refused(&error))?;
             feeds.into_iter().find(|feed| feed.declared).map(|feed| feed.href)
@@ -44,7 +44,7 @@ pub(super) fn of_page(
     }
     let page = page::article(&html, base).map_err(|error| refused(&error))?;
     let entry = json!({
-        // It is another one when its text is.
+        // A page with another text is another entry.
         "key": format!("{base}#{}", page.hash),
         "title": page.title,
         "url": page.url,
@@ -57,7 +57,7 @@ pub(super) fn of_page(
     Ok(json!({ "feed": { "title": entry["title"], "link": entry["url"] }, entries(rule): [entry] }).to_string())
 }
 
-/// The rows of a page.
+/// Rows of a page as JSON.
 pub(super) fn of_rows(
     body: &[u8],
     content_type: Option<&str>,
@@ -69,7 +69,7 @@ pub(super) fn of_rows(
     let rules = rules(html);
     match page::select(&text, base, &rules) {
         Ok(mut rows) => {
-            // A row says nothing of when it was seen.
+            // A row has no time of its own.
             let day = now.to_micros_text()[..10].to_owned();
             rows.iter_mut().for_each(|row| drop(row.insert("observed_on".to_owned(), day.clone().into())));
             Ok(json!(rows).to_string())
@@ -100,7 +100,7 @@ fn rules(html: &HtmlConfig) -> SelectRules {
     }
 }
 
-/// Where the entries are, by what they are known by. Only the list that is asked for is there.
+/// Path of the entries by their identity rule. Only the list of the requested rule is present.
 const ENTRIES: [(IdentityRule, &str); 4] = [
     (IdentityRule::Guid, "entries"),
     (IdentityRule::Link, "entries_by_link"),
@@ -112,7 +112,7 @@ fn entries(rule: IdentityRule) -> &'static str {
     ENTRIES.iter().find(|(one, _)| *one == rule).map_or("entries", |(_, name)| name)
 }
 
-/// What the entries are to be known by, for whoever looks for them there.
+/// Identity rule of the entries, by the path that reads them.
 pub(super) fn rule(items_path: &str) -> IdentityRule {
     let name = items_path.trim().trim_start_matches('$').trim_start_matches('.');
     ENTRIES.iter().find(|(_, one)| *one == name).map_or_else(IdentityRule::default, |(rule, _)| *rule)
@@ -161,7 +161,7 @@ fn entry_json(entry: &FeedEntry, key: String) -> Value {
     json.into()
 }
 
-/// Another reading of the same bytes would find the same.
+/// Level L2: reading the same bytes again would give the same error.
 fn unreadable(error: &feed::FeedError) -> Fault {
     Fault::new(Code::ParseError, Level::L2, error.to_string())
 }

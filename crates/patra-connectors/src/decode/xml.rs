@@ -1,5 +1,5 @@
 //! XML as JSON: attributes as `@name`, text as `#text`, elements that repeat as lists. Nothing is fetched, declared
-//! entities are not expanded, and depth, names and attributes are bounded, so an answer costs no more than its size.
+//! entities are not expanded, and depth, names and attributes are bounded, so a response costs no more than its size.
 
 mod frame;
 
@@ -14,7 +14,7 @@ use patra_spec::snapshot::ResponseSpec;
 use super::paths::{broken, parse};
 use frame::ElementFrame;
 
-/// Two levels of JSON for each, and serde_json goes 128 deep.
+/// Most nested elements: each is two levels of JSON, and serde_json allows 128.
 const MAX_DEPTH: usize = 60;
 const MAX_ATTRIBUTES: usize = 256;
 const MAX_ELEMENTS: usize = 1_000_000;
@@ -73,11 +73,11 @@ fn at(reader: &Reader<&[u8]>, reason: &str) -> String {
     format!("{reason} (byte {})", reader.buffer_position())
 }
 
-/// The elements that are open, the document first.
+/// The open elements, the document first.
 struct XmlWalker<'r> {
     rules: &'r XmlProjection,
     open: Vec<ElementFrame>,
-    /// How deep we are inside an element of which only the text counts.
+    /// Depth inside an element of which only the text counts.
     flat: usize,
     elements: usize,
 }
@@ -108,7 +108,7 @@ impl XmlWalker<'_> {
                 return Err(format!("an element has more than {MAX_ATTRIBUTES} attributes"));
             }
             let key = std::str::from_utf8(attribute.key.as_ref()).map_err(|error| error.to_string())?;
-            // A namespace is declared where its author likes, so it is no part of the data.
+            // Namespaces are declared anywhere, so they are no part of the data.
             if key == "xmlns" || key.starts_with("xmlns:") {
                 continue;
             }
@@ -126,7 +126,7 @@ impl XmlWalker<'_> {
         }
         let depth = self.open.len() - 1;
         let (Some(mut frame), true) = (self.open.pop(), depth > 0) else { return Err("an end without a start".into()) };
-        // No item is an empty list, as long as what holds the items is there.
+        // Without items the list is empty, as long as its parent exists.
         if frame.on_path && depth + 1 == self.rules.items.len() {
             frame.expect_list(&self.rules.items[depth]);
         }
@@ -141,7 +141,7 @@ impl XmlWalker<'_> {
         Ok(())
     }
 
-    /// The five names of XML and numbers; what a document declares itself is not expanded.
+    /// Resolves the five names of XML and numbers; entities of the document are not expanded.
     fn reference(&mut self, reference: &BytesRef<'_>) -> Result<(), String> {
         let name = reference.decode().map_err(|error| error.to_string())?;
         let text = self.unescaped(&format!("&{name};"))?;

@@ -1,5 +1,5 @@
-//! Dates as feeds write them: RFC 822 and its many misspellings, ISO 8601 and W3C forms, asctime, seconds since 1970, and
-//! month names of several languages. What has no zone is UTC, and so is what has one that cannot be.
+//! Dates as feeds write them: RFC 822 and its many misspellings, ISO 8601 and W3C forms, asctime, seconds since 1970,
+//! and month names of several languages. What has no zone is UTC, and so is what has one that cannot be.
 
 use std::sync::LazyLock;
 
@@ -108,13 +108,13 @@ const ZONES: &[(&str, i64)] = &[
     ("nzdt", 780),
 ];
 
-/// The instant that a text names. A day that its month does not have is its last one; an hour 24 is the next day's first.
+/// The instant of a text. A day beyond the end of its month is the last day; hour 24 is midnight of the next day.
 pub fn parse(text: &str) -> Option<Ts> {
     let text = text.trim();
     if text.is_empty() || text.len() > MAX_DATE_BYTES {
         return None;
     }
-    // The two usual forms first: they are quickly read.
+    // The two usual forms first, because they are fast.
     let usual = if text.starts_with(|c: char| c.is_ascii_digit()) {
         text.parse::<jiff::Timestamp>().ok().or_else(|| packed(text))
     } else {
@@ -129,7 +129,7 @@ pub fn parse(text: &str) -> Option<Ts> {
     instant(date, (time.hour, time.minute, time.second), time.micros, minutes_east)
 }
 
-/// The time of day in a text, midnight if there is none, and what stands around it.
+/// The time of day in a text, midnight if there is none, and the text around it.
 #[derive(Default)]
 struct ClockTime<'t> {
     before: &'t str,
@@ -196,7 +196,7 @@ fn packed(text: &str) -> Option<jiff::Timestamp> {
     }
 }
 
-/// The offset that a text begins with, and what follows it.
+/// The offset at the start of a text, and the rest of the text.
 fn zone(text: &str) -> (i64, &str) {
     let Some(found) = ZONE.captures(text) else { return (0, text) };
     let name = found.get(1).map(|name| name.as_str().to_ascii_lowercase());
@@ -222,10 +222,10 @@ fn month(word: &str) -> Option<i64> {
     i64::try_from(at + 1).ok()
 }
 
-/// Year, month and day out of what is left without the time.
+/// Year, month and day from the rest without the time.
 fn day(text: &str) -> Option<(i64, i64, i64)> {
     let text = text.to_lowercase();
-    // The last one: in some languages Tuesday is short for what March is short for.
+    // The last one: in some languages Tuesday is abbreviated like March.
     let named = text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).filter_map(month).next_back();
     let parts: Vec<&str> = text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty()).collect();
     let numbers: Vec<i64> = parts.iter().map(|part| part.parse().ok()).collect::<Option<_>>()?;

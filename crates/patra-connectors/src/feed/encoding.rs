@@ -1,14 +1,14 @@
-//! Bytes to text. What a server or a prolog says about the encoding is often wrong, so the bytes are asked first.
+//! Bytes to text. Declared encodings are often wrong, so the bytes are checked first.
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, GB18030, GBK, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
 
-/// How far a prolog or a `<meta charset>` is looked for.
+/// Bytes that are searched for a prolog or a `<meta charset>`.
 const MAX_DECLARATION_BYTES: usize = 4_096;
 
-/// The text of a body: a byte order mark decides, then valid UTF-8, then the charset of the Content-Type, the XML prolog,
-/// an HTML `<meta>`, and at last a detector. Bytes that mean nothing become U+FFFD; nothing fails.
+/// The text of a body: a byte order mark decides, then valid UTF-8, then the charset of the Content-Type, the XML
+/// prolog, an HTML `<meta>`, and at last a detector. Bytes that mean nothing become U+FFFD; nothing fails.
 pub fn decode<'a>(body: &'a [u8], content_type: Option<&str>) -> Cow<'a, str> {
     if let Some(text) = utf32(body) {
         return Cow::Owned(text);
@@ -45,7 +45,7 @@ fn label(name: &[u8]) -> Option<&'static Encoding> {
     let name = name.trim_ascii();
     let name = name.strip_prefix(b"x-").filter(|rest| Encoding::for_label(rest).is_some()).unwrap_or(name);
     let encoding = Encoding::for_label_no_replacement(name)?;
-    // A label that was read as ASCII cannot stand in UTF-16.
+    // A label that was read as ASCII cannot be UTF-16.
     let two_bytes = encoding == UTF_16BE || encoding == UTF_16LE;
     Some(if encoding == GBK { GB18030 } else { encoding }).filter(|_| !two_bytes)
 }
@@ -100,7 +100,7 @@ fn utf16_without_mark(body: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-/// Some bad bytes in good UTF-8 spoil less as U+FFFD than the rest would in another encoding.
+/// Some invalid bytes in UTF-8 cost less as U+FFFD than another encoding of the whole text.
 fn mostly_utf8(body: &[u8]) -> bool {
     let (mut good, mut bad) = (0_usize, 0_usize);
     for chunk in body.utf8_chunks() {

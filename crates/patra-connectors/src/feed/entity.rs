@@ -8,8 +8,8 @@ use html5ever::data::NAMED_ENTITIES;
 
 use super::{FeedError, FeedLimit};
 
-/// Most bytes that the declared entities of one document may grow to, each reference counted as one more. Far above what
-/// a feed needs, far below what a bomb is made for.
+/// Most bytes that the declared entities of one document may expand to, each reference counted as one more. Far above
+/// the needs of a feed, far below an entity bomb.
 pub const MAX_EXPANSION_BYTES: usize = 1024 * 1024;
 /// Most entities inside entities.
 pub const MAX_EXPANSION_DEPTH: usize = 16;
@@ -18,7 +18,7 @@ const MAX_DECLARED: usize = 512;
 /// Longest name of a reference.
 const MAX_NAME_BYTES: usize = 32;
 
-/// Where a reference stands. HTML forgives a missing semicolon in text, where a URL would suffer from that.
+/// Context of a reference. HTML allows a missing semicolon in text, but not in a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntityContext {
     Text,
@@ -86,7 +86,7 @@ impl Entities {
     }
 }
 
-/// Replaces each reference that `lookup` knows. It is given the text from `&` on, and answers how long the reference is.
+/// Replaces each reference that `lookup` knows. It gets the text from `&` on, and returns the length of the reference.
 fn replace<'a>(text: &'a str, mut lookup: impl FnMut(&str, &mut String) -> Option<usize>) -> Cow<'a, str> {
     let Some(first) = memchr::memchr(b'&', text.as_bytes()) else { return Cow::Borrowed(text) };
     let mut out = String::with_capacity(text.len());
@@ -141,7 +141,7 @@ fn number(rest: &str, out: &mut String) -> Option<usize> {
     let end = start + digits;
     let point = u32::from_str_radix(&rest[start..end], if hex { 16 } else { 10 }).unwrap_or(u32::MAX);
     match u8::try_from(point) {
-        // What stands there in Windows-1252 is what the writer saw.
+        // Numbers in this range mean the characters of Windows-1252.
         Ok(byte @ 0x80..=0x9f) => out.push(windows_1252(char::from(byte))),
         Ok(byte) if byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r') => {}
         _ => out.push(char::from_u32(point).unwrap_or('\u{fffd}')),

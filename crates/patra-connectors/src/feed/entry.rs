@@ -13,7 +13,7 @@ use super::{Enclosure, FeedEntry, FeedTag};
 const MAX_ENCLOSURES: usize = 200;
 /// Most authors of one entry; more are left out.
 const MAX_AUTHORS: usize = 100;
-/// What a category of Media RSS is named by, unless it says otherwise.
+/// Default name of a category of Media RSS.
 const MEDIA_SCHEME: &str = "http://search.yahoo.com/mrss/category_schema";
 
 pub(super) fn read(element: &TreeElement<'_>, atom: bool, base: &Url) -> FeedEntry {
@@ -36,9 +36,9 @@ struct EntryReader {
     link: BestLink,
     origin: Option<String>,
     created: Option<FeedDate>,
-    /// The guid says that it is an address.
+    /// Whether the guid is an address.
     permalink: bool,
-    /// What extensions say, for those who leave the feed's own elements out.
+    /// Values of extensions, for feeds without the elements of their own format.
     title: Option<String>,
     summary: Option<FeedText>,
     author: Option<String>,
@@ -160,7 +160,7 @@ impl EntryReader {
     }
 }
 
-/// `name (email)`, or whatever stands there.
+/// `name (email)`, or any other text.
 pub(super) fn person(element: &TreeElement<'_>) -> Option<String> {
     let part = |name: &str| element.named(name).next().map(TreeElement::text).filter(|text| !text.is_empty());
     match (part("name"), part("email")) {
@@ -183,7 +183,7 @@ fn source(element: &TreeElement<'_>) -> Option<String> {
     title.or_else(text).filter(|text| !text.is_empty()).or_else(|| element.attribute("url"))
 }
 
-/// Adds what a category, a subject or keywords name; any other element adds nothing.
+/// Adds the tags of a category, a subject or keywords; any other element adds nothing.
 pub(super) fn tags(element: &TreeElement<'_>, tags: &mut Vec<FeedTag>) {
     let text = || Some(element.text()).filter(|text| !text.is_empty());
     match element.name.as_str() {

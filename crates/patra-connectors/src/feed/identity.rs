@@ -1,5 +1,4 @@
-//! Which entry is which, from one reading of a feed to the next. The same entry always gets the same key, and no key is
-//! ever drawn by chance.
+//! Identity of entries across readings of a feed. The same entry always gets the same key, and no key is random.
 
 use std::collections::HashMap;
 
@@ -9,7 +8,7 @@ use patra_core::hash;
 
 use super::{Feed, FeedEntry};
 
-/// What a source's entries are told apart by. Where an entry lacks it, the usual order counts.
+/// The parts that identify an entry of a source. Entries that lack them use the default order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdentityRule {
@@ -39,11 +38,11 @@ pub fn identity(feed: &Feed, rule: IdentityRule) -> Vec<String> {
         let (first, shared) = seen.entry(key).or_insert((content, false));
         *shared |= first != content;
     }
-    let told_apart = |(key, content): &(String, String)| match seen.get(key.as_str()) {
+    let distinct = |(key, content): &(String, String)| match seen.get(key.as_str()) {
         Some((_, true)) => format!("{key}|{content}"),
         _ => key.clone(),
     };
-    keys.iter().map(told_apart).collect()
+    keys.iter().map(distinct).collect()
 }
 
 fn key(entry: &FeedEntry, rule: IdentityRule, repeated: &dyn Fn(&str) -> bool) -> String {
@@ -110,7 +109,7 @@ mod tests {
 
     // covers: COLL-123
     #[test]
-    fn entries_that_still_collide_are_told_apart_by_their_content() {
+    fn colliding_entries_are_distinguished_by_content() {
         let found = keys(
             vec![entry("g", "a", "x", ""), entry("g", "a", "y", ""), entry("", "b", "", ""), entry("", "b", "", "")],
             IdentityRule::Guid,

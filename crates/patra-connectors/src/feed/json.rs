@@ -13,7 +13,7 @@ use super::text::{FeedText, guessed_label};
 use super::xml::add_tag;
 use super::{Enclosure, Feed, FeedEntry, FeedError, FeedLimit, FeedTag, MAX_ENTRIES};
 
-/// Most lists and objects inside each other in what is read.
+/// Deepest nesting of lists and objects.
 pub(super) const MAX_DEPTH: usize = 127;
 
 pub(super) fn read(text: &str, base: &Url) -> Result<Feed, FeedError> {

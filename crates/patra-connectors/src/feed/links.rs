@@ -9,8 +9,8 @@ use super::tree::TreeElement;
 /// Schemes that run or hold something instead of pointing to it.
 const UNSAFE: [&str; 5] = ["javascript", "vbscript", "data", "blob", "about"];
 
-/// The absolute address, unless it is none or unsafe. One that is absolute already is not touched: an identity may hang
-/// on its letters.
+/// The absolute address; `None` for an unsafe or invalid one. An address that is absolute already stays unchanged,
+/// because an identity may depend on it.
 pub(super) fn absolute(written: &str, base: &Url) -> Option<String> {
     let written = written.trim();
     if written.is_empty() {
@@ -19,7 +19,7 @@ pub(super) fn absolute(written: &str, base: &Url) -> Option<String> {
     match scheme(written) {
         Some(scheme) if UNSAFE.iter().any(|bad| scheme.eq_ignore_ascii_case(bad)) => None,
         Some(_) => Some(written.to_owned()),
-        // What is joined may turn out to be absolute: control characters in front do not count.
+        // The joined address may turn out to be absolute: control characters in front are ignored.
         None => base.join(written).ok().filter(|url| !UNSAFE.contains(&url.scheme())).map(String::from),
     }
 }
@@ -62,7 +62,7 @@ pub(super) fn base_of<'u>(element: &TreeElement<'_>, base: &'u Url) -> Cow<'u, U
     joined.map_or(Cow::Borrowed(base), Cow::Owned)
 }
 
-/// What a `<link>` is for. Relations may be written as addresses of a registry.
+/// Relation of a `<link>`. Relations may be written as addresses of a registry.
 pub(super) fn relation(element: &TreeElement<'_>) -> String {
     let rel = element.attribute("rel").unwrap_or_else(|| "alternate".to_owned()).to_ascii_lowercase();
     rel.rsplit('/').next().unwrap_or_default().to_owned()
@@ -90,7 +90,7 @@ impl BestLink {
         place.get_or_insert(href);
     }
 
-    /// The address in the attributes of what is described itself, as CDF has it.
+    /// The address in the attributes of the described element, as in CDF.
     pub(super) fn offer_href(&mut self, element: &TreeElement<'_>, base: &Url) {
         let href = element.attribute("href").and_then(|href| absolute(&href, base));
         self.other = self.other.take().or(href);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_were_escaped_twice_are_mended() {
+    fn links_that_were_escaped_twice_are_fixed() {
         assert_eq!(unescaped("http://a/?b=1&amp;c=2&d;=3&e"), "http://a/?b=1&c=2&d=3&e");
     }
 }

@@ -1,4 +1,4 @@
-//! HTML of strangers to HTML that can be shown, and to text.
+//! Untrusted HTML to safe HTML, and to text.
 
 use url::Url;
 
@@ -12,7 +12,7 @@ pub fn clean(html: &str, base: &Url) -> String {
     if memchr::memchr3(b'<', b'&', b'>', html.as_bytes()).is_none() {
         return html.to_owned();
     }
-    // Some wrap what is wrapped already.
+    // Some feeds wrap CDATA twice.
     if memchr::memmem::find(html.as_bytes(), b"<![CDATA[").is_some() {
         let unwrapped = html.replace("<![CDATA[", "").replace("]]>", "").replace("]]&gt;", "");
         return tidy::tidy(&unwrapped, base);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_safe_stays() {
+    fn safe_markup_stays() {
         check("<p>a <b>b</b><br/>c</p>", "<p>a <b>b</b><br>c</p>");
         check("<a href='x?y=1&amp;z'>t</a>", "<a href=\"http://example.org/a/x?y=1&amp;z\">t</a>");
         check("<img src=/i.png alt='a\"b' onerror=x()>", "<img src=\"http://example.org/i.png\" alt=\"a&quot;b\">");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsafe_goes() {
+    fn unsafe_markup_is_removed() {
         check("a<script>alert('<b>')</script>b", "ab");
         check("<SCRIPT SRC=//x.org/y></SCRIPT >z", "z");
         check("<a href='javascript:x()'>t</a>", "<a>t</a>");

@@ -1,6 +1,6 @@
 //! The tags of HTML that may be shown, and sets of them.
 
-/// What may be shown, in order.
+/// The allowed tags, in order.
 pub(super) const TAGS: [&str; 77] = [
     "a",
     "abbr",

@@ -137,7 +137,7 @@ fn usual_malformations_are_read() {
 
 // covers: COLL-125
 #[test]
-fn what_is_no_feed_is_an_error_that_names_the_reason() {
+fn body_without_a_feed_is_an_error_with_the_reason() {
     let page = b"<!DOCTYPE html><html><head><link rel=alternate type='application/rss+xml' href='/rss'></head></html>";
     assert_eq!(refused(page), "this is an HTML page, not a feed; it names a feed at http://example.org/rss");
     assert_eq!(refused(b"<html><body>x"), "this is an HTML page, not a feed, and it names none");
@@ -239,7 +239,8 @@ fn json_feeds_are_read() {
     assert_eq!(second.title.as_deref(), Some("A – B"));
 }
 
-/// What peers get wrong: an entry without id and link is kept, one of Atom 0.3 is read, UTF-16 needs no mark.
+/// Cases that other parsers get wrong: an entry without id and link is kept, an Atom 0.3 entry is read, UTF-16 needs no
+/// byte order mark.
 // covers: COLL-123, COLL-125
 #[test]
 fn faults_of_peers_are_absent() {

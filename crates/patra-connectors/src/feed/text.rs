@@ -12,7 +12,7 @@ use super::token::{MarkupToken, MarkupTokens};
 use super::tree::{TreeElement, TreeNode, VOID};
 use super::{encoding, entity, sanitise};
 
-/// A text as it was meant: plain, or HTML that has been cleaned.
+/// A text in its intended form: plain, or sanitised HTML.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct FeedText {
     pub value: String,
@@ -28,7 +28,7 @@ impl FeedText {
         FeedText { value: sanitise::clean(value, base), html: true }
     }
 
-    /// The text for a page: what is plain is escaped.
+    /// The text as HTML: plain text is escaped.
     pub fn to_html(&self) -> Cow<'_, str> {
         if self.html { Cow::Borrowed(&self.value) } else { Cow::Owned(sanitise::escaped(&self.value)) }
     }
@@ -39,7 +39,7 @@ impl FeedText {
     }
 }
 
-/// What an element holds if it does not say so itself.
+/// Default content type of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DefaultMarkup {
     Plain,
@@ -71,12 +71,12 @@ pub(super) fn construct(element: &TreeElement<'_>, usual: DefaultMarkup, base: &
     if html { FeedText::html(&text, base) } else { FeedText::plain(text) }
 }
 
-/// The same, as plain text.
+/// The content as plain text.
 pub(super) fn label(element: &TreeElement<'_>, usual: DefaultMarkup, base: &Url) -> String {
     folded(&construct(element, usual, base).to_plain())
 }
 
-/// What should be plain text, without the markup that it often has.
+/// Plain text from an element that should be plain but often contains markup.
 pub(super) fn guessed_label(text: String) -> String {
     if looks_like_html(&text) { folded(&sanitise::plain(&text)) } else { text }
 }
@@ -85,7 +85,7 @@ fn folded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The `div` that stands around all of XHTML, else the element itself.
+/// The `div` around XHTML, else the element itself.
 fn around<'t, 'a>(element: &'t TreeElement<'a>) -> &'t TreeElement<'a> {
     let blank = |node: &&TreeNode<'_>| !matches!(node, TreeNode::Text(text) if text.trim().is_empty());
     let mut inside = element.children.iter().filter(blank);
@@ -147,7 +147,8 @@ fn from_base64(text: String) -> String {
     }
 }
 
-/// A wrong yes loses text, so all has to fit: something that ends or a reference, and only tags and names of HTML.
+/// Whether a text is HTML. A false positive loses text, so all conditions must hold: an end tag or a reference, and
+/// only tags and names of HTML.
 fn looks_like_html(text: &str) -> bool {
     let mut markup = text.contains('&') && entity::resolve(text, entity::EntityContext::Attribute) != text;
     for token in MarkupTokens::new(text) {

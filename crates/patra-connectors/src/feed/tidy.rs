@@ -1,8 +1,8 @@
-//! HTML to balanced HTML of few known tags, token by token. What comes out is safe by the way it is made: each `<` in it
-//! begins a tag of the list, each value is quoted and escaped, each address has a scheme of the list, and no tag of the list
-//! makes a browser read by other rules. It takes linear time and builds no tree: one that is built as the standard says can
-//! be made to grow far larger than its input. Of what comes out it cannot, because every element is closed in order, where
-//! the standard would close it, and none nests deep.
+//! HTML to balanced HTML of few known tags, token by token. What comes out is safe by the way it is made: each `<` in
+//! it begins a tag of the list, each value is quoted and escaped, each address has a scheme of the list, and no tag of
+//! the list makes a browser read by other rules. It takes linear time and builds no tree: one that is built as the
+//! standard says can be made to grow far larger than its input. Of what comes out it cannot, because every element is
+//! closed in order, where the standard would close it, and none nests deep.
 
 use url::Url;
 
@@ -89,7 +89,7 @@ struct HtmlTidier<'u> {
 impl HtmlTidier<'_> {
     fn start(&mut self, tag: ElementName, attributes: Attributes<'_>, empty: bool) {
         self.make_room(tag);
-        // What stands where the standard would move it elsewhere is not kept.
+        // Elements that the standard would move elsewhere are dropped.
         let misplaced = if TABLE_PARTS.has(tag) {
             !self.open.iter().any(|open| TABLE.has(*open))
         } else {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nests_too_deep_loses_its_tags_and_keeps_its_text() {
+    fn deep_nesting_loses_its_tags_and_keeps_its_text() {
         let html = format!("{}x", "<b>".repeat(1_000));
         let tidied = tidy(&html, &Url::parse("http://example.org/").unwrap());
         assert_eq!(tidied.matches("<b>").count(), MAX_NESTING);

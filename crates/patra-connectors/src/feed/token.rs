@@ -1,5 +1,5 @@
-//! Markup to tokens, for XML and HTML alike. Nothing is an error: what is no tag is text. Every step moves ahead by about
-//! as much as it has looked at, so the whole takes linear time on any input.
+//! Markup to tokens, for XML and HTML alike. Nothing is an error: anything that is no tag is text. Every step advances
+//! by about as much as it reads, so the whole takes linear time on any input.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub(crate) enum MarkupToken<'a> {
     End(&'a str),
     /// References are not yet resolved.
     Text(&'a str),
-    /// Taken as it is.
+    /// Text without references.
     Raw(&'a str),
     Doctype(&'a str),
     /// Comments and processing instructions.
@@ -25,11 +25,11 @@ pub(crate) enum MarkupToken<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct MarkupTokens<'a> {
     rest: &'a str,
-    /// No comment ends any more: there is no use in looking again.
+    /// No comment ends any more: no need to search again.
     endless: bool,
-    /// No `>` stands ahead any more.
+    /// No `>` follows any more.
     tagless: bool,
-    /// A document type was read. There is one, and what looks like another is skipped.
+    /// The document type was read. There is one, and further ones are skipped.
     typed: bool,
 }
 
@@ -38,7 +38,7 @@ impl<'a> MarkupTokens<'a> {
         MarkupTokens { rest: text, endless: false, tagless: false, typed: false }
     }
 
-    /// What stands before `</name`, as in a script.
+    /// The text before `</name`, as in a script.
     pub(crate) fn skip_to_end_of(&mut self, name: &str) -> &'a str {
         let bytes = self.rest.as_bytes();
         let ends = |at: &usize| {
@@ -56,7 +56,7 @@ impl<'a> MarkupTokens<'a> {
         taken
     }
 
-    /// What stands before `end`, or all that is left.
+    /// The text before `end`, or the rest.
     fn take_to(&mut self, begin: &str, end: &str) -> &'a str {
         let inner = &self.rest[begin.len()..];
         match memchr::memmem::find(inner.as_bytes(), end.as_bytes()) {
@@ -75,7 +75,7 @@ impl<'a> MarkupTokens<'a> {
             self.take_to("<!--", "-->");
             return MarkupToken::Other;
         }
-        // What follows a comment that never ends is more likely meant than not.
+        // A comment that never ends is skipped, and the text after it is kept.
         self.endless = true;
         match self.declaration() {
             MarkupToken::Text(_) => MarkupToken::Other,
@@ -121,20 +121,20 @@ impl<'a> MarkupTokens<'a> {
 }
 
 enum TagEnd {
-    /// Where `>` stands.
+    /// Position of `>`.
     Found(usize),
-    /// It is no tag; up to there it is text.
+    /// No tag: text up to this position.
     Text(usize),
 }
 
-/// Looks no further than it answers, but for a value that never ends: of those there is one per kind of quote.
+/// Reads no further than the end of the tag, except for a value that never ends: there is one per kind of quote.
 fn tag_end(bytes: &[u8]) -> TagEnd {
     let mut at = 1;
     while let Some(&byte) = bytes.get(at) {
         match byte {
             b'>' => return TagEnd::Found(at),
             b'<' => return TagEnd::Text(at),
-            // A quote opens a value only behind `=`; elsewhere it is a stray one.
+            // A quote opens a value only after `=`; elsewhere it is ignored.
             b'"' | b'\'' if bytes[..at].trim_ascii_end().last() == Some(&b'=') => {
                 match memchr::memchr(byte, &bytes[at + 1..]) {
                     Some(close) => at += close + 2,

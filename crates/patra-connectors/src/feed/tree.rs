@@ -1,5 +1,5 @@
-//! XML to a tree of elements, forgiving. Names are lower-case, with one prefix per known namespace, whatever the document
-//! calls it; so `<dc:creator>` is `dc:creator` even where it is written `<x:Creator>`.
+//! XML to a tree of elements, forgiving. Names are lower-case, with one prefix per known namespace, whatever the
+//! document calls it; so `<dc:creator>` is `dc:creator` even where it is written `<x:Creator>`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::{FeedError, FeedLimit};
 pub const MAX_DEPTH: usize = 256;
 /// Most elements of a document.
 pub const MAX_ELEMENTS: usize = 500_000;
-/// Most prefixes in force at one place; more are taken for what they are called.
+/// Most prefixes in force at one element; further ones are used as they are written.
 const MAX_PREFIXES: usize = 256;
 
 /// Namespaces by what their URI holds in lower case; the first that fits counts. Feeds write them with and without
@@ -123,7 +123,7 @@ struct TreeBuilder<'a> {
     stack: Vec<TreeElement<'a>>,
     /// Names as they are written, for the end tags.
     written: Vec<&'a str>,
-    /// What prefixes mean, with the depth at which they were declared.
+    /// Namespaces of prefixes, with the depth of their declaration.
     prefixes: Vec<(usize, &'a str, Option<&'static str>)>,
     names: BTreeMap<&'a str, String>,
     entities: Entities,
@@ -149,7 +149,7 @@ impl<'a> TreeBuilder<'a> {
     fn push(&mut self, node: TreeNode<'a>) {
         let Some(parent) = self.stack.last_mut() else { return };
         match (parent.children.last_mut(), node) {
-            // Text in many pieces is one text: a node for each would be larger than the piece.
+            // Text in many pieces is joined: a node for each piece would be larger than the piece.
             (Some(TreeNode::Text(before)), TreeNode::Text(more)) => before.to_mut().push_str(&more),
             (_, node) => parent.children.push(node),
         }
@@ -177,7 +177,7 @@ impl<'a> TreeBuilder<'a> {
         Ok(())
     }
 
-    /// Whether markup of HTML is to be expected: inside an element of a feed's entry or head.
+    /// Whether HTML is expected: inside an element of a feed's entry or head.
     fn inside_text(&self) -> bool {
         self.stack.len() > 3
     }
@@ -213,7 +213,7 @@ impl<'a> TreeBuilder<'a> {
         name
     }
 
-    /// Closes up to the element of this name; an end without a beginning means nothing.
+    /// Closes up to the element of this name; an end tag without a start tag is ignored.
     fn end(&mut self, name: &str) {
         let Some(at) = self.written.iter().rposition(|open| open.eq_ignore_ascii_case(name)) else { return };
         while self.written.len() > at {

@@ -10,17 +10,17 @@ use super::tree::{self, TreeElement};
 use super::{Feed, FeedError, FeedLimit, FeedTag, MAX_ENTRIES};
 use crate::page;
 
-/// How many elements may stand before the feed itself.
+/// Elements that may come before the feed itself.
 const MAX_BEFORE_ROOT: usize = 50;
-/// How much of what is no feed is shown.
+/// Characters of a text that is no feed shown in its error.
 const MAX_SHOWN: usize = 40;
 
 pub(super) fn read(text: &str, base: &Url) -> Result<Feed, FeedError> {
-    // Whatever stands before the first tag is not the feed's.
+    // Text before the first tag is not part of the feed.
     let Some(start) = memchr::memchr(b'<', text.as_bytes()) else { return Err(not_a_feed(text)) };
     let begins_as_page = page::looks_like_page(&text[start..]);
     let (document, truncated) = match tree::parse(&text[start..]) {
-        // A page may be deeper than any feed, and is told as what it is.
+        // A page may be deeper than any feed, and is reported as a page.
         Err(_) if begins_as_page => return Err(page_error(text, base)),
         other => other?,
     };
@@ -68,7 +68,7 @@ struct XmlFeedReader {
     atom: bool,
     feed: Feed,
     link: BestLink,
-    /// The subtitle of those that have none.
+    /// The subtitle of feeds without one of their own.
     info: Option<String>,
 }
 

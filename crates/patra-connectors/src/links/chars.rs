@@ -1,7 +1,7 @@
-//! What a character means to somebody who looks for the end of a URL.
+//! Classes of characters for finding the end of a URL.
 
-/// Ends every URL: white space, control and direction marks, quotes, and the punctuation of scripts that write no spaces,
-/// after which the sentence goes on at once.
+/// Ends every URL: white space, control and direction marks, quotes, and the punctuation of scripts that write no
+/// spaces, after which the sentence goes on at once.
 pub(super) fn is_break(c: char) -> bool {
     if c.is_ascii() {
         return c <= ' ' || matches!(c, '"' | '<' | '>' | '`' | '\\' | '\u{7f}');
@@ -9,7 +9,7 @@ pub(super) fn is_break(c: char) -> bool {
     c.is_whitespace() || c.is_control() || is_mark(c) || is_quote(c) || is_wide_punctuation(c)
 }
 
-/// Nobody sees these, and no URL has them. Joiners are not among them: Persian and emoji are spelled with those.
+/// Invisible characters, which no URL has. Joiners are not among them: Persian and emoji need them.
 fn is_mark(c: char) -> bool {
     matches!(c,
         '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -29,7 +29,7 @@ fn is_wide_punctuation(c: char) -> bool {
         | '\u{ff01}'..='\u{ff0f}' | '\u{ff1a}'..='\u{ff20}' | '\u{ff3b}'..='\u{ff40}' | '\u{ff5b}'..='\u{ff65}')
 }
 
-/// Stands inside a URL, but at its end belongs to the sentence.
+/// Punctuation: inside a URL it is kept, but at its end it belongs to the sentence.
 pub(super) fn is_trailing(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | '\'' | '*');
@@ -47,7 +47,7 @@ pub(super) fn is_long_dash(c: char) -> bool {
     matches!(c, '—' | '―' | '⸺' | '⸻')
 }
 
-/// Of a script that writes no spaces, or a picture: directly behind a Latin letter the sentence goes on.
+/// Characters of scripts without spaces, and pictures: directly after a Latin letter the sentence goes on.
 pub(super) fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1100}'..='\u{11ff}' | '\u{1780}'..='\u{17ff}'
@@ -55,12 +55,12 @@ pub(super) fn is_unspaced(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}' | '\u{ff10}'..='\u{ffdc}' | '\u{1f000}'..='\u{1faff}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Begins Japanese particles far more often than titles.
+/// Hiragana: far more often the start of a Japanese particle than of a title.
 pub(super) fn is_hiragana(c: char) -> bool {
     matches!(c, '\u{3041}'..='\u{309f}')
 }
 
-/// Letters that stand beside ASCII in a top-level domain; marks of decomposed ones too.
+/// Latin letters other than ASCII in a top-level domain, and the marks of decomposed letters.
 pub(super) fn is_latin(c: char) -> bool {
     matches!(c, '\u{c0}'..='\u{24f}' | '\u{300}'..='\u{36f}' | '\u{1e00}'..='\u{1eff}')
 }

@@ -1,13 +1,13 @@
-//! Characters as they are written: by themselves, as references of HTML, or behind a backslash. Nobody says which language a
-//! text is in, so each is understood where it can mean nothing else.
+//! Characters as they are written: by themselves, as references of HTML, or behind a backslash. Nobody says which
+//! language a text is in, so each is understood where it can mean nothing else.
 
 use crate::feed::markup::{EntityContext, resolve};
 
-/// Most bytes that are looked at to read one character.
+/// Most bytes of one escaped character.
 pub(super) const MAX_UNIT_BYTES: usize = 64;
 /// Longest name of a reference, its semicolon included.
 const MAX_NAME_BYTES: usize = 33;
-/// How often something may have been escaped.
+/// How often a character may be escaped.
 const MAX_TIMES: usize = 4;
 
 /// The first character of a text, and how many bytes it takes there.
@@ -20,7 +20,8 @@ pub(super) fn unit(text: &str) -> Option<(char, usize)> {
     }
 }
 
-/// `&amp;`, `&#38;`, `&quot;`, and what was escaped once more: `&amp;amp;`. Only with its semicolon: `&copy=1` is a parameter.
+/// `&amp;`, `&#38;`, `&quot;`, and what was escaped once more: `&amp;amp;`. Only with its semicolon: `&copy=1` is a
+/// parameter.
 fn reference(text: &str) -> Option<(char, usize)> {
     let mut name = 1;
     while text[name..].starts_with("amp;") && name < MAX_TIMES * 4 {
@@ -42,7 +43,7 @@ fn named(text: &str) -> Option<(char, usize)> {
     Some((only, end + 1))
 }
 
-/// As JSON writes (`\/`, `\u0026`), and what Markdown, TeX and shells escape in URLs (`\_`, `\&`, `\?`).
+/// Escapes of JSON (`\/`, `\u0026`), and of Markdown, TeX and shells in URLs (`\_`, `\&`, `\?`).
 fn backslash(text: &str) -> Option<(char, usize)> {
     let bytes = text.as_bytes();
     let behind = bytes.iter().take(MAX_TIMES).take_while(|byte| **byte == b'\\').count();

@@ -10,37 +10,37 @@ use super::normal::{LinkOptions, NormalisedLink, UnusableLink, normalise};
 use super::scheme::{self, MAX_SLASHES_BYTES};
 use super::walk::{self, UrlStep};
 
-/// Most distinct links of one [`Finder`], unless it is told otherwise.
+/// Default limit on the distinct links of one finder.
 pub const MAX_LINKS: usize = 100_000;
 
 /// Longest scheme with its colon: so much of a text may belong to a URL whose colon is still to come.
 const MAX_SCHEME_BYTES: usize = 6;
 
-/// What was found.
+/// Result of a search for links.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FoundLinks {
     /// Each once, in the order of the first finding.
     pub links: Vec<NormalisedLink>,
-    /// How many were left out because they are longer than [`MAX_URL_BYTES`](super::MAX_URL_BYTES).
+    /// Links that were left out because they are longer than [`MAX_URL_BYTES`](super::MAX_URL_BYTES).
     pub too_long: usize,
-    /// There were more distinct links than the limit; those that came first are here.
+    /// There were more distinct links than the limit; the first ones are included.
     pub partial: bool,
 }
 
-/// Looks for links in one text after the other.
+/// Finds links in one text after the other.
 #[derive(Debug)]
 pub struct LinkFinder {
     options: LinkOptions,
     max_links: usize,
     found: FoundLinks,
-    /// Where a link stands in what was found, by its hash.
+    /// Index of a link in the result, by its hash.
     seen: HashMap<u64, usize>,
     hasher: RandomState,
-    /// What is being read, kept to save allocations.
+    /// Buffer, kept to save allocations.
     url: String,
 }
 
-/// Where the search goes on when more text has come.
+/// Position where the search continues with the next text.
 #[derive(Debug, Default)]
 pub(super) struct FinderCursor {
     pub(super) at: usize,
@@ -60,18 +60,18 @@ impl LinkFinder {
         }
     }
 
-    /// With another limit than [`MAX_LINKS`].
+    /// A finder with another limit than [`MAX_LINKS`].
     #[must_use]
     pub fn at_most(self, max_links: usize) -> Self {
         Self { max_links, ..self }
     }
 
-    /// Looks through plain text, Markdown, HTML or anything else that people read.
+    /// Searches plain text, Markdown, HTML or any other text for people.
     pub fn text(&mut self, text: &str) {
         self.scan(text, &mut FinderCursor::default(), true);
     }
 
-    /// Looks through a string that may be a URL as a whole, as those in data are: then all of it counts, `…/Apple_Inc.` with
+    /// Searches a string that may be a URL as a whole, like strings in data: then all of it counts, `…/Apple_Inc.` with
     /// its dot.
     pub fn string(&mut self, text: &str) {
         let trimmed = text.trim();
@@ -86,7 +86,7 @@ impl LinkFinder {
         }
     }
 
-    /// More was there than the limit allows: nothing will be added any more.
+    /// Whether the limit is reached: no more links are added.
     pub fn is_partial(&self) -> bool {
         self.found.partial
     }
@@ -95,15 +95,15 @@ impl LinkFinder {
         self.found
     }
 
-    /// Looks through a piece of text from the cursor on. Unless it is the last, what could go on behind its end is left, and
-    /// the cursor says where.
+    /// Searches a piece of text from the cursor on. Unless it is the last piece, text at its end that could continue is
+    /// left, and the cursor points to it.
     pub(super) fn scan(&mut self, text: &str, cursor: &mut FinderCursor, last: bool) {
         let mut url = std::mem::take(&mut self.url);
         while !self.found.partial && self.step(text, cursor, last, &mut url) {}
         self.url = url;
     }
 
-    /// One URL. False at the end of what can be decided.
+    /// Reads one URL. False at the end of the decidable text.
     fn step(&mut self, text: &str, cursor: &mut FinderCursor, last: bool, url: &mut String) -> bool {
         if cursor.skipping && !skip(text, cursor) {
             return false;
@@ -141,7 +141,7 @@ impl LinkFinder {
     }
 
     fn add(&mut self, written: &str) {
-        // What is normal already stays as it is, so it needs no normalising to be known.
+        // A URL in normal form needs no normalising to be recognised.
         let Some(slot) = self.free_slot(written) else { return };
         let link = match normalise(written, self.options) {
             Ok(link) => link,
@@ -161,7 +161,7 @@ impl LinkFinder {
         self.found.links.push(link);
     }
 
-    /// The place for a URL that was not found yet: its hash, or the next number that is free.
+    /// The slot of a new URL: its hash, or the next free number.
     fn free_slot(&self, url: &str) -> Option<u64> {
         let mut slot = self.hasher.hash_one(url);
         while let Some(at) = self.seen.get(&slot) {

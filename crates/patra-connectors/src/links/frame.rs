@@ -1,6 +1,6 @@
-//! What stands before a URL and tells where it will end.
+//! The text before a URL, which shows where the URL ends.
 
-/// Bytes before a URL that are looked at.
+/// Bytes before a URL that are read.
 pub(super) const LEFT_BYTES: usize = 48;
 
 /// Attributes whose value is one URL.
@@ -10,7 +10,7 @@ const ATTRIBUTES: [&str; 2] = ["href", "src"];
 pub(super) struct UrlFrame {
     /// The quote that ends the URL.
     pub(super) close: Option<char>,
-    /// In brackets or quotes: what follows a Latin letter is then no new sentence.
+    /// In brackets or quotes: text after a Latin letter is then no new sentence.
     pub(super) enclosed: bool,
     /// The value of an attribute: it ends with its quote and nowhere else.
     pub(super) attribute: bool,
@@ -19,7 +19,7 @@ pub(super) struct UrlFrame {
 }
 
 impl UrlFrame {
-    /// The frame of a URL that starts at the place.
+    /// The frame of a URL that starts at `start`.
     pub(super) fn before(text: &str, start: usize) -> Self {
         let left = &text[boundary(text, start.saturating_sub(LEFT_BYTES))..start];
         let Some(opener) = left.chars().next_back() else { return Self::default() };
@@ -52,7 +52,7 @@ fn is_attribute(left: &str) -> bool {
     ATTRIBUTES.into_iter().any(ends_with)
 }
 
-/// The next place, from the given one on, that is not inside a character.
+/// The next position, from the given one on, that is not inside a character.
 fn boundary(text: &str, at: usize) -> usize {
     (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_left_side_tells_the_end() {
+    fn left_side_determines_the_end() {
         let bare = UrlFrame::default();
         for left in ["", "see ", "中", "=", ":", "x=\"1\" ", ">"] {
             assert_eq!(frame(left), bare, "{left}");

@@ -1,4 +1,4 @@
-//! One form for all spellings of a URL (POOL-47 to 50, 122 to 124). What is normal already comes out as it was.
+//! One form for all spellings of a URL (POOL-47 to 50, 122 to 124). A URL in normal form stays unchanged.
 
 use memchr::memchr;
 use url::{Host, Position, Url};
@@ -12,7 +12,7 @@ pub const MAX_HOST_BYTES: usize = 253;
 /// Longest part of a host between two dots.
 const MAX_LABEL_BYTES: usize = 63;
 
-/// What normalising may remove beyond what never matters.
+/// Optional steps of normalising.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkOptions {
     /// Parameters that follow a reader instead of naming a page: `utm_*`, `gclid`, `fbclid`.
@@ -54,7 +54,7 @@ pub fn normalise(text: &str, options: LinkOptions) -> Result<NormalisedLink, Unu
     let mut url = String::with_capacity(parsed.as_str().len());
     url.push_str(&parsed[..Position::BeforePath]);
     tidy(parsed.path(), &mut url);
-    // An empty query says nothing, and a reader would take its mark for the end of a question.
+    // An empty query is removed, because a reader would take its mark for the end of a question.
     if let Some(query) = parsed.query().filter(|query| !query.is_empty()) {
         push_query(query, options, &mut url);
     }
@@ -64,7 +64,7 @@ pub fn normalise(text: &str, options: LinkOptions) -> Result<NormalisedLink, Unu
     Ok(NormalisedLink { url, domain })
 }
 
-/// A parser of the web forgives a missing slash or three of them. In a text that is a slip, and leads nowhere.
+/// Whether the URL has exactly two slashes. Parsers of the web forgive other numbers, but in a text that is a mistake.
 fn has_authority(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     let ours = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
@@ -89,7 +89,7 @@ fn domain(url: &Url) -> Result<String, UnusableLink> {
     Ok(domain.unwrap_or(host).to_owned())
 }
 
-/// The parser takes hosts that no name server knows: `{host}`, `*.example.org`, `a..b`.
+/// Whether a name server can know the host. The parser accepts others: `{host}`, `*.example.org`, `a..b`.
 fn can_exist(host: &str) -> bool {
     let name = host.strip_suffix('.').unwrap_or(host);
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -117,8 +117,8 @@ fn is_tracking(pair: &str) -> bool {
     name.starts_with("utm_") || matches!(name.as_str(), "gclid" | "fbclid")
 }
 
-/// Percent-encoding in one form: upper case, and none where the character may stand for itself. A lone `%` becomes `%25`,
-/// or what is decoded behind it could make an escape that was not there.
+/// Percent-encoding in one form: upper case, and none where the character may stand for itself. A lone `%` becomes
+/// `%25`, or what is decoded behind it could make an escape that was not there.
 fn tidy(part: &str, url: &mut String) {
     let mut rest = part;
     while let Some(at) = memchr(b'%', rest.as_bytes()) {
@@ -146,7 +146,8 @@ fn escaped(rest: &str) -> Option<u8> {
     u8::try_from(digit(0)? * 16 + digit(1)?).ok()
 }
 
-/// `%u4E2D`, as old servers write: they would not find the page under another name.
+/// Whether the text after a `%` makes an escape like `%u4E2D`. Old servers would not find the page under another
+/// spelling.
 fn is_old_escape(rest: &str) -> bool {
     let rest = rest.as_bytes();
     matches!(rest.first(), Some(b'u' | b'U')) && rest.len() >= 5 && rest[1..5].iter().all(u8::is_ascii_hexdigit)
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_refused_with_the_reason() {
+    fn unusable_link_is_refused_with_the_reason() {
         let reason = |text: &str| normalise(text, LinkOptions::default()).unwrap_err();
         for text in
             ["", "example.com", "//example.com/", "ftp://example.com/", "http:example.com", "http:///a", "mailto:a@b"]

@@ -1,4 +1,4 @@
-//! Where a URL begins: `http` or `https`, a colon and two slashes, however these are escaped.
+//! The start of a URL: `http` or `https`, a colon and two slashes, in any escaped form.
 
 use super::escape::{self, MAX_UNIT_BYTES};
 
@@ -13,8 +13,8 @@ pub(super) struct Scheme {
     pub(super) name: &'static str,
 }
 
-/// The place of the `h`, if the colon stands behind our scheme. Letters before it are no hindrance: where tags were removed,
-/// words and URLs grow together. A `+` is one: `git+https` is another scheme.
+/// The place of the `h`, if the colon stands behind our scheme. Letters before it are no hindrance: where tags were
+/// removed, words and URLs grow together. A `+` is one: `git+https` is another scheme.
 pub(super) fn start(text: &str, colon: usize) -> Option<usize> {
     let before = text.as_bytes().get(..colon)?;
     let word = before.strip_suffix(b"s").or_else(|| before.strip_suffix(b"S")).unwrap_or(before);
@@ -26,7 +26,7 @@ pub(super) fn start(text: &str, colon: usize) -> Option<usize> {
     (!compound).then_some(start)
 }
 
-/// The scheme whose colon stands at the place.
+/// The scheme of the colon at this position.
 pub(super) fn at(text: &str, colon: usize) -> Option<Scheme> {
     let start = start(text, colon).filter(|_| text.as_bytes().get(colon) == Some(&b':'))?;
     let name = if colon - start == 5 { "https" } else { "http" };

@@ -6,18 +6,18 @@ use super::finder::{FinderCursor, LinkFinder};
 use super::frame::LEFT_BYTES;
 use super::normal::MAX_WRITTEN_BYTES;
 
-/// Bytes of a document that are in memory at a time. A URL that cannot be decided yet is carried over, so it must fit in
-/// many times.
+/// Bytes of a document that are in memory at a time. A URL that cannot be decided yet is carried over, so it must fit
+/// in many times.
 const WINDOW_BYTES: usize = 128 * 1024;
 
-/// Bytes before the cursor that say how a URL there is framed, and hold the beginning of its scheme.
+/// Bytes before the cursor that show the frame of a URL there, and hold the beginning of its scheme.
 const CONTEXT_BYTES: usize = 2 * LEFT_BYTES;
 
 const _: () = assert!(WINDOW_BYTES > 4 * MAX_WRITTEN_BYTES, "a window must hold the longest URL and more");
 
 impl LinkFinder {
-    /// Looks through a document as [`text`](Finder::text) does. Bytes that are not UTF-8 part what is on either side. What was
-    /// found before an error stays found.
+    /// Searches a document as [`text`](LinkFinder::text) does. Bytes that are not UTF-8 separate the texts around them.
+    /// Links found before an error are kept.
     pub fn read(&mut self, document: impl Read) -> io::Result<()> {
         self.read_by(WINDOW_BYTES, document)
     }
@@ -54,12 +54,12 @@ impl StreamBuffer {
         Ok(false)
     }
 
-    /// Searches what is held, and keeps what the next piece may continue.
+    /// Searches the window, and keeps the text that the next piece may continue.
     fn search(&mut self, finder: &mut LinkFinder, ended: bool) {
         let mut begin = 0;
         loop {
             let (text, invalid) = valid(&self.bytes[begin..self.held]);
-            // A character that is cut off by the window goes on in the next one.
+            // A character that the window cuts continues in the next one.
             let last = invalid.is_some() || ended;
             finder.scan(text, &mut self.cursor, last);
             match invalid {
@@ -79,7 +79,7 @@ impl StreamBuffer {
     }
 }
 
-/// The text that bytes begin with, and how many bytes behind it are none. Nothing is said about a character that is cut off.
+/// The text at the start of the bytes, and the number of invalid bytes after it. A cut character counts as neither.
 fn valid(bytes: &[u8]) -> (&str, Option<usize>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text, None),

@@ -1,4 +1,4 @@
-//! Strings inside JSON, at all levels. Names of fields are not looked at.
+//! Strings inside JSON, at all levels. Names of fields are not searched.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::finder::LinkFinder;
 
 impl LinkFinder {
-    /// Looks through a text of JSON. One that is none, or is nested deeper than the parser's 128 levels, is looked through as
-    /// plain text: nothing is lost but the difference between names and values.
+    /// Searches a JSON text. A text that is no JSON, or is nested deeper than the parser's 128 levels, is searched as
+    /// plain text: only the difference between names and values is lost.
     pub fn json(&mut self, text: &str) {
         let mut json = serde_json::Deserializer::from_str(text);
         let read = Strings(self).deserialize(&mut json).and_then(|()| json.end());
@@ -18,13 +18,13 @@ impl LinkFinder {
         }
     }
 
-    /// Looks through a value, however deep: the levels are kept in a list, not on the stack.
+    /// Searches a value of any depth: the levels are kept in a list, not on the stack.
     pub fn value(&mut self, value: &Value) {
         let mut waiting = vec![value];
         while let Some(value) = waiting.pop() {
             match value {
                 Value::String(text) => self.string(text),
-                // The last to be put in comes out first.
+                // The last element added comes out first.
                 Value::Array(values) => waiting.extend(values.iter().rev()),
                 Value::Object(fields) => waiting.extend(fields.values().rev()),
                 Value::Null | Value::Bool(_) | Value::Number(_) => {}

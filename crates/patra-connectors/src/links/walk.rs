@@ -1,5 +1,5 @@
-//! From a scheme to the end of its URL, one character after the other. What is read lands in a buffer, with all escapes of
-//! the text undone.
+//! Reads a URL from its scheme to its end, one character after the other, into a buffer with all escapes of the text
+//! undone.
 
 mod host;
 
@@ -9,13 +9,13 @@ use super::frame::UrlFrame;
 use super::normal::MAX_WRITTEN_BYTES;
 use super::scheme::{self, MAX_SLASHES_BYTES, Scheme};
 
-/// Bytes behind what was read that may have been looked at.
+/// Bytes after the URL that may have been read.
 const LOOK_AHEAD_BYTES: usize = MAX_UNIT_BYTES + MAX_SLASHES_BYTES;
 
 /// Characters behind which a second URL is a part of the first: a page of an archive, the parameter of a redirection.
 const NESTING: [char; 9] = ['/', '=', '?', '&', '#', ':', '+', '@', '~'];
 
-/// What stands behind a scheme. Each place is where the search goes on.
+/// Text after a scheme. Each position is where the search continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UrlStep {
     Url(usize),
@@ -48,7 +48,7 @@ pub(super) fn follow(text: &str, scheme: Scheme, last: bool, url: &mut String) -
     }
 }
 
-/// Reads a text that is one URL from its first to its last character, with whatever punctuation it ends in.
+/// Reads a text that is one URL from its first to its last character, with any punctuation at its end.
 pub(super) fn whole(text: &str, url: &mut String) -> bool {
     let Some(scheme) = memchr::memchr(b':', text.as_bytes()).and_then(|colon| scheme::at(text, colon)) else {
         return false;
@@ -60,11 +60,11 @@ struct UrlWalker<'t, 'u> {
     text: &'t str,
     start: usize,
     at: usize,
-    /// How far the text was looked at.
+    /// Position up to which the text was read.
     seen: usize,
     frame: UrlFrame,
     url: &'u mut String,
-    /// Brackets that are open: what closes them, and where they stand in the buffer.
+    /// Open brackets: their closing characters, and their positions in the buffer.
     open: Vec<(char, usize)>,
     in_query: bool,
     too_long: bool,
@@ -93,8 +93,8 @@ impl<'t, 'u> UrlWalker<'t, 'u> {
         self.too_long |= self.at - self.start > MAX_WRITTEN_BYTES;
     }
 
-    /// The value of an attribute: spaces between words are part of it, and its quote ends it. One that is not closed, or is
-    /// put together from pieces (`'https://a/' + b`), was none.
+    /// The value of an attribute: spaces between words are part of it, and its quote ends it. One that is not closed,
+    /// or is put together from pieces (`'https://a/' + b`), was none.
     fn attribute(&mut self) -> bool {
         while let Some((c, len)) = self.peek() {
             match c {
@@ -158,7 +158,7 @@ impl<'t, 'u> UrlWalker<'t, 'u> {
         }
     }
 
-    /// Takes what needs no thought, all at once: that is most of a URL.
+    /// Takes plain bytes all at once: these are most of a URL.
     fn take_plain(&mut self) {
         let rest = &self.text[self.at..];
         let length = rest.bytes().take(MAX_WRITTEN_BYTES + 1).take_while(|byte| is_plain(*byte)).count();
@@ -172,12 +172,12 @@ impl<'t, 'u> UrlWalker<'t, 'u> {
         match c {
             _ if is_break(c) || Some(c) == self.frame.close => false,
             '|' => matches!(self.frame.close, Some('"' | '\'')),
-            // In a path these are notes and markup: `http://a/b[1]`.
+            // In a path, brackets are notes and markup: `http://a/b[1]`.
             '[' | ']' if !self.in_query => false,
             '(' if self.is_remark(len) => false,
             '(' => self.opens(')'),
             '[' => self.opens(']'),
-            // A value may be an id or JSON. Elsewhere somebody has to fill in a name.
+            // Braces in a value may be an id or JSON. Elsewhere they are placeholders.
             '{' if self.url.ends_with('=') => self.opens('}'),
             '{' => false,
             ',' | ';' if self.url.ends_with('/') => false,
@@ -200,8 +200,8 @@ impl<'t, 'u> UrlWalker<'t, 'u> {
         !self.frame.enclosed && !self.url.ends_with('_') && inside.is_some_and(|(c, _)| is_unspaced(c))
     }
 
-    /// Behind a Latin letter, a script without spaces is the sentence that goes on. Behind a slash it is a name, unless it
-    /// looks like a particle.
+    /// Behind a Latin letter, a script without spaces is the sentence that goes on. Behind a slash it is a name, unless
+    /// it looks like a particle.
     fn goes_on_with(&self, c: char) -> bool {
         match self.url.chars().next_back() {
             Some(before) if before.is_ascii_alphanumeric() => false,
@@ -225,7 +225,7 @@ impl<'t, 'u> UrlWalker<'t, 'u> {
         self.at = next.start;
     }
 
-    /// Takes off what belongs to the sentence: brackets that nothing closes, arrows, punctuation, emphasis.
+    /// Removes the end that belongs to the sentence: brackets that nothing closes, arrows, punctuation, emphasis.
     fn trim(&mut self, host_end: usize) {
         if let Some((_, at)) = self.open.first() {
             self.url.truncate(*at);
@@ -253,7 +253,7 @@ fn closes_quote(path: &str) -> bool {
     path.ends_with('\'') && path.matches('\'').count().is_multiple_of(2)
 }
 
-/// Part of every path and query, whatever stands beside it.
+/// Bytes that belong to a path or query whatever their neighbours are.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'/' | b'-' | b'_' | b'.' | b'~' | b'%' | b'+' | b'=' | b'@' | b'!' | b'$' | b'*')

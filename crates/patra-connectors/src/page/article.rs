@@ -1,4 +1,4 @@
-//! The one article of a page: what its head says, and the text that a reader would read.
+//! The one article of a page: its metadata and its main text.
 
 use std::collections::HashMap;
 
@@ -12,12 +12,12 @@ use super::HtmlPageError;
 use super::document::{HtmlDocument, folded};
 use crate::feed::FeedDate;
 
-/// What is not read: scripts, controls, and what stands around an article.
+/// Elements that are not read: scripts, controls, and content around an article.
 const APART: [&str; 17] = [
     "aside", "button", "canvas", "dialog", "footer", "form", "head", "header", "iframe", "nav", "noscript", "script",
     "select", "style", "svg", "template", "textarea",
 ];
-/// Parts of a class or id that tell what stands around an article.
+/// Parts of a class or id that mark content around an article.
 const APART_NAMES: [&str; 16] = [
     "advert",
     "banner",
@@ -38,19 +38,19 @@ const APART_NAMES: [&str; 16] = [
 ];
 /// Elements that hold running text.
 const RUNNING: [&str; 5] = ["p", "pre", "blockquote", "li", "td"];
-/// Elements that read on in their line.
+/// Inline elements.
 const INLINE: [&str; 24] = [
     "a", "abbr", "b", "bdi", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s", "small",
     "span", "strong", "sub", "sup", "time", "u", "var",
 ];
-/// Shorter pieces of text say little about where the article is.
+/// Shorter pieces of text do not show where the article is.
 const MIN_RUNNING_CHARS: usize = 25;
 
-/// What a page says.
+/// The content of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArticlePage {
     pub title: Option<String>,
-    /// The address that the page calls its own.
+    /// The canonical address of the page.
     pub url: String,
     pub description: Option<String>,
     pub author: Option<String>,
@@ -59,7 +59,7 @@ pub struct ArticlePage {
     pub language: Option<String>,
     /// The main text, a line for each block.
     pub text: String,
-    /// Changes when the main text does, whatever else on the page does.
+    /// Changes with the main text, and with nothing else on the page.
     pub hash: String,
 }
 
@@ -110,14 +110,14 @@ fn main(document: &HtmlDocument) -> Option<ElementRef<'_>> {
         if own < MIN_RUNNING_CHARS {
             continue;
         }
-        // Half of it counts for the element around the one around: an article has sections.
+        // Half of the score counts for the grandparent: an article has sections.
         let around = element.ancestors().filter_map(ElementRef::wrap).take(3);
         for (parent, weight) in around.zip([1.0, 0.6, 0.3]) {
             *scores.entry(parent.id()).or_default() += weight * f64::from(u32::try_from(own).unwrap_or(u32::MAX));
         }
     }
     let mut best: Option<(f64, ElementRef<'_>)> = None;
-    // In the order of the page, so that equals are always decided alike.
+    // In page order, so that ties are always decided alike.
     for element in document.html.root_element().descendants().filter_map(ElementRef::wrap) {
         let Some(score) = scores.get(&element.id()) else { continue };
         let named =
@@ -130,7 +130,7 @@ fn main(document: &HtmlDocument) -> Option<ElementRef<'_>> {
     best.map(|(_, element)| element).or_else(|| document.first("article, main, [role='main']"))
 }
 
-/// Characters of text that are no link and belong to no running element inside.
+/// Characters of text outside links and nested elements of running text.
 fn own_text(element: ElementRef<'_>) -> usize {
     let mut count = 0;
     let mut stack: Vec<_> = element.children().collect();
@@ -152,13 +152,13 @@ fn stands_apart(element: ElementRef<'_>) -> bool {
         let text = text.to_ascii_lowercase();
         APART_NAMES.iter().any(|part| text.contains(part))
     };
-    // The page as a whole may be called anything.
+    // Class and id of elements around the whole page are ignored.
     let whole = matches!(value.name(), "html" | "body" | "article" | "main");
     APART.contains(&value.name())
         || (!whole && (value.attr("class").is_some_and(named) || value.attr("id").is_some_and(named)))
 }
 
-/// The text of an element, or of the whole page where none stands out.
+/// The text of an element, or of the whole page where no element stands out.
 fn readable(page: ElementRef<'_>, main: Option<ElementRef<'_>>) -> String {
     let mut lines = vec![String::new()];
     // Last in, first out; an end is the name of the element alone.
@@ -195,7 +195,7 @@ mod tests {
         <meta property='article:published_time' content='2024-05-01T10:00:00Z'><meta property='og:image' content='/i.png'></head>\
         <body><nav><p>Home and other places that are long enough to count as text</p></nav><div id=content><h1>A title</h1>\
         <p>The first paragraph has <b>words</b> enough, and a comma.</p><p>The second one has words enough as well.</p></div>\
-        <div class=sidebar><p>Something else altogether, which is rather long but stands beside it all.</p></div>\
+        <div class=sidebar><p>Something else altogether, which is rather long but is not part of it.</p></div>\
         <script>var x = 'not text';</script></body></html>";
 
     fn read(html: &str) -> ArticlePage {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_head_tells_about_the_page() {
+    fn head_describes_the_page() {
         let page = read(PAGE);
         assert_eq!(page.title.as_deref(), Some("A title"));
         assert_eq!(page.url, "http://example.org/a");

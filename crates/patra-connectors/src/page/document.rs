@@ -1,4 +1,4 @@
-//! A page as a tree, built under limits. HTML can grow while it is parsed, so the tree is looked at while it is built.
+//! A page as a tree, built under limits. HTML can grow while it is parsed, so the tree is checked while it is built.
 
 use html5ever::driver::{ParseOpts, parse_document};
 use html5ever::tendril::TendrilSink as _;
@@ -14,12 +14,12 @@ pub const MAX_BYTES: usize = 5 * 1024 * 1024;
 pub const MAX_DEPTH: usize = 512;
 /// Most nodes of a page: elements, texts and comments.
 pub const MAX_NODES: usize = 500_000;
-/// How much is parsed between two looks at the tree.
+/// Bytes that are parsed between two checks of the tree.
 const STEP_BYTES: usize = 1_024;
 
 pub(super) struct HtmlDocument {
     pub(super) html: Html,
-    /// What addresses of the page are relative to.
+    /// Base of the page's relative addresses.
     pub(super) base: Url,
 }
 
@@ -48,7 +48,7 @@ impl HtmlDocument {
     }
 }
 
-/// White space as one space, none around.
+/// Normalises white space: single spaces, trimmed.
 pub(super) fn folded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -77,7 +77,7 @@ fn parse(text: &str) -> Result<Html, HtmlPageError> {
         if nodes.len() > MAX_NODES {
             return Err(HtmlPageError::TooManyNodes);
         }
-        // What was made last stands where the parser is.
+        // The newest node is where the parser is.
         if nodes.next_back().is_some_and(|node| node.ancestors().take(MAX_DEPTH + 1).count() > MAX_DEPTH) {
             return Err(HtmlPageError::TooDeep);
         }

@@ -9,7 +9,7 @@ use super::document::{HtmlDocument, folded};
 
 /// Most feeds that are listed.
 const MAX_FEEDS: usize = 100;
-/// How far a page is looked for at the beginning of a body.
+/// Bytes at the start of a body that are searched for a page.
 const MAX_HEAD_BYTES: usize = 1_024;
 const TYPES: [&str; 7] = [
     "application/rss+xml",
@@ -27,11 +27,11 @@ pub struct FeedLink {
     pub title: Option<String>,
     #[serde(rename = "type")]
     pub media_type: Option<String>,
-    /// The page declares it as its feed. What is only linked and looks like one is not declared.
+    /// Whether the page declares it as its feed. Links that look like feeds are not declared.
     pub declared: bool,
 }
 
-/// The feeds of a page: first what it declares, in its order, then links that look like feeds.
+/// The feeds of a page: first the declared ones, in their order, then links that look like feeds.
 pub fn feeds(html: &str, address: &Url) -> Result<Vec<FeedLink>, HtmlPageError> {
     let document = HtmlDocument::parse(html, address)?;
     let mut found: Vec<FeedLink> = Vec::new();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_comes_before_what_is_linked() {
+    fn declared_feeds_come_before_linked_ones() {
         let html = "<a href='/feed/'>f</a><link rel=stylesheet href=a.css><link rel='ALTERNATE' type='Application/RSS+xml' href='r.xml'>\
                     <link rel=alternate hreflang=de href='/de'><a href='about'>a</a><a href='/?feed=rss2'>b</a><a href='r.xml'>again</a>";
         let expected = [
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_look_like_feeds_are_told_from_others() {
+    fn links_that_look_like_feeds_are_distinguished_from_others() {
         for feed in [
             "http://a.b/rss",
             "http://a.b/x.rss",

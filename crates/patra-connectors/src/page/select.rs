@@ -1,4 +1,4 @@
-//! Rows out of a page, by CSS selectors.
+//! Rows of a page, by CSS selectors.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::document::{HtmlDocument, folded};
 /// Most rows of a page.
 pub const MAX_ROWS: usize = 10_000;
 
-/// How rows are found, and what each of them holds.
+/// Selectors of the rows and of their fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectRules {
@@ -31,14 +31,14 @@ pub struct SelectField {
     pub attr: Option<String>,
     /// A list of all that match, not the first alone.
     pub many: bool,
-    /// That no row has it at all means that the layout has changed.
+    /// Whether the field is required: when no row has it, the layout has changed.
     pub required: bool,
 }
 
 /// Field to text, list of texts, or null where nothing matches.
 pub type SelectRow = BTreeMap<String, Value>;
 
-/// The rows of a page. That there is none is an error that names the selector: pages change their layout without a word.
+/// The rows of a page. A page without rows is an error that names the selector, because layouts change without notice.
 pub fn select(html: &str, address: &Url, rules: &SelectRules) -> Result<Vec<SelectRow>, HtmlPageError> {
     let item = compiled(&rules.item)?;
     let selectors = rules.fields.iter().map(|(name, field)| {

@@ -1,5 +1,5 @@
-//! Markup in one plain spelling, for a parser whose time grows with the square of a tag's attributes. It is read by
-//! forgiving rules and written by strict ones, so the parser behind sees no tag that was not counted here.
+//! Rewrites markup in one plain form, for a parser whose time grows with the square of a tag's attributes. It is read
+//! by forgiving rules and written by strict ones, so the parser sees no tag that was not counted here.
 
 use std::fmt::Write as _;
 
@@ -7,9 +7,9 @@ use crate::feed::markup::{Attributes, EntityContext, MarkupToken, MarkupTokens, 
 
 /// Most attributes of one tag; more are left out.
 pub const MAX_ATTRIBUTES: usize = 256;
-/// What is dropped with its content, unless it is data.
+/// Elements that are dropped with their content, unless it is data.
 const DROPPED: [&str; 3] = ["script", "style", "template"];
-/// What stands once in a page. A parser adds the attributes of each repetition to the first.
+/// Elements that occur once in a page. A parser adds the attributes of each repetition to the first.
 const ONCE: [&str; 3] = ["html", "head", "body"];
 
 pub(super) fn tame(html: &str) -> String {
@@ -62,7 +62,7 @@ fn write_tag(name: &str, attributes: Attributes<'_>, empty: bool, out: &mut Stri
         escape_into(&resolve(value, EntityContext::Attribute), &mut escaped);
         let _ = write!(out, " {name}=\"{}\"", escaped.replace('"', "&quot;"));
     }
-    // In SVG and MathML an empty tag ends what it begins.
+    // In SVG and MathML an empty tag closes its element.
     out.push_str(if empty { "/>" } else { ">" });
 }
 

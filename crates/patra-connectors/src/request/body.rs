@@ -1,4 +1,4 @@
-//! Bodies of requests: JSON with templates in it, a form, or a text.
+//! Bodies of requests: JSON with templates, a form, or a text.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ use patra_spec::{ParamLocation, Snapshot, Template};
 use super::param::ParamTemplate;
 use super::{broken, compiled, unrendered};
 
-/// Each text is bounded by its template; this bounds their sum.
+/// Most bytes of a body; each text is bounded by its template too.
 const MAX_BODY: usize = 1024 * 1024;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) enum BodyTemplate {
 pub(super) enum BodyNode {
     Fixed(Value),
     Text(Template),
-    /// A text that is one expression, and that expression gives a number.
+    /// Whether a text is one expression with a numeric value.
     Number(Template),
     List(Vec<BodyNode>),
     Object(Vec<(String, BodyNode)>),
@@ -47,7 +47,7 @@ impl BodyTemplate {
         }
     }
 
-    /// What the body is, when its kind says so.
+    /// The media type of the body, where its kind has one.
     pub(super) fn content_type(&self) -> Option<&'static str> {
         match self {
             BodyTemplate::Json(_) => Some("application/json"),
@@ -98,8 +98,8 @@ impl BodyNode {
         })
     }
 
-    /// Null where a template gives nothing: such a member or element is left out (ING-4.8-02). Texts become JSON texts,
-    /// whatever is in them, so no value can end its string (G-25).
+    /// Renders a value; null where a template gives nothing: such a member or element is left out (ING-4.8-02). Texts
+    /// become JSON texts, whatever is in them, so no value can end its string (G-25).
     fn render(&self, context: &RenderContext) -> Result<Option<Value>, Fault> {
         Ok(match self {
             BodyNode::Fixed(value) => Some(value.clone()),
@@ -132,8 +132,8 @@ fn text(template: &Template, context: &RenderContext) -> Result<Option<String>, 
     template.render(context).map_err(|error| unrendered("the body", &error))
 }
 
-/// Whether a template is one expression whose value is a number or boolean by nature, as `${ page.size }` is: found by
-/// rendering it where everything that may be any text is a text without digits.
+/// Whether a template is one expression whose value is a number or boolean by nature, like `${ page.size }`: decided by
+/// rendering it with texts without digits in place of every text.
 fn gives_number(template: &Template) -> bool {
     let text = template.as_str().trim();
     let alone = text.starts_with("${") && text.ends_with('}') && text.matches("${").count() == 1;

@@ -1,4 +1,4 @@
-//! One named value of a request, and what must be so of it before the request may leave (ING-4.8-06).
+//! One named value of a request, and its rules, which are checked before the request is sent (ING-4.8-06).
 
 use std::collections::BTreeMap;
 
@@ -57,8 +57,8 @@ impl ParamTemplate {
         {
             return Err(self.refused("does not match its pattern"));
         }
-        // A line break in a header value would start a header of the upstream's choosing. The mark of a credential, which
-        // stands for no value yet, is checked by who replaces it.
+        // A line break in a header value would start another header. The mark of a credential is checked when it is
+        // filled.
         let control = |byte: u8| (byte < b' ' && byte != b'\t' && byte != 1) || byte == 0x7f;
         if self.location == ParamLocation::Header && value.as_ref().is_some_and(|value| value.bytes().any(control)) {
             return Err(self.refused("would hold a control character"));

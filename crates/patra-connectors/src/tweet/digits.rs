@@ -1,14 +1,14 @@
-//! Ids that come as numbers: a reader of JSON would round what no machine number holds.
+//! Ids that are JSON numbers, which a JSON parser would round.
 
 use std::borrow::Cow;
 
-/// JSON text in which whole numbers of too many digits are texts, so that none of their digits is lost (TWEET-26).
+/// The JSON text with whole numbers of too many digits as texts, so that no digit is lost (TWEET-26).
 pub(super) fn exact(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     let (mut text, mut copied, mut at, mut quoted) = (String::new(), 0, 0, false);
     while at < bytes.len() {
         match bytes[at] {
-            // What follows is no end of the text.
+            // Text follows: this is not its end.
             b'\\' if quoted => at += 1,
             b'"' => quoted = !quoted,
             b'-' | b'0'..=b'9' if !quoted => {

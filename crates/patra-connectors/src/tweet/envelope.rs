@@ -1,4 +1,4 @@
-//! Where the tweets of an answer are.
+//! Finds the tweets in a response.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::TweetPageError;
 use super::digits::exact;
 use super::normalise::{NormalisedTweets, normalise};
 
-/// The tweets of an answer, not looked into yet.
+/// The tweets of a response, not parsed yet.
 #[derive(Debug)]
 pub(super) struct TweetEnvelope<'a> {
     pub(super) items: Vec<TweetItem<'a>>,
@@ -25,7 +25,7 @@ pub(super) struct TweetItem<'a> {
 enum EnvelopeForm<'a> {
     /// TwitterAPI.io: each tweet is whole.
     Provider,
-    /// X's own API v2: users, media and other tweets stand apart.
+    /// X's own API v2: users, media and referenced tweets are separate.
     Api { includes: Option<&'a RawValue> },
 }
 
@@ -49,9 +49,10 @@ struct EnvelopeData<'a> {
     pin_tweet: Option<&'a RawValue>,
 }
 
-/// Both envelopes of the provider, `tweets` and `data.tweets` (TWEET-25, TWEET-167), and the `data` list of API v2 (TWEET-41).
+/// Both envelopes of the provider, `tweets` and `data.tweets` (TWEET-25, TWEET-167), and the `data` list of API v2
+/// (TWEET-41).
 pub(super) fn open(text: &str) -> Result<TweetEnvelope<'_>, TweetPageError> {
-    // A list would be read as the members in their order.
+    // Serde would read a list as the members in their order.
     if !text.trim_start().starts_with('{') {
         return Err(TweetPageError::NoObject("it begins otherwise".to_owned()));
     }
@@ -60,7 +61,7 @@ pub(super) fn open(text: &str) -> Result<TweetEnvelope<'_>, TweetPageError> {
         return Ok(TweetEnvelope { items: list(tweets, "tweets")?, form: EnvelopeForm::Provider });
     }
     let Some(data) = root.data else {
-        // API v2 leaves `data` out where it says that there is nothing.
+        // API v2 leaves `data` out of an empty page.
         let empty = root.meta.is_some_and(|meta| meta["result_count"] == 0);
         let form = EnvelopeForm::Api { includes: None };
         return if empty { Ok(TweetEnvelope { items: Vec::new(), form }) } else { Err(TweetPageError::NoData) };
@@ -81,7 +82,7 @@ fn list<'a>(raw: &'a RawValue, name: &'static str) -> Result<Vec<TweetItem<'a>>,
     Ok(list.into_iter().map(|raw| TweetItem { raw, pinned: false }).collect())
 }
 
-/// Newer answers say so in the tweet.
+/// Newer responses mark the tweet itself as pinned.
 pub(super) fn is_pinned(raw: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct Mark {

@@ -1,5 +1,5 @@
-//! The tweets of TwitterAPI.io in the manner of API v2: users and media apart, references by type and id, and what is nested
-//! taken out (TWEET-34..38).
+//! Converts tweets of TwitterAPI.io to the form of API v2: users and media separate, references by type and id, and
+//! nested tweets taken out (TWEET-34..38).
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -10,14 +10,14 @@ use patra_core::tweet::{self, Media};
 use super::media;
 use super::parse::{full_text, text};
 
-/// What a parser gets, whatever the upstream sent.
+/// Input of the parser, the same for every upstream.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct NormalisedTweets {
     pub data: Vec<Value>,
     pub includes: Value,
 }
 
-/// Counts of the provider, and what API v2 calls them.
+/// Counts of the provider, and their names in API v2.
 const COUNTS: [(&str, &str); 6] = [
     ("retweetCount", "retweet_count"),
     ("replyCount", "reply_count"),
@@ -27,7 +27,8 @@ const COUNTS: [(&str, &str); 6] = [
     ("viewCount", "impression_count"),
 ];
 
-/// Whole tweets of the provider, one entry for each, in their order. What is no tweet stays as it is, for the parser to refuse.
+/// Converts tweets of the provider, in their order. An entry that is no tweet stays unchanged, and the parser rejects
+/// it.
 pub fn normalise(tweets: &[Value]) -> NormalisedTweets {
     let mut includes = Includes::default();
     let data = tweets.iter().map(|tweet| entry(tweet, &mut includes)).collect();
@@ -70,22 +71,22 @@ fn entry(tweet: &Value, includes: &mut Includes) -> Value {
         put("attachments", json!({ "media_keys": keys }));
         includes.media.extend(shown);
     }
-    let told = |(theirs, ours): (&str, &str)| {
+    let known = |(theirs, ours): (&str, &str)| {
         Some((ours.to_owned(), tweet.get(theirs).filter(|count| !count.is_null())?.clone()))
     };
-    let counts: Map<_, _> = COUNTS.into_iter().filter_map(told).collect();
+    let counts: Map<_, _> = COUNTS.into_iter().filter_map(known).collect();
     if !counts.is_empty() {
         put("public_metrics", counts.into());
     }
     entry.into()
 }
 
-/// A date that cannot be read stays as it is written: it makes the tweet invalid, and is never made up.
+/// The date in the usual form. An unreadable date stays as it is, which makes the tweet invalid.
 fn readable(date: &str) -> String {
     tweet::instant(date).map_or_else(|| date.to_owned(), Ts::to_short_text)
 }
 
-/// By its id; one without, by its name.
+/// The author's id; the name where there is no id.
 fn author(author: &Value, includes: &mut Includes) -> Option<String> {
     let username = text(author, "userName")?;
     let id = text(author, "id").unwrap_or_else(|| username.clone());
@@ -96,7 +97,7 @@ fn author(author: &Value, includes: &mut Includes) -> Option<String> {
     Some(id)
 }
 
-/// All that apply, the one that counts first (TWEET-37).
+/// All references, the main one first (TWEET-37).
 fn references(tweet: &Value) -> Value {
     let reply = is_reply(tweet).then(|| text(tweet, "inReplyToId")).flatten();
     let all = [
@@ -107,7 +108,7 @@ fn references(tweet: &Value) -> Value {
     all.into_iter().filter_map(|(kind, id)| Some(json!({ "type": kind, "id": id? }))).collect()
 }
 
-/// A reply that does not say to what is none to us.
+/// A reply without the id of its parent does not count as one.
 fn is_reply(tweet: &Value) -> bool {
     tweet["isReply"] == true && text(tweet, "inReplyToId").is_some()
 }

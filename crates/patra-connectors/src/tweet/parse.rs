@@ -1,4 +1,4 @@
-//! Entries in the manner of API v2 to drafts of tweets: users and media are looked up among what is included (TWEET-41..46).
+//! Parses entries in the form of API v2 to drafts of tweets, with users and media from the includes (TWEET-41..46).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use patra_core::tweet::{Media, Reference, ReferenceType, TweetCounts, TweetDraft
 use super::media;
 use super::normalise::NormalisedTweets;
 
-/// One draft for each entry, in their order; what an entry lacks its draft lacks.
+/// One draft for each entry, in their order; values that an entry lacks are missing in its draft.
 pub fn parse(page: &NormalisedTweets) -> Vec<(TweetDraft, TweetCounts)> {
     let included = Included {
         users: by(&page.includes["users"], "id"),
@@ -20,7 +20,7 @@ pub fn parse(page: &NormalisedTweets) -> Vec<(TweetDraft, TweetCounts)> {
     page.data.iter().map(|entry| (included.draft(entry), counts(&entry["public_metrics"]))).collect()
 }
 
-/// What entries refer to.
+/// Included objects that entries refer to.
 struct Included<'a> {
     users: BTreeMap<String, &'a Value>,
     media: BTreeMap<String, &'a Value>,
@@ -31,7 +31,7 @@ impl Included<'_> {
     fn draft(&self, entry: &Value) -> TweetDraft {
         let author = self.author(entry);
         let reference = reference(&entry["referenced_tweets"]);
-        // What the client has prepared counts; else what API v2 includes.
+        // A value that the client has prepared counts; else the include of API v2.
         let other = reference.as_ref().and_then(|reference| self.tweets.get(&reference.id).copied());
         let prepared = media::list(&entry["referenced_tweet_media"]);
         TweetDraft {
@@ -62,7 +62,7 @@ impl Included<'_> {
     }
 }
 
-/// The one that counts (TWEET-37, TWEET-43).
+/// The main reference (TWEET-37, TWEET-43).
 fn reference(list: &Value) -> Option<Reference> {
     let all = list.as_array().into_iter().flatten();
     let known = all.filter_map(|one| Some(Reference { id: text(one, "id")?, r#type: kind(&one["type"])? }));
@@ -73,8 +73,8 @@ fn kind(word: &Value) -> Option<ReferenceType> {
     ReferenceType::deserialize(word).ok()
 }
 
-fn counts(told: &Value) -> TweetCounts {
-    let count = |name: &str| match &told[name] {
+fn counts(metrics: &Value) -> TweetCounts {
+    let count = |name: &str| match &metrics[name] {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
@@ -89,7 +89,7 @@ fn counts(told: &Value) -> TweetCounts {
     }
 }
 
-/// Of entries that name the same, the first.
+/// Entries by a key; the first one of equal keys counts.
 fn by<'a>(list: &'a Value, key: &str) -> BTreeMap<String, &'a Value> {
     let all = list.as_array().into_iter().flatten().rev();
     all.filter_map(|one| Some((text(one, key)?, one))).collect()

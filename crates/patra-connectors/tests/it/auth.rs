@@ -1,4 +1,4 @@
-//! Who asks: where each kind of credential goes, how tokens are got, and that nothing secret stays behind.
+//! Authentication: positions of each type of credential, requests for tokens, and redaction of secrets.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use patra_core::{Code, Fault, Level, Ts};
 use super::{NOW, answer, ask, pager, read_at};
 
 const RESPONSE: &str = "response: { items_path: $.items, id_path: $.id, updated_at_path: $.at }\n";
-/// Stands in every secret of these tests and must stand nowhere else.
+/// A text in every secret of these tests that must not appear anywhere else.
 const CANARY: &str = "canary-ÿ\"\\&=%+/ 1";
 
 fn secrets(pairs: &[(&str, &str)]) -> Secrets {
@@ -125,7 +125,7 @@ fn a_template_names_a_credential_and_only_the_request_that_leaves_holds_it() {
         assert_eq!(header(&request, "x-key"), Some(format!("k={CANARY}").as_str()));
         assert_eq!(std::str::from_utf8(request.body.as_ref().unwrap()).unwrap(), expected);
 
-        // What was rendered, kept and shown does not have it.
+        // The rendered request and its digest do not have the secret.
         let shown = format!("{:?} {} {:?}", exchange.request, shown_url(&exchange.request.url), request);
         assert!(shown.contains("key=***") && !shown.contains("canary") && !shown.contains("credential"), "{shown}");
         let evidence = exchange.evidence(Duration::ZERO);
@@ -150,7 +150,7 @@ fn xml_bodies_are_escaped_as_xml() {
 }
 
 #[test]
-fn what_the_credential_lacks_or_a_header_cannot_hold_is_said_without_showing_it() {
+fn missing_or_invalid_credential_value_is_reported_without_showing_it() {
     let pager = endpoint(MARKED, "body: { raw: x }");
     let fault = authorise(&pager, &secrets(&[("other", "canary")])).unwrap_err();
     assert_eq!((fault.code, fault.level), (Code::NotConfigured, Level::L4));
@@ -202,7 +202,7 @@ fn an_upstream_that_repeats_the_key_does_not_get_it_stored() {
         let next = page.facts.next_url.clone().unwrap();
         assert_eq!(next, "https://api.example.org/v1/list?page=2&key=***");
 
-        // The key is put in again when the page is asked for, in its old place and only there.
+        // The key is restored in the request of the page, in its old position and only there.
         let exchange = pager.request(&ask(&Position::Url(Some(next)))).unwrap();
         let request = pager.authoriser(&exchange).authorise(&exchange.request, &opened(&given, None)).unwrap();
         assert_eq!(query(&request), [pair("page", "2"), pair("key", CANARY)]);
@@ -210,7 +210,7 @@ fn an_upstream_that_repeats_the_key_does_not_get_it_stored() {
     check("auth: { type: api_key, location: query, name: key }", "");
     check("auth: { type: api_key, name: X-Key }", "query: { key: \"${ credential.apiKey }\" }");
 
-    // An upstream cannot talk us out of another value, or into another place.
+    // An upstream cannot make the request carry another value, or in another position.
     let pager = endpoint("auth: { type: api_key, name: X-Key }", "pagination: { type: url, next_url_path: $.next }");
     for url in ["https://api.example.org/v1/list?k=***", "https://api.example.org/v1/list?k=%01credential.apiKey%01"] {
         let exchange = pager.request(&ask(&Position::Url(Some(url.to_owned()))));
@@ -342,7 +342,7 @@ fn tokens_are_read_with_their_end_and_the_next_refresh_token() {
 
 // covers: G-12, ING-4.2-10
 #[test]
-fn a_refused_token_is_final_and_tells_nothing_of_what_was_sent() {
+fn refused_token_is_final_and_repeats_nothing_that_was_sent() {
     let auth = OAUTH2.replace("GRANT", "refresh_token");
     let refused = |status: u16, body: &str| {
         let response = HttpResponse {
@@ -355,7 +355,7 @@ fn a_refused_token_is_final_and_tells_nothing_of_what_was_sent() {
     };
     let fault = refused(400, r#"{"error":"invalid_grant","error_description":"canary is used"}"#);
     assert_eq!((fault.code, fault.level), (Code::UpstreamAuthFailed, Level::L4));
-    assert_eq!(fault.message, "the request for a token was answered with 400: invalid_grant");
+    assert_eq!(fault.message, "the request for a token returned 400: invalid_grant");
     for (status, body) in [
         (401, "canary"),
         (403, r#"{"error":"Canary canary"}"#),

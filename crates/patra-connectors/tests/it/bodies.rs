@@ -1,4 +1,4 @@
-//! What requests carry.
+//! Bodies of requests.
 
 use patra_core::paging::Position;
 use serde_json::{Value, json};

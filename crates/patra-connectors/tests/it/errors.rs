@@ -1,4 +1,4 @@
-//! Errors in answers of status 200.
+//! Errors in responses of status 200.
 
 use std::time::Duration;
 
@@ -32,14 +32,14 @@ fn recorded_errors_have_the_level_that_the_manifest_gives_them() {
         Code::RateLimited,
         Level::L1,
         true,
-        "the upstream answers with an error at $.error: API rate limit exceeded",
+        "the upstream returned an error at $.error: API rate limit exceeded",
     );
     check(
         "pubmed/error_200_empty_term.json",
         Code::ConfigError,
         Level::L4,
         false,
-        "the upstream answers with an error at $.esearchresult.ERROR: Empty term and query_key - nothing todo",
+        "the upstream returned an error at $.esearchresult.ERROR: Empty term and query_key - nothing todo",
     );
     let empty = read(PUBMED, &fixture("pubmed/esearch_phrase_not_found.json")).unwrap();
     assert_eq!((empty.facts.items, empty.facts.total), (0, Some(0)), "nothing found is no error");
@@ -59,7 +59,7 @@ fn every_test_of_a_condition() {
     let check = |rule: &str, body: &str, expected: &str| {
         let endpoint = format!("response: {{ items_path: $.list, id_path: $, updated_at_path: $, errors: [{rule}] }}");
         let shown = read(&endpoint, body).map_or_else(|refusal| refusal.fault.message, |_| "page".to_owned());
-        let shown = shown.replace("the upstream answers with an error at ", "");
+        let shown = shown.replace("the upstream returned an error at ", "");
         assert_eq!(shown, expected, "{rule} {body}");
     };
     check("{ path: $.code, not_equals: 0 }", r#"{"list":[],"code":0}"#, "page");
@@ -84,7 +84,7 @@ fn every_test_of_a_condition() {
 fn an_error_in_xml_is_found_by_the_same_paths() {
     let endpoint = "response: { format: xml, items_path: $.eSearchResult.IdList.Id, id_path: $, updated_at_path: $, errors: [{ path: $.eSearchResult.ERROR }] }";
     let fault = read(endpoint, "<eSearchResult><ERROR>Empty term</ERROR></eSearchResult>").unwrap_err().fault;
-    assert_eq!(fault.message, "the upstream answers with an error at $.eSearchResult.ERROR: Empty term");
+    assert_eq!(fault.message, "the upstream returned an error at $.eSearchResult.ERROR: Empty term");
 }
 
 // covers: ING-4.11-02, ING-3.4-05
@@ -106,9 +106,12 @@ fn a_request_that_is_called_wrong_says_what_was_answered_and_which_parameter_it_
     };
     let refusal = refused(422, r#"{"error":"offset beyond 10","mail":"ann@example.org"}"#);
     assert_eq!((refusal.fault.code, refusal.fault.level), (Code::PlatformError, Level::L2));
-    let (told, about) = refusal.fault.message.split_once("; ").unwrap();
-    assert!(told.starts_with(r#"the upstream answered 422: {"error":"offset beyond 10","mail":"<email:"#), "{told}");
+    let (reason, about) = refusal.fault.message.split_once("; ").unwrap();
+    assert!(
+        reason.starts_with(r#"the upstream returned 422: {"error":"offset beyond 10","mail":"<email:"#),
+        "{reason}"
+    );
     assert_eq!(about, "it names the parameter `offset`, which was `20`");
-    assert_eq!(refused(404, "").fault.message, "the upstream answered 404");
-    assert_eq!(refused(500, "offset").fault.message, "the upstream answered 500", "that is not about the request");
+    assert_eq!(refused(404, "").fault.message, "the upstream returned 404");
+    assert_eq!(refused(500, "offset").fault.message, "the upstream returned 500", "that is not about the request");
 }

@@ -1,4 +1,4 @@
-//! What the ledger keeps of a request and its answer.
+//! Evidence of a request and its response for the ledger.
 
 use std::time::Duration;
 

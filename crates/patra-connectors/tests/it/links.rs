@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use patra_connectors::links::{FoundLinks, LinkFinder, LinkOptions, normalise};
 use serde::Deserialize;
 
-/// Of what is there, so much must be found; of what is found, so much must be right.
+/// Share of the existing links that must be found, and share of the found links that must be right.
 const DEMANDED: f64 = 0.99;
 
 #[derive(Deserialize)]
@@ -56,7 +56,7 @@ fn a_careful_reader_would_find_the_same() {
 
 // covers: POOL-49
 #[test]
-fn what_a_case_expects_is_normal_already() {
+fn expected_links_are_in_normal_form() {
     for options in [LinkOptions::default(), LinkOptions { remove_tracking: true }] {
         for url in cases().iter().flat_map(|case| &case.urls) {
             let once = normalise(url, options).unwrap_or_else(|error| panic!("{url}: {error}"));
@@ -88,7 +88,7 @@ fn a_string_of_json_that_is_a_url_is_taken_as_it_is() {
     }
 }
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers, the same each time.
 struct Dice(u64);
 
 impl Dice {

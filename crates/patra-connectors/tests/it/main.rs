@@ -1,4 +1,4 @@
-//! Endpoints as manifests write them, read through a [`Pager`] from recorded and made-up answers.
+//! Endpoints of manifests, read through a [`Pager`] from recorded and made-up responses.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -27,10 +27,10 @@ use patra_core::protocol::run::{FetchedPage, PageFailure};
 use patra_core::{Ts, Window};
 use patra_spec::Operation;
 
-/// When everything happens.
+/// The time of all tests.
 const NOW: Ts = Ts::from_secs(1_700_000_000);
 
-/// The lines of an endpoint, as they stand in a manifest; address and window are added when they are left out.
+/// The lines of an endpoint in a manifest; address and window are added when they are left out.
 fn pager(endpoint: &str) -> Pager {
     let mut yaml = String::from("provenance: far\nendpoints:\n  list:\n");
     if !endpoint.contains("http:") {
@@ -45,7 +45,7 @@ fn pager(endpoint: &str) -> Pager {
     let manifest = patra_spec::read("far.yaml", &yaml).unwrap_or_else(|problems| panic!("{problems}\n{yaml}"));
     let compiled = patra_spec::compile(&manifest, "list", Operation::Harvest);
     let snapshot = compiled.unwrap_or_else(|problems| panic!("{problems}")).snapshot;
-    // What runs is what was stored.
+    // The stored form of the snapshot is used.
     let stored = patra_spec::Snapshot::from_body(&snapshot.body()).unwrap();
     assert_eq!(stored, snapshot);
     Pager::new(&stored).unwrap()
@@ -55,7 +55,7 @@ fn window() -> Window {
     Window { from: "1900-01-01".parse().unwrap(), to: "2100-01-01".parse().unwrap() }
 }
 
-/// Asks for a page of two without params.
+/// The request for a page of two without params.
 fn ask<'a>(position: &'a Position) -> PageRequest<'a> {
     static NONE: Params = Params::new();
     PageRequest { position, window: window(), page_size: 2, params: &NONE, now: NOW }
@@ -75,7 +75,7 @@ fn read_at(pager: &Pager, position: &Position, response: HttpResponse) -> Result
     pager.read(exchange, Ok(response), Duration::ZERO, Ts::from_secs(0))
 }
 
-/// One answer without headers.
+/// A response without headers.
 fn read(endpoint: &str, body: &str) -> Result<Box<FetchedPage>, Box<PageFailure>> {
     read_at(&pager(endpoint), &Position::Time, answer(&[], body))
 }

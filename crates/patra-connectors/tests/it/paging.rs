@@ -1,4 +1,4 @@
-//! Where the next page is, and how far an upstream lets itself be read.
+//! Positions of next pages, and limits of paging.
 
 use patra_core::paging::Position;
 use patra_core::{Code, Level};
@@ -8,7 +8,7 @@ use super::{answer, ask, pager, read_at, request, window};
 const ITEMS: &str = r#"{"items":[{"id":1,"at":5},{"id":2,"at":5}],"next":"page2?c=1","count":"7"}"#;
 const RESPONSE: &str = "items_path: $.items, id_path: $.id, updated_at_path: $.at";
 
-/// The next URL as it will be asked for.
+/// The next URL in the form in which it is requested.
 fn next_url(endpoint: &str, at: Option<&str>, headers: &[(&str, &str)]) -> Option<String> {
     let position = Position::Url(at.map(str::to_owned));
     read_at(&pager(endpoint), &position, answer(headers, ITEMS)).unwrap().facts.next_url

@@ -1,4 +1,4 @@
-//! What becomes of items: filters, ids, times, fields, and what is left of the payload.
+//! Decoding of items: filters, ids, times, fields, and payloads.
 
 use serde_json::json;
 
@@ -117,7 +117,7 @@ fn casts_leave_out_or_set_aside_what_does_not_fit() {
 }
 
 #[test]
-fn what_is_removed_takes_no_part_in_the_hash_and_the_rest_stays_as_written() {
+fn removed_members_are_not_hashed_and_the_rest_stays_as_written() {
     let endpoint = "response: { items_path: $, id_path: $.id, updated_at_path: $.seen }\nrecord: { remove: [$.seen, \"$['a.b'].x\", \"$.l[1].x\"] }";
     let one =
         page(endpoint, r#"[{"z":1.10,"id":"1","seen":5,"a.b":{"x":1,"y\n":"\u00e9"},"l":[{"x":0},{"x":1},2],"k":{}}]"#);

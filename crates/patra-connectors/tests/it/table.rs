@@ -1,4 +1,4 @@
-//! CSV answers, and JSON that is almost JSON.
+//! CSV responses, and almost-JSON.
 
 use patra_core::Level;
 
@@ -36,10 +36,10 @@ fn tables_that_do_not_fit_are_refused() {
         let fault = read(ROWS, body).unwrap_err().fault;
         assert_eq!((fault.level, fault.message.as_str()), (Level::L1, expected));
     };
-    check("", "the answer is no CSV: it has no header");
-    check("id,at,n\n1,5,7\n2,6", "the answer is no CSV: row 2 has 2 fields, not 3");
-    check("id,at,id\n1,5,7", "the answer is no CSV: its header names \"id\" twice");
-    check(&"x,".repeat(2_000), "the answer is no CSV: it has 2001 columns, at most 1024 are read");
+    check("", "the response is no CSV: it has no header");
+    check("id,at,n\n1,5,7\n2,6", "the response is no CSV: row 2 has 2 fields, not 3");
+    check("id,at,id\n1,5,7", "the response is no CSV: its header names \"id\" twice");
+    check(&"x,".repeat(2_000), "the response is no CSV: it has 2001 columns, at most 1024 are read");
     let lenient = ROWS.replace("csv,", "csv, lenient: true,");
     let ragged = page(&lenient, "id,at,n\n1,5\n2,6,7,more");
     assert_eq!(keys(&ragged), ["1", "2"]);
@@ -61,7 +61,7 @@ fn raw_control_characters_are_read_where_the_manifest_allows_it() {
     let fault = read(&rule, &body).unwrap_err().fault;
     assert_eq!(fault.level, Level::L2);
     assert!(fault.message.contains("Exception: 'retstart' cannot be larger than 9998"), "{fault}");
-    // A text that is sound is not touched, and one that is cut stays unreadable.
+    // A valid text is not changed, and a cut one stays unreadable.
     assert_eq!(page(ESEARCH, &fixture("pubmed/esearch_darwin_au.json")).facts.items, 20);
     assert_eq!(read(ESEARCH, &body[..80]).unwrap_err().fault.level, Level::L1);
 }

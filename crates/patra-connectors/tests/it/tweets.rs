@@ -57,7 +57,7 @@ fn refused(status: u16, body: &str) -> (Code, Level, bool, String) {
 
 // covers: TWEET-137, TWEET-151, TWEET-169
 #[test]
-fn a_tweet_is_stored_as_it_came_with_its_columns_beside_it() {
+fn tweet_is_stored_unchanged_with_its_columns() {
     let page = page(ENDPOINT, WIRE);
     assert_eq!((page.facts.items, page.records.len(), page.rejected.len()), (7, 7, 0));
     assert_eq!((page.facts.has_more, page.facts.next_token.as_deref()), (Some(true), Some("DAABCgABHconstructed")));
@@ -109,9 +109,9 @@ fn an_error_in_a_200_is_no_empty_page() {
     let (code, _, _, message) = refused(200, r#"{"status":"error","message":"try it tomorrow"}"#);
     assert_eq!(
         (code, message.as_str()),
-        (Code::PlatformError, "the upstream answers with an error at $.status: try it tomorrow")
+        (Code::PlatformError, "the upstream returned an error at $.status: try it tomorrow")
     );
-    assert_eq!(refused(402, r#"{"message":"no credits"}"#).3, "the upstream answered 402: no credits");
+    assert_eq!(refused(402, r#"{"message":"no credits"}"#).3, "the upstream returned 402: no credits");
 }
 
 // covers: TWEET-33
@@ -130,7 +130,7 @@ fn statuses_mean_what_the_manifest_says() {
     assert_eq!(meant(400, "{}"), (Code::PlatformError, Level::L2), "nothing is said of it");
     let (code, level, throttled, message) = refused(402, r#"{"detail":"no credits\nleft"}"#);
     assert_eq!((code, level, throttled), (Code::QuotaExhausted, Level::L4, false));
-    assert_eq!(message, "the upstream answered 402: no credits left");
+    assert_eq!(message, "the upstream returned 402: no credits left");
     let (code, level, throttled, _) = refused(500, "");
     assert_eq!((code, level, throttled), (Code::RateLimited, Level::L1, true));
 }
@@ -212,7 +212,7 @@ fn paging_ends_whatever_the_upstream_says_about_more() {
 
 // covers: TWEET-36
 #[test]
-fn a_text_that_was_probably_cut_is_told() {
+fn text_that_was_probably_cut_gives_a_warning() {
     let mut retweet = tweet(5);
     retweet["retweeted_tweet"] = json!({ "id": "1", "text": "long…", "author": { "userName": "b" } });
     let page = page(ENDPOINT, &body(json!([retweet, tweet(4)])));
@@ -303,7 +303,7 @@ fn the_request_names_the_user_the_cursor_and_the_key() {
 
 // covers: TWEET-168
 #[test]
-fn user_info_tells_who_exists() {
+fn user_info_shows_which_users_exist() {
     let pager = Pager::alone(&shipped("user_info")).unwrap();
     let params = Params::from([("username".to_owned(), "patra_demo".to_owned())]);
     let read = |body: &str| {

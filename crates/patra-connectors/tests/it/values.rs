@@ -1,4 +1,4 @@
-//! What requests carry by name: conditions, rules and credentials.
+//! Named values of requests: conditions, rules and credentials.
 
 use patra_core::paging::Position;
 use patra_core::params::Params;
@@ -133,10 +133,10 @@ body: { json: { secret: \"${ credential.secret }\" } }";
     assert_eq!(request.headers[0].1, format!("k {}", credential_placeholder("apiKey")));
     assert!(request.url.contains("key=%01credential.apiKey%01%21"), "{}", request.url);
     assert_eq!(request.body.as_deref(), Some(&br#"{"secret":"\u0001credential.secret\u0001"}"#[..]));
-    // The ledger names it in words.
+    // The debug form shows the credential in its template form.
     let digest = format!("{exchange:?}");
     assert!(digest.contains("${credential.apiKey}!"), "{digest}");
-    // Nobody else can ask for it.
+    // A param value that imitates a placeholder is refused.
     let forged = credential_placeholder("apiKey");
     let fault = asked(endpoint, &Position::Time, &[("p", &forged)]).unwrap_err();
     assert!(fault.message.contains("U+0001"), "{fault}");
@@ -182,10 +182,14 @@ fn proxy_and_compression_go_with_the_request() {
 fn an_object_in_the_place_of_the_list_is_refused_with_a_way_out() {
     let endpoint = "response: { items_path: $.data, id_path: $.id, updated_at_path: $.at }";
     let refusal = read(endpoint, r#"{"data":{"items":[]}}"#).unwrap_err();
-    assert_eq!((refusal.fault.code, refusal.fault.level), (Code::ParseError, Level::L4), "two in a row blow the fuse");
+    assert_eq!(
+        (refusal.fault.code, refusal.fault.level),
+        (Code::ParseError, Level::L4),
+        "two in a row halt the partition"
+    );
     assert_eq!(
         refusal.fault.message,
-        "items_path $.data finds an object and no list (it must name the list within) in the answer"
+        "items_path $.data finds an object and no list (it must name the list within) in the response"
     );
     let sub = endpoint.replace("$.data", "$.data.items");
     assert_eq!(page(&sub, r#"{"data":{"items":[{"id":1,"at":"2024-01-01"}]}}"#).records.len(), 1);

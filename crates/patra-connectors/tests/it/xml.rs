@@ -1,4 +1,4 @@
-//! XML answers.
+//! XML responses.
 
 use patra_core::Level;
 use serde_json::json;
@@ -67,7 +67,7 @@ fn ids_and_totals_of_a_recorded_search() {
     // Read as seconds: enough to see that the items are bare texts.
     assert_eq!(keys(&page), ["19008416", "18927361", "18787170"]);
     let refused = read(ids, &fixture("pubmed/esearch_count.xml")).unwrap_err();
-    assert_eq!(refused.fault.message, "items_path $.eSearchResult.IdList.Id finds nothing in the answer");
+    assert_eq!(refused.fault.message, "items_path $.eSearchResult.IdList.Id finds nothing in the response");
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn broken_and_hostile_documents_are_refused_quickly() {
         assert!(fault.message.contains(expected), "{fault}");
     };
     check("<feed><entry>", Level::L1, "it ends before its root element does");
-    check("<feed><entry></feed>", Level::L1, "the answer is no XML");
+    check("<feed><entry></feed>", Level::L1, "the response is no XML");
     check("", Level::L1, "it has no element");
     check("<a/><b/>", Level::L1, "two root elements");
     check("<a/>tail", Level::L1, "text outside the root element");

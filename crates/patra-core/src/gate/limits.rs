@@ -14,7 +14,7 @@ pub(super) const MOST_LEAD: Duration = Duration::from_secs(1);
 /// large as this share of the shortest window covers that; where the burst is too small, the rate is lowered.
 const JITTER: f64 = 0.03;
 
-/// The same for less than one request in ten seconds: callers then wait in whole seconds.
+/// How far ahead slots are granted for less than one request in ten seconds: callers then wait in whole seconds.
 const SLOW_JITTER: f64 = 0.06;
 
 /// The shortest window in which an upstream is expected to count, in seconds. For rates below one a second it is the

@@ -257,8 +257,8 @@ impl PermitCache {
     /// use the reserve of a quota.
     pub fn request(&mut self, waiting: u32, first: bool, now: Ts) -> Option<GateRequest> {
         let rest = now.since(self.requested_at);
-        let must_tell = self.urgent || (rest >= REPORT_INTERVAL && !self.pending.is_empty());
-        if self.requesting || (self.closed(first, now).is_some() && !must_tell) {
+        let must_report = self.urgent || (rest >= REPORT_INTERVAL && !self.pending.is_empty());
+        if self.requesting || (self.closed(first, now).is_some() && !must_report) {
             return None;
         }
         self.observe(now);
@@ -267,8 +267,8 @@ impl PermitCache {
         let (cached, want) = (self.permits(), waiting.max(expected));
         let is_short = cached < waiting || (covered < HORIZON / 2 && cached < want);
         let has_rested = now >= self.again_at && (self.cached.is_empty() || rest >= MIN_REQUEST_INTERVAL);
-        let must_ask = waiting > 0 && is_short && has_rested;
-        if !must_tell && !must_ask {
+        let must_request = waiting > 0 && is_short && has_rested;
+        if !must_report && !must_request {
             return None;
         }
         (self.requesting, self.requested_at, self.urgent) = (true, now, false);

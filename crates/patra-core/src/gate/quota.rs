@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn quota_tells_when_requests_are_free_again() {
+    fn quota_reports_when_requests_are_free_again() {
         let mut quota = QuotaWindow::default();
         quota.charge(HOUR, at(0), 60);
         quota.charge(HOUR, at(600), 40);

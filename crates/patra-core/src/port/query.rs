@@ -172,16 +172,16 @@ pub struct JobProgress {
     pub job: JobId,
     pub project_key: String,
     pub job_type: String,
-    /// Of a background job: a process is working on it.
+    /// Whether a process is working on it; for background jobs.
     #[serde(rename = "under_way")]
     pub in_progress: bool,
-    /// Of a background job that has finished, JSON.
+    /// Result of a finished background job, JSON.
     pub result: Option<String>,
     pub request_id: Option<String>,
     pub created_at: Ts,
-    /// Of a background job, or of the first task.
+    /// Start of a background job, or of the first task.
     pub started_at: Option<Ts>,
-    /// Of a background job, or of the last task once all have ended.
+    /// End of a background job, or of the last task once all have ended.
     pub finished_at: Option<Ts>,
     #[serde(rename = "trigger_status")]
     pub job_status: JobStatus,

@@ -72,7 +72,7 @@ pub enum Want {
     Permit {
         details: bool,
     },
-    /// Tell the gate that the upstream asked for a pause.
+    /// Report to the gate that the upstream asked for a pause.
     CoolDown(Duration),
     Fetch(PageFetch),
     /// Find which of these must be fetched. See [`crate::port::Queries::screen`].

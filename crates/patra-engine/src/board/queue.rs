@@ -1,4 +1,4 @@
-//! The queue: how much waits, how fast it is taken, and why it waits if it does.
+//! The queue: its depth, how fast it is worked off, and why it waits if it does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,43 +11,43 @@ use patra_core::port::{BoardQueries, Clock, Queries};
 use patra_core::tx::{PartitionKey, TxError};
 
 use super::window;
-use crate::operations::{self, GateView, WaitReason};
+use crate::operations::{self, RateKeyStatus, WaitReason};
 
-/// What rates are taken over.
+/// Span over which rates are measured.
 pub const RECENT: Duration = Duration::from_secs(600);
-/// Work that is due is taken within this time, if anybody takes it.
+/// Due work that is not claimed within this time has no executor.
 const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct QueueLine {
     #[serde(flatten)]
     pub of: PartitionKey,
-    /// QUEUED tasks, and those of them whose time has come.
+    /// QUEUED tasks, and those of them that are due.
     pub depth: u64,
     pub due: u64,
-    /// Since when the first of those waits, and when the first of the others comes.
+    /// Since when the oldest due task waits, and when the next task becomes due.
     pub oldest_at: Option<Ts>,
     pub next_at: Option<Ts>,
     /// Tasks in progress.
     pub active: u64,
-    /// Over the last [`RECENT`].
+    /// Rates over the last [`RECENT`].
     #[serde(flatten)]
     pub rates: WorkRates,
-    /// Nothing when it goes on, or will soon.
+    /// Why the work waits; none when it goes on, or will soon.
     pub waits: Option<WaitReason>,
 }
 
-/// What is queued or was worked on of late, by source, endpoint and operation.
+/// Queued and recently done work by source, endpoint and operation.
 pub async fn queue(
     boards: &dyn BoardQueries,
     queries: &dyn Queries,
     clock: &dyn Clock,
     about: WorkFilter,
 ) -> Result<Vec<QueueLine>, TxError> {
-    // Gates and the reasons of holds are everybody's.
+    // Gates and the reasons of pauses concern all projects.
     let bound = about.project_key.is_some();
     let gates = if bound { Vec::new() } else { operations::gates(queries, clock).await? };
-    let held = boards.active_pauses().await?;
+    let pauses = boards.active_pauses().await?;
     let (queued, now) = boards.queued(about.clone()).await?;
     let recent = window::ending_at(now, RECENT);
     let mut recently: BTreeMap<PartitionKey, WorkCounts> = boards.counts(about, recent).await?.into_iter().collect();
@@ -56,7 +56,7 @@ pub async fn queue(
     let mut lines: Vec<_> = lines
         .into_iter()
         .map(|(counts, queued)| {
-            let waits = why(&queued, &held, gate_of(&gates, &queued.partition), now, bound);
+            let waits = why(&queued, &pauses, gate_of(&gates, &queued.partition), now, bound);
             let QueueDepth { partition: of, depth, due, oldest_at, next_at, active, .. } = queued;
             let rates = counts.unwrap_or_default().rates(now.since(recent.from));
             QueueLine { of, depth, due, oldest_at, next_at, active, rates, waits }
@@ -70,20 +70,26 @@ fn empty(of: PartitionKey) -> QueueDepth {
     QueueDepth { partition: of, depth: 0, due: 0, oldest_at: None, next_at: None, active: 0, c_max: 0 }
 }
 
-/// The gate that is the endpoint's own, or its source's. Which keys of hosts and credentials are meant only a spec knows.
-pub(super) fn gate_of<'a>(gates: &'a [GateView], of: &PartitionKey) -> Option<&'a GateView> {
+/// The gate of the endpoint, or of its source. Keys of hosts and credentials are not matched: only a spec names them.
+pub(super) fn gate_of<'a>(gates: &'a [RateKeyStatus], of: &PartitionKey) -> Option<&'a RateKeyStatus> {
     let own = format!("{}/{}", of.provenance_code, of.endpoint_name);
     let find = |key: &str| gates.iter().find(|gate| gate.rate_key == key);
     find(&own).or_else(|| find(&of.provenance_code))
 }
 
-fn why(queued: &QueueDepth, held: &[ActivePause], gate: Option<&GateView>, now: Ts, bound: bool) -> Option<WaitReason> {
+fn why(
+    queued: &QueueDepth,
+    pauses: &[ActivePause],
+    gate: Option<&RateKeyStatus>,
+    now: Ts,
+    bound: bool,
+) -> Option<WaitReason> {
     if queued.depth == 0 {
         return None;
     }
-    if let Some(hold) = held.iter().find(|hold| covers(hold, &queued.partition)) {
-        let reason = if bound || hold.reason.is_empty() { String::new() } else { format!(": {}", hold.reason) };
-        return Some(WaitReason { why: format!("held ({}){reason}", hold.kind), until: None });
+    if let Some(pause) = pauses.iter().find(|pause| covers(pause, &queued.partition)) {
+        let reason = if bound || pause.reason.is_empty() { String::new() } else { format!(": {}", pause.reason) };
+        return Some(WaitReason { why: format!("paused ({}){reason}", pause.kind), until: None });
     }
     if let Some(wait) = gate.and_then(|gate| operations::closed(&gate.view, now)) {
         return Some(wait);
@@ -98,8 +104,8 @@ fn why(queued: &QueueDepth, held: &[ActivePause], gate: Option<&GateView>, now: 
     (forgotten && queued.active == 0).then(|| WaitReason { why: "no executor takes them".to_owned(), until: None })
 }
 
-fn covers(hold: &ActivePause, of: &PartitionKey) -> bool {
-    let subject = &hold.subject;
+fn covers(pause: &ActivePause, of: &PartitionKey) -> bool {
+    let subject = &pause.subject;
     subject.provenance_code.as_ref().is_none_or(|code| *code == of.provenance_code)
         && subject.endpoint_name.as_ref().is_none_or(|name| *name == of.endpoint_name)
         && subject.operation.is_none_or(|operation| operation == of.operation)
@@ -124,31 +130,32 @@ mod tests {
         QueueDepth { depth: 3, due: 2, oldest_at: Some(NOW), next_at: Some(NOW + TAKEN_WITHIN), c_max: 4, ..empty(of) }
     }
 
-    fn hold(subject: PauseSubject) -> ActivePause {
+    fn pause(subject: PauseSubject) -> ActivePause {
         ActivePause { kind: PauseKind::Pause, subject, reason: "ask ann".into(), created_at: NOW }
     }
 
     // covers: ING-14.7-02
     #[test]
-    fn what_waits_says_why() {
-        let told = |queued: &QueueDepth, held: &[ActivePause]| why(queued, held, None, NOW, false).map(|wait| wait.why);
-        assert_eq!(told(&line(), &[]), None, "it goes on soon");
-        assert_eq!(told(&line(), &[hold(PauseSubject::source("other"))]), None);
-        assert_eq!(told(&line(), &[hold(PauseSubject::source("shop"))]).as_deref(), Some("held (PAUSE): ask ann"));
-        let bound = why(&line(), &[hold(PauseSubject::source("shop"))], None, NOW, true).expect("a reason");
-        assert_eq!(bound.why, "held (PAUSE)", "what people write is not for every project");
+    fn queue_with_waiting_work_says_why() {
+        let reason =
+            |queued: &QueueDepth, pauses: &[ActivePause]| why(queued, pauses, None, NOW, false).map(|wait| wait.why);
+        assert_eq!(reason(&line(), &[]), None, "it goes on soon");
+        assert_eq!(reason(&line(), &[pause(PauseSubject::source("other"))]), None);
+        assert_eq!(reason(&line(), &[pause(PauseSubject::source("shop"))]).as_deref(), Some("paused (PAUSE): ask ann"));
+        let bound = why(&line(), &[pause(PauseSubject::source("shop"))], None, NOW, true).expect("a reason");
+        assert_eq!(bound.why, "paused (PAUSE)", "what people write is not for every project");
         let later = why(&QueueDepth { due: 0, ..line() }, &[], None, NOW, false).expect("a reason");
         assert_eq!(later.until, Some(NOW + TAKEN_WITHIN));
         let busy = QueueDepth { active: 4, ..line() };
-        assert_eq!(told(&busy, &[]).as_deref(), Some("4 are in progress, and no more may be"));
+        assert_eq!(reason(&busy, &[]).as_deref(), Some("4 are in progress, and no more may be"));
         let old = QueueDepth { oldest_at: Some(NOW - 2 * TAKEN_WITHIN), ..line() };
-        assert_eq!(told(&old, &[]).as_deref(), Some("no executor takes them"));
-        assert_eq!(told(&QueueDepth { depth: 0, ..old }, &[]), None, "nothing waits");
+        assert_eq!(reason(&old, &[]).as_deref(), Some("no executor takes them"));
+        assert_eq!(reason(&QueueDepth { depth: 0, ..old }, &[]), None, "nothing waits");
     }
 
     #[test]
     fn the_gate_of_an_endpoint_goes_before_that_of_its_source() {
-        let gate = |key: &str| GateView {
+        let gate = |key: &str| RateKeyStatus {
             rate_key: key.into(),
             view: GateState::new(GateLimits::default(), NOW).view(NOW),
             updated_at: NOW,

@@ -1,18 +1,18 @@
-//! Which time a board is about.
+//! The time window of a board.
 
 use std::time::Duration;
 
 use patra_core::port::board::{A_MINUTE, A_QUARTER, AN_HOUR, MINUTES_KEPT, QUARTERS_KEPT};
 use patra_core::{Ts, Window};
 
-/// Of a board that is asked for without a time: up to now.
+/// Default window of a board, up to now.
 pub const DEFAULT_WINDOW: Duration = Duration::from_secs(3_600);
-/// As long as batches stay online.
+/// Longest window: as long as batches stay online.
 pub const LONGEST_WINDOW: Duration = Duration::from_secs(90 * 86_400);
 
-/// Steps that a picture wants, at most.
+/// Most steps of a chart.
 const STEPS_WANTED: u64 = 240;
-/// Minutes that people like steps to have.
+/// Round step sizes, in minutes.
 const ROUND_STEPS: [u32; 7] = [1, 5, 15, 60, 360, 1_440, 10_080];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -23,10 +23,10 @@ pub enum BadWindow {
     TooLong,
 }
 
-/// From `from` to `to`; up to now when no end is named, and an hour long when no beginning is. Of what is a while ago whole quarters or
-/// hours: no less is kept.
+/// The window from `from` to `to`; up to now without `to`, and an hour long without `from`. Older windows are widened
+/// to whole quarters or hours, because finer counts are not kept.
 pub fn window(from: Option<Ts>, to: Option<Ts>, now: Ts) -> Result<Window, BadWindow> {
-    // The minute that runs is part of now.
+    // The current minute is included.
     let to = to.unwrap_or(now + A_MINUTE);
     let window = Window { from: from.unwrap_or(to - DEFAULT_WINDOW), to };
     match window {
@@ -36,7 +36,7 @@ pub fn window(from: Option<Ts>, to: Option<Ts>, now: Ts) -> Result<Window, BadWi
     }
 }
 
-/// The beginning of the quarter or hour that a time falls into, where no less is kept of it.
+/// Start of the quarter or hour of a time, where no finer counts are kept.
 fn whole(at: Ts, now: Ts) -> Ts {
     let by = counted_by(at, now);
     if by > A_MINUTE { at.floor_to(by) } else { at }
@@ -47,7 +47,7 @@ fn up(at: Ts, now: Ts) -> Ts {
     if floor == at { at } else { floor + counted_by(at, now) }
 }
 
-/// What the work of a time is counted by.
+/// Granularity of the counts at a time.
 fn counted_by(at: Ts, now: Ts) -> Duration {
     match now.since(at) {
         age if age <= MINUTES_KEPT => A_MINUTE,
@@ -56,13 +56,13 @@ fn counted_by(at: Ts, now: Ts) -> Duration {
     }
 }
 
-/// So long, and up to the end of the minute that runs.
+/// The window of this span up to the end of the current minute.
 pub(super) fn ending_at(now: Ts, span: Duration) -> Window {
     let to = now.floor_to(A_MINUTE) + A_MINUTE;
     Window { from: to - span, to }
 }
 
-/// How many minutes a step of a series has when nobody says: few enough steps, and none finer than what is kept of its time.
+/// Default minutes per step: few enough steps, and none finer than the counts that are kept.
 pub fn step_minutes(window: Window, now: Ts) -> u32 {
     let minutes = window.to.since(window.from).as_secs() / 60;
     let finest = counted_by(window.from, now);
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_board_is_about_the_last_hour_unless_it_is_told_otherwise() {
+    fn window_by_default_is_the_last_hour() {
         let now = Ts::from_secs(100_000);
         let asked = window(None, None, now).unwrap();
         assert_eq!((asked.to, asked.to.since(asked.from)), (now + A_MINUTE, DEFAULT_WINDOW));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_has_few_steps_whatever_it_is_of() {
+    fn step_minutes_of_any_window_gives_few_steps() {
         let step = |days: u64, hours: u64| {
             let (from, span) = (Ts::from_secs(0), Duration::from_secs(days * 86_400 + hours * 3_600));
             step_minutes(Window { from, to: from + span }, from + span)
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_a_while_ago_a_board_shows_whole_quarters_and_hours() {
+    fn window_of_older_times_is_whole_quarters_and_hours() {
         let now = Ts::from_secs(1_000 * 86_400);
         let ago = |minutes: u64| now - Duration::from_secs(60 * minutes);
         let asked = |from, to| window(Some(ago(from)), Some(ago(to)), now).map(|window| (window.from, window.to));

@@ -1,4 +1,4 @@
-//! The form of a package: what goes in, and how it is read back.
+//! The format of a bundle: its contents, and how they are read back.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,10 +13,10 @@ use patra_spec::Snapshot;
 use super::{BundleRequest, Error, FORMAT};
 use crate::replay::{MAX_SAMPLES, ParsedRecording, Recording, ReplayDecisions, counts};
 
-/// Columns that say where the work was done: nobody outside needs them.
+/// Columns about the processes that did the work: not exported.
 const OURS: &[&str] = &["lease_owner", "leased_until", "idempotent_key"];
 
-/// A package that was opened.
+/// A bundle that was opened.
 #[derive(Clone, Debug)]
 pub struct OpenedBundle {
     pub recording: Recording,
@@ -24,14 +24,14 @@ pub struct OpenedBundle {
     pub reason: String,
     pub created_at: Ts,
     pub expires_at: Ts,
-    /// All of it, without the signature.
+    /// The whole bundle without the signature.
     pub value: Value,
 }
 
 pub(super) fn make(
     recording: &Recording,
     case: &ParsedRecording,
-    wish: &BundleRequest<'_>,
+    request: &BundleRequest<'_>,
     decisions: Option<&ReplayDecisions>,
     (created_at, expires_at): (Ts, Ts),
 ) -> Result<Value, Error> {
@@ -45,7 +45,7 @@ pub(super) fn make(
     let mut package = json!({
         "format": FORMAT,
         "export": {
-            "by": wish.by, "reason": wish.reason, "createdAt": created_at, "expiresAt": expires_at,
+            "by": request.by, "reason": request.reason, "createdAt": created_at, "expiresAt": expires_at,
         },
         "keys": case.keys,
         "request": {
@@ -75,9 +75,9 @@ pub(super) fn make(
         },
         "snapshot": { "hash": case.keys.spec_fingerprint, "body": recording.snapshot_body },
     });
-    if wish.with_raw {
+    if request.with_raw {
         let raw = recording.raw.as_ref().ok_or_else(|| {
-            Error::Invalid("the answer of this batch is not kept: export it without the answer".to_owned())
+            Error::Invalid("the response of this batch is not kept: export it without the response".to_owned())
         })?;
         package["raw"] = json!({
             "status": raw.status,
@@ -137,7 +137,7 @@ impl OpenedBundle {
     }
 }
 
-/// The templates that the request was rendered from; where a credential goes, they name it.
+/// The templates of the request; they name credentials and do not hold them.
 fn template(spec: &Snapshot) -> Value {
     let http = &spec.http;
     json!({
@@ -161,7 +161,7 @@ fn trimmed(row: &Value) -> Value {
     row
 }
 
-/// What the upstream says may name persons.
+/// Removes texts of the upstream that may name persons.
 fn error(error: &Value) -> Value {
     let mut error = error.clone();
     if let Some(message) = error["message"].as_str().map(|message| mask::personal(message).into_owned()) {
@@ -170,7 +170,7 @@ fn error(error: &Value) -> Value {
     error
 }
 
-/// A rejected record: where and why, and nothing of its content.
+/// A rejected record: its position and the reason, without its content.
 fn rejected(row: &Value) -> Value {
     let reason = row["reason"].as_str().map(mask::personal);
     let kept = ["item_index", "error_code", "status_code"].map(|column| (column.to_owned(), row[column].clone()));

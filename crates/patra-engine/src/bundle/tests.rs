@@ -1,4 +1,4 @@
-//! Opening packages: what is refused, and when.
+//! Opening of bundles: refusals and expiry.
 
 use patra_core::port::Entropy;
 use patra_core::seal::{Keyring, MasterKey};
@@ -57,7 +57,7 @@ fn a_package_is_good_until_its_time_is_over_and_no_longer() {
 fn a_package_that_was_changed_is_refused_before_anything_else_is_believed() {
     let text = signed(package());
     assert_eq!(refused(&text.replace("ann", "bob"), 1), Error::Changed);
-    // A later end would be believed if the signature were looked at afterwards.
+    // A later expiry would be accepted if the signature were checked last.
     assert_eq!(refused(&text.replace(":16:40", ":26:40"), 5_000), Error::Changed);
     assert_eq!(refused(&package().to_string(), 1), Error::Changed, "without a signature");
     let other = open(&vault(8), &text, Ts::from_secs(1)).unwrap_err();
@@ -67,7 +67,7 @@ fn a_package_that_was_changed_is_refused_before_anything_else_is_believed() {
 }
 
 #[test]
-fn what_is_no_package_is_told_so() {
+fn open_foreign_text_reports_it() {
     for text in ["", "[]", "{}", "null", r#"{"format":"patra-blackbox/9"}"#] {
         assert!(matches!(refused(text, 1), Error::Foreign(_)), "{text}");
     }
@@ -83,11 +83,11 @@ fn odd_numbers_do_not_break_a_signature() {
 }
 
 #[test]
-fn who_and_why_must_be_said() {
-    let wish = |by, reason| BundleRequest { run: RunId(1), batch_no: 1, by, reason, with_raw: false };
-    assert!(check(&wish("ann", "ticket 7")).is_ok());
+fn export_without_name_or_reason_is_refused() {
+    let request = |by, reason| BundleRequest { run: RunId(1), batch_no: 1, by, reason, with_raw: false };
+    assert!(check(&request("ann", "ticket 7")).is_ok());
     let long = "x".repeat(MAX_REASON + 1);
     for (by, reason) in [("", "x"), ("ann", " "), ("ann", &long), ("a\0", "x"), ("ann", "\0")] {
-        assert!(check(&wish(by, reason)).is_err(), "{by:?} {reason:?}");
+        assert!(check(&request(by, reason)).is_err(), "{by:?} {reason:?}");
     }
 }

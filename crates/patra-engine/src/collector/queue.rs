@@ -1,4 +1,4 @@
-//! Making polls of sources: of what is due, of one that somebody wants now, of many as one job.
+//! Makes polls of sources: for due sources, for one source on request, and for many as one job.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::credentials::credential_for;
 use crate::scrape;
 use crate::sources::{self, PollTarget};
 
-/// Makes polls of sources.
+/// Queues polls of sources.
 #[derive(Debug)]
 pub(super) struct PollQueue {
     store: Arc<dyn Store>,
     compiler: Compiler,
     turns: HostSpacing,
-    /// Types that were warned of (COLL-30).
+    /// Types that a warning was logged for (COLL-30).
     warned: BTreeSet<String>,
 }
 
@@ -33,7 +33,7 @@ impl PollQueue {
         PollQueue { store, compiler: Compiler::default(), turns: HostSpacing::default(), warned: BTreeSet::new() }
     }
 
-    /// Queues polls of these sources; of which the tasks, in their order.
+    /// Queues polls of these sources; returns their tasks in the same order.
     pub(super) async fn add(
         &mut self,
         sources: &[StoredSource],
@@ -54,8 +54,8 @@ impl PollQueue {
                     polls.push(poll);
                 }
                 Err(UnfitSource::Store(error)) => return Err(error),
-                // Its config was checked when it was stored; what it names has gone since. That is a failure like any other
-                // (COLL-50), or else it would be due for ever and nobody would know why it brings nothing.
+                // The config was valid when it was stored, but its provenance or endpoint is gone. This counts as a
+                // failed poll (COLL-50); otherwise the source would stay due for ever without an error.
                 Err(UnfitSource::Refused(reason)) => {
                     tracing::warn!(source = source.id.0, name = source.name, "cannot be polled: {reason}");
                     unfit.push(UnfitPoll { source: source.id, poll_count: source.poll_count, reason });
@@ -90,7 +90,7 @@ impl PollQueue {
             }
         }
         let store = Arc::clone(&self.store);
-        // Reddit tells more to those who say who they are.
+        // Reddit returns more to authenticated clients.
         if target.endpoint_name == "reddit" {
             let with_scores = PollTarget { endpoint_name: "reddit_posts".to_owned(), ..target.clone() };
             let frozen = self.compiler.endpoint(&*store, &with_scores).await?;
@@ -109,7 +109,7 @@ impl PollQueue {
             Some(param) => resolved.get(param).cloned().unwrap_or_default(),
             None => snapshot.http.base_url.clone(),
         };
-        // Where a key counts the requests, nobody is spared by asking one source at a time.
+        // A rate key limits the requests already, so polls need no limit per host.
         let host = match sources::is_of_tweets(&source.r#type) {
             true => format!("{}#{}", target.provenance_code, source.id),
             false => patra_spec::host_key(&url).trim_start_matches("host:").to_owned(),
@@ -140,7 +140,7 @@ impl PollQueue {
     }
 }
 
-/// The endpoint of a target, and the params that it is asked with.
+/// The endpoint of a target, and the params of its requests.
 async fn resolved(
     compiler: &mut Compiler,
     store: &dyn Store,
@@ -155,8 +155,8 @@ async fn resolved(
     Ok((frozen, resolved))
 }
 
-/// Whether polls of a source with this config can be made: what it names must be there and take its params. The inner error is
-/// a sentence about what is wrong. Of what nobody fetches nothing is known.
+/// Checks a config: the provenance and endpoint must exist and accept the params. The inner error is a sentence about
+/// the problem. Unsupported types are not checked.
 pub async fn check_source(store: &dyn Store, r#type: &str, config: &str) -> Result<Result<(), String>, TxError> {
     let config: Value = serde_json::from_str(config).unwrap_or_default();
     if sources::unsupported(r#type).is_some() {
@@ -173,7 +173,7 @@ pub async fn check_source(store: &dyn Store, r#type: &str, config: &str) -> Resu
     }
 }
 
-/// `ing_task.params`: what the templates read, and by what people know the source.
+/// `ing_task.params`: values for the templates, and the name of the source.
 fn task_params(source: &StoredSource, params: &str) -> String {
     let known = serde_json::json!({ "id": source.id, "name": source.name, "type": source.r#type });
     format!("{{\"params\":{params},\"source\":{known}}}")
@@ -206,20 +206,20 @@ impl From<TxError> for UnfitSource {
     }
 }
 
-/// What came of the wish to poll a source now.
+/// Result of a request to poll a source now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PollRequested {
-    /// The poll that was queued, or hurried, or is in progress.
+    /// The poll that was queued, moved forward, or is in progress.
     Task(TaskId),
-    /// Nobody can fetch it, and why.
+    /// The source cannot be fetched: the reason.
     Skipped(String),
-    /// There is no such source, or it cannot be polled: a sentence about why.
+    /// The source does not exist or cannot be polled: a sentence with the reason.
     Refused(String),
 }
 
 /// Queues a poll of one source at once, whatever its interval and also while it is paused (COLL-45).
 pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> Result<PollRequested, TxError> {
-    // Twice: a poll may end, or another may be queued, in between.
+    // Two attempts: a poll may end, or another may be queued, in between.
     for _ in 0..2 {
         let filter = SourceFilter { ids: Some(vec![id.0]), ..SourceFilter::default() };
         let Some(source) = store.sources(filter).await?.pop() else {
@@ -264,7 +264,7 @@ async fn limits(store: &dyn Store, sources: &[StoredSource]) -> Result<BTreeMap<
     Ok(feeds.into_iter().map(|id| (id, known.get(&id).copied().unwrap_or_default().limit())).collect())
 }
 
-/// Queues polls of these sources as one job, all or none; the inner value says who is at one of them already.
+/// Queues polls of these sources as one job, all or none; the inner value names a job that already polls one of them.
 pub(crate) async fn poll_job(
     store: &Arc<dyn Store>,
     sources: &[StoredSource],

@@ -1,9 +1,9 @@
 //! The partitions of a trigger: the product of its open dimensions, page by page.
 //!
-//! One parent dimension drives: its records are gone through by key, so that a page knows where it stopped, and a crash
-//! costs a page at most. What a record was collected for comes along: of a post that was read for user 7, the comments are
-//! read for user 7 too, whether `user` is a dimension of its own or a parameter that nothing else binds. So parents nest
-//! to any depth.
+//! One parent dimension drives: its records are read in key order, so that a page knows where it stopped, and a crash
+//! costs a page at most. Params of a parent record are passed on: comments of a post that was read for user 7 are read
+//! for user 7 too, whether `user` is a dimension of its own or a parameter that nothing else binds. So parents nest to
+//! any depth.
 
 use std::collections::BTreeSet;
 
@@ -18,20 +18,20 @@ use patra_spec::{Selector, Snapshot};
 
 use super::value;
 
-/// Parents that are read at once when their payload is needed: payloads may be large.
+/// Parents that are read at once when their payload is needed, because payloads may be large.
 const MAX_PAYLOADS: u32 = 100;
 
-/// How far a trigger has come.
+/// Progress of a trigger that fans out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct FanProgress {
     /// All records of the driving parent up to this key are done.
     done: Option<String>,
-    /// The record that is half done, and its last partition.
+    /// The record in progress, and its last partition.
     item: Option<String>,
     key: Option<String>,
     skipped: u32,
-    /// What the dimensions were when this began.
+    /// The dimensions when the fan-out began.
     dimensions: String,
 }
 
@@ -47,7 +47,7 @@ pub(super) async fn next(
     let place: Option<FanProgress> = place.map_err(|error| format!("the place of the fan-out is damaged: {error}"))?;
     let dimensions = dimensions(snapshot);
     if place.as_ref().is_some_and(|place| place.dimensions != dimensions) {
-        // Going on would mix the old product with the new one and call it complete.
+        // The dimensions have changed: going on would mix the old product with the new one.
         return Err("the partitions of the endpoint were changed while they were being made: run it again".into());
     }
     let mut product = UnboundDimensions::new(trigger, snapshot, given, place.is_none())?;
@@ -71,7 +71,7 @@ fn dimensions(snapshot: &Snapshot) -> String {
     hash::digest(&[&hash::canonical(&serde_json::to_value(&snapshot.partitions).unwrap_or_default())])
 }
 
-/// Whether what is given is known and fits, and all that nothing else can bind is there.
+/// Checks that the given params are known and valid, and that no required param is missing that nothing else can bind.
 pub(crate) fn check_params(snapshot: &Snapshot, given: &Params) -> Result<(), Fault> {
     let inherits = snapshot.partitions.iter().any(|dimension| dimension.parent.is_some());
     if !inherits {
@@ -80,7 +80,7 @@ pub(crate) fn check_params(snapshot: &Snapshot, given: &Params) -> Result<(), Fa
     without_required(snapshot).resolve_params(given).map(|_| ())
 }
 
-/// A parent may bind what is required: that is seen when its records are there.
+/// A parent may bind required params, which shows only with its records.
 fn without_required(snapshot: &Snapshot) -> Snapshot {
     let mut lenient = snapshot.clone();
     lenient.params.values_mut().for_each(|param| param.required = false);
@@ -91,13 +91,13 @@ fn without_required(snapshot: &Snapshot) -> Snapshot {
 struct UnboundDimensions<'t> {
     trigger: &'t ClaimedJob,
     given: &'t Params,
-    /// For checking single values.
+    /// Schema for checking single values.
     lenient: Snapshot,
     lists: Vec<(String, BTreeSet<String>)>,
     driving: Option<RecordDimension>,
     /// The other parents, and their values once they are needed.
     others: Vec<(RecordDimension, Option<Vec<Params>>)>,
-    /// The first page counts what the other parents leave out.
+    /// The first page also counts the values that the other parents leave out.
     first: bool,
     skipped: u32,
 }
@@ -133,7 +133,8 @@ impl<'t> UnboundDimensions<'t> {
         Ok(UnboundDimensions { trigger, given, lenient, lists, driving, others: parents, first, skipped: 0 })
     }
 
-    /// Reads those of the other parents as a whole that what drives leaves open: it meets each of their values.
+    /// Reads all values of the other parents that the driving parent does not bind: each of its records is combined
+    /// with them.
     async fn load_others(&mut self, store: &dyn Store, bound: &[Params]) -> Result<(), CompileError> {
         for at in 0..self.others.len() {
             let (dimension, known) = &self.others[at];
@@ -184,8 +185,8 @@ impl<'t> UnboundDimensions<'t> {
         Ok(store.run(read).await?)
     }
 
-    /// What a record binds: its own value, and what it was collected for where we are asked for that too. `None` when its
-    /// value fits no partition.
+    /// The params that a record binds: its own value, and the params that it was collected with where this endpoint has
+    /// them too. `None` when its value cannot name a partition.
     fn binding(&self, dimension: &RecordDimension, parent: &ParentRecord) -> Option<Params> {
         let value = value::of(parent, dimension.path.as_ref())?;
         let own = Params::from([(dimension.param.clone(), value)]);
@@ -196,14 +197,14 @@ impl<'t> UnboundDimensions<'t> {
         Some(binding)
     }
 
-    /// Whether a param of this name is bound by partitions here: as a dimension, or because nothing else would bind it. One
-    /// with a default of its own means what it means here, whatever a parent was read with.
+    /// Whether partitions bind the param of this name: as a dimension, or because nothing else would bind it. A param
+    /// with a default is not bound by a parent.
     fn asks_for(&self, name: &str) -> bool {
         let dimension = self.lenient.partitions.iter().any(|partition| partition.param == name);
         dimension || self.lenient.params.get(name).is_some_and(|param| param.default.is_none())
     }
 
-    /// Everything that is read for `bound`, in a fixed order.
+    /// All partitions of `bound`, in a fixed order.
     fn combinations(&self, bound: Params) -> Result<Vec<(String, Params)>, CompileError> {
         let mut found = vec![bound];
         for (dimension, bindings) in &self.others {
@@ -243,7 +244,7 @@ impl RecordDimension {
     }
 }
 
-/// Partitions that are made at once, and where they end.
+/// One page of partitions, and its limit.
 struct PartitionPage {
     partitions: Vec<Params>,
     place: FanProgress,
@@ -260,7 +261,7 @@ impl PartitionPage {
         loop {
             let rows = product.read(store, driving, self.place.done.clone()).await?;
             let bindings: Vec<_> = rows.iter().map(|row| product.binding(driving, row)).collect();
-            // What was collected for something else than what is asked for is not ours.
+            // Skips records that were collected with other params.
             let ours = |binding: &Option<Params>| merged(product.given, binding.as_ref()?);
             let bound: Vec<_> = bindings.iter().map(ours).collect();
             product.load_others(store, &bound.iter().flatten().cloned().collect::<Vec<_>>()).await?;
@@ -284,7 +285,7 @@ impl PartitionPage {
         }
     }
 
-    /// Adds what is read for `bound`, behind the place; false when there is more than a page holds.
+    /// Adds the partitions of `bound` after the position; false when there are more than a page holds.
     fn fill(
         &mut self,
         product: &UnboundDimensions<'_>,
@@ -306,7 +307,7 @@ impl PartitionPage {
     }
 }
 
-/// Both, unless they say different things of one param.
+/// Merges both, unless they have different values for one param.
 fn merged(one: &Params, other: &Params) -> Option<Params> {
     let agree = other.iter().all(|(name, value)| one.get(name).is_none_or(|known| known == value));
     agree.then(|| one.iter().chain(other).map(|(name, value)| (name.clone(), value.clone())).collect())

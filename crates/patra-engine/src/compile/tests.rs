@@ -109,7 +109,7 @@ fn shown(fan: &PartitionBatch) -> Vec<String> {
     fan.partitions.iter().map(one).collect()
 }
 
-/// All pages to the end.
+/// All pages.
 async fn all(store: &SharedMem, mut trigger: ClaimedJob) -> (Vec<String>, PartitionBatch, usize) {
     let (mut found, mut pages) = (Vec::new(), 0);
     loop {
@@ -158,7 +158,7 @@ async fn the_product_of_lists_is_read() {
     let fan = fan(&store, &trigger("notes")).await;
     assert_eq!(shown(&fan), ["de/1", "de/2", "de/3", "en/1", "en/2", "en/3"]);
     assert!(fan.complete && fan.skipped == 0);
-    // What is given is not open any more; when all is given, it is planned.
+    // Given params are not open any more; a trigger with all params given is planned directly.
     let (found, ..) = all(&store, given(&[("lang", "en")])).await;
     assert_eq!(found, ["en/1", "en/2", "en/3"]);
     let draft = plan(&store, &given(&[("lang", "en"), ("year", "7")])).await;
@@ -213,14 +213,14 @@ async fn a_path_finds_the_value_in_the_record_and_equal_values_are_one_partition
     parents(&store, "{}", &records).await;
     let (found, fan, _) = all(&store, trigger("notes")).await;
     assert_eq!(fan.skipped, 1);
-    // The same child of the trigger, whoever names it.
+    // The same partition is the same child of the trigger, by whichever way it is named.
     let ids: std::collections::BTreeSet<_> = found.iter().collect();
     assert_eq!(ids.into_iter().collect::<Vec<_>>(), ["7", "8"]);
 }
 
 // covers: ING-15-08
 #[tokio::test]
-async fn what_a_parent_was_read_for_comes_along() {
+async fn params_of_a_parent_record_are_passed_on() {
     let partitions = "[ { param: post, parent: { endpoint: works } } ]";
     let endpoint = child(
         "{ user: { required: true }, post: {}, lang: { default: en } }",
@@ -276,7 +276,7 @@ async fn many_partitions_come_page_by_page_and_each_once() {
     let (found, _, pages) = all(&store, trigger("notes")).await;
     let expected: Vec<_> = keys.iter().flat_map(|key| (1..4).map(move |year| format!("{key}/{year}"))).collect();
     assert_eq!((found, pages), (expected, 3));
-    // One that comes in the middle of a fan-out is met too, and moves no other.
+    // A record that is added during a fan-out is included, and moves no other.
     let first = fan(&store, &trigger("notes")).await;
     parents(&store, "{}", &[("u0166a", "{}"), ("a", "{}")]).await;
     let half = ClaimedJob { position: Some(first.position.clone()), ..trigger("notes") };
@@ -372,7 +372,7 @@ async fn a_plan_that_is_open_keeps_its_snapshot_and_its_params() {
 }
 
 #[tokio::test]
-async fn what_was_compiled_is_kept_until_the_manifest_changes() {
+async fn compiled_spec_is_cached_until_the_manifest_changes() {
     let store = store("").await;
     let mut compiler = Compiler::default();
     for overrides in ["{}", "{}", r#"{"pagination.page_size":5}"#] {

@@ -9,13 +9,13 @@ use patra_spec::selector::PathSegment;
 /// Longest value that names a partition.
 pub(super) const MAX_BYTES: usize = 1_024;
 
-/// The record's id, or what stands at a path in it; `None` when that names no partition.
+/// The record's id, or the value at a path in it; `None` when that cannot name a partition.
 pub(super) fn of(parent: &ParentRecord, path: Option<&Selector>) -> Option<String> {
     let value = match path {
         None => parent.key.clone(),
         Some(path) => scalar(at(&serde_json::from_str(&parent.payload).ok()?, path)?)?,
     };
-    // What a database cannot keep in a text, and what no path of a URL holds.
+    // NUL cannot be stored in a text, and no path of a URL holds it.
     let usable = !value.is_empty() && value.len() <= MAX_BYTES && !value.contains('\0');
     usable.then_some(value)
 }

@@ -1,4 +1,4 @@
-//! Why a question has no answer, in the words of the crawler's contract (CRAWL-75..82).
+//! Errors of the crawler, by its contract (CRAWL-75..82).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub struct CrawlFailure {
     pub code: Code,
     pub message: String,
     pub details: Map<String, Value>,
-    /// The cookie that was wished for may not be used now; another may.
+    /// The requested cookie is not usable now; another may be.
     pub(super) unusable: bool,
 }
 
@@ -32,10 +32,10 @@ impl CrawlFailure {
     }
 
     pub(super) fn late(limit: Duration) -> CrawlFailure {
-        CrawlFailure::new(Code::TimeoutError, format!("no answer within {} s", limit.as_secs()))
+        CrawlFailure::new(Code::TimeoutError, format!("no response within {} s", limit.as_secs()))
     }
 
-    /// What the upstream answered: that it wants less of us is its own error towards whoever asks here.
+    /// An error of the upstream. A rate limit of the upstream is an error of the platform for the caller.
     pub(super) fn upstream(fault: Fault) -> CrawlFailure {
         match fault.code {
             Code::RateLimited => CrawlFailure::new(Code::PlatformError, fault.message),
@@ -43,7 +43,7 @@ impl CrawlFailure {
         }
     }
 
-    /// Whether the same question may be asked again with hope (CRAWL-75..82).
+    /// Whether the same request may succeed later (CRAWL-75..82).
     pub fn is_retryable(&self) -> bool {
         matches!(
             self.code,

@@ -1,5 +1,5 @@
-//! The built-in orchestrator (CRAWL-133): search, candidates, claim, detail, write, release, under the same locks that
-//! orchestrators outside take, so that both can be there and never meet.
+//! The built-in orchestrator (CRAWL-133): search, candidates, claim, detail, write, release. It takes the same locks as
+//! external orchestrators, so both can run side by side.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ use crate::crawler::FoundNote;
 use crate::maintenance;
 use crate::pool::capture_note;
 
-/// Waits before the first, second and third try again (CRAWL-173).
+/// Waits before the first, second and third retry (CRAWL-173).
 pub const BACKOFF: [Duration; 3] = [Duration::from_secs(5), Duration::from_secs(15), Duration::from_secs(45)];
 
-/// How often a question is asked again, by what went wrong (CRAWL-75..81).
+/// Number of retries by error code (CRAWL-75..81).
 pub fn max_retries(code: Code) -> usize {
     match code {
         Code::CookieInvalid | Code::NetworkError => 3,
@@ -38,7 +38,7 @@ pub fn max_retries(code: Code) -> usize {
     }
 }
 
-/// One run of the flow.
+/// Parameters of one run of the flow.
 #[derive(Clone, Debug)]
 pub struct CrawlFlow {
     pub project_key: String,
@@ -54,7 +54,7 @@ pub struct CrawlFlow {
     pub batch_size: u32,
     pub lock_timeout: Duration,
     pub backoff: [Duration; 3],
-    /// Tries after the first one, at most, whatever the code would allow.
+    /// Most retries, whatever the code would allow.
     pub max_retry: usize,
 }
 
@@ -106,7 +106,7 @@ pub fn store_tokens(
     vault.seal_text(&record(platform, note_id), &Secret::new(text)).map_err(|error| error.to_string())
 }
 
-/// The other way round.
+/// Reads the tokens of a candidate as [`store_tokens`] writes them.
 pub fn read_tokens(vault: &VaultCell, candidate: &CrawlCandidate) -> Result<BTreeMap<String, String>, String> {
     let stored = &candidate.tokens;
     let text = if stored.starts_with('{') {
@@ -119,8 +119,8 @@ pub fn read_tokens(vault: &VaultCell, candidate: &CrawlCandidate) -> Result<BTre
     serde_json::from_str(&text).map_err(|_| "the tokens of the candidate are damaged".to_owned())
 }
 
-/// What is wanted of a note: with the tokens that its candidate keeps, where none are given (CRAWL-195).
-pub async fn wish(
+/// The request for a note: with the tokens of its candidate, where none are given (CRAWL-195).
+pub async fn note_request(
     crawls: &dyn CrawlQueries,
     vault: &VaultCell,
     project_key: &str,
@@ -129,14 +129,14 @@ pub async fn wish(
     mut tokens: BTreeMap<String, String>,
 ) -> Result<NoteRequest, FlowError> {
     if tokens.is_empty() {
-        let wanted = CrawlFilter {
+        let filter = CrawlFilter {
             project_key: project_key.to_owned(),
             platform: Some(platform.to_owned()),
             note_id: Some(note_id.clone()),
             limit: 1,
             ..CrawlFilter::default()
         };
-        if let Some(candidate) = crawls.candidates(wanted).await?.first() {
+        if let Some(candidate) = crawls.candidates(filter).await?.first() {
             tokens = read_tokens(vault, candidate).map_err(FlowError::Tokens)?;
         }
     }
@@ -147,7 +147,7 @@ fn record(platform: &str, note_id: &str) -> String {
     json!(["candidate", platform, note_id]).to_string()
 }
 
-/// Runs the flow once, or until it is told to stop; the lock is given back in any case.
+/// Runs the flow once, or until `stop` is cancelled; the lock is given back in any case.
 pub async fn run(
     store: &Arc<dyn Store>,
     crawler: &Crawler,
@@ -221,7 +221,7 @@ impl FlowRun<'_> {
         }
     }
 
-    /// Every page is stored, the last one too (CRAWL-197).
+    /// Searches, and stores the candidates of every page, the last one too (CRAWL-197).
     async fn search(&mut self) -> Result<(), FlowError> {
         let mut search = SearchRequest {
             platform: self.flow.platform.clone(),
@@ -231,7 +231,7 @@ impl FlowRun<'_> {
         };
         let secret = self.crawler.has_secret_tokens(&self.flow.platform, Some(&self.flow.project_key)).await?;
         loop {
-            let found = self.ask_for(&search).await?;
+            let found = self.search_page(&search).await?;
             self.report.found += found.notes.len() as u64;
             let candidate = |note: FoundNote| {
                 let text = |name: &str| note.fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -256,7 +256,7 @@ impl FlowRun<'_> {
         }
     }
 
-    async fn ask_for(&mut self, search: &SearchRequest) -> Result<super::SearchResult, FlowError> {
+    async fn search_page(&mut self, search: &SearchRequest) -> Result<super::SearchResult, FlowError> {
         let mut behalf = self.behalf("search");
         for tries in 0.. {
             self.report.requests += 1;
@@ -274,16 +274,16 @@ impl FlowRun<'_> {
         Err(FlowError::LockLost)
     }
 
-    /// Failed items are asked for again; what has come is written at once.
+    /// Fetches the details of candidates. Results are written at once, and failed items are retried.
     async fn details(&mut self, mut records: Vec<CrawlCandidate>) -> Result<(), FlowError> {
         let mut behalf = self.behalf("detail");
         for tries in 0.. {
-            let wishes = records.iter().map(|record| {
+            let requests = records.iter().map(|record| {
                 Ok(NoteRequest { note_id: record.note_id.clone(), tokens: read_tokens(self.vault, record)? })
             });
-            let wishes = wishes.collect::<Result<Vec<_>, String>>().map_err(FlowError::Tokens)?;
-            self.report.requests += wishes.len() as u64;
-            let batch = self.crawler.details(&self.flow.platform, wishes, &behalf).await?;
+            let requests = requests.collect::<Result<Vec<_>, String>>().map_err(FlowError::Tokens)?;
+            self.report.requests += requests.len() as u64;
+            let batch = self.crawler.details(&self.flow.platform, requests, &behalf).await?;
             let mut again = Vec::new();
             let mut worst = None;
             for (record, (_, result)) in records.into_iter().zip(batch.result) {
@@ -374,20 +374,20 @@ impl FlowRun<'_> {
     }
 }
 
-/// A cookie that was refused is not asked with again.
+/// Excludes a cookie that was rejected.
 fn switch(behalf: &mut CrawlContext, trouble: &CrawlFailure, used: Option<String>) {
     if trouble.code == Code::CookieInvalid {
         behalf.exclude_cookies.extend(used);
     }
 }
 
-/// What is known of a try, `meta` being the caller's own JSON object.
+/// Metadata of an attempt; `meta` is the caller's own JSON object.
 pub fn tried(request_id: &str, meta: &str, now: Ts) -> CandidateAttempt {
     let request_id = Some(request_id.to_owned()).filter(|id| !id.is_empty());
     CandidateAttempt { meta: meta.to_owned(), request_id, crawled_at: now }
 }
 
-/// A result as it is stored, whoever writes it.
+/// A result as every orchestrator stores it.
 pub fn new_note(
     project_key: &str,
     platform: &str,

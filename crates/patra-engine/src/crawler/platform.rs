@@ -1,4 +1,5 @@
-//! A platform is a provenance with a search whose `update.detail` names the endpoint that gives single notes (CRAWL-186).
+//! A platform is a provenance with a search whose `update.detail` names the endpoint that gives single notes
+//! (CRAWL-186).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -19,10 +20,10 @@ use crate::gate::RateLane;
 use crate::registry;
 use crate::shared::lock;
 
-/// How long what was read of the registry is believed.
+/// How long a read of the registry is cached.
 const BELIEVED: Duration = Duration::from_secs(2);
 const MAX_ENTRIES: usize = 100;
-/// Platforms that an error names, at most.
+/// Most platforms that an error names.
 const MAX_NAMED: usize = 20;
 
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub(crate) struct Platform {
     pub(super) check: Option<PlatformEndpoint>,
 }
 
-/// One endpoint, ready to be asked.
+/// One endpoint, ready for requests.
 #[derive(Debug)]
 pub(super) struct PlatformEndpoint {
     pub(super) spec: Snapshot,
@@ -65,7 +66,7 @@ impl Platform {
         })
     }
 
-    /// What a search says of a note: its fields, and apart from them the tokens for its details.
+    /// A note of a search result: its fields, and separately the tokens for its details.
     pub(super) fn found(&self, record: &Record) -> super::FoundNote {
         let mut fields = fields(record);
         let mut tokens = BTreeMap::new();
@@ -78,7 +79,7 @@ impl Platform {
         super::FoundNote { note_id: record.key.clone(), fields, tokens }
     }
 
-    /// The note in an answer that was asked for it.
+    /// The requested note in a response.
     pub(super) fn note(&self, page: &FetchedPage, note_id: &str) -> Result<Value, CrawlFailure> {
         if let Some(rejected) = page.rejected.first() {
             let message = format!("the note came in a form that cannot be used: {}", rejected.reason);
@@ -97,7 +98,7 @@ impl Platform {
             None if page.records.is_empty() => {
                 Err(CrawlFailure::new(Code::NotFound, format!("the platform has no note {note_id}")))
             }
-            None => Err(CrawlFailure::new(Code::PlatformError, "the platform answered with another note")),
+            None => Err(CrawlFailure::new(Code::PlatformError, "the platform returned another note")),
         }
     }
 }
@@ -121,17 +122,17 @@ impl PlatformEndpoint {
     }
 }
 
-/// When it was read, the version that was read, and what it is.
+/// Time of the read, version, and platform.
 type CachedPlatform = (Ts, String, Arc<Platform>);
 
-/// The platforms that were asked for.
+/// Cache of platforms.
 #[derive(Debug, Default)]
 pub(super) struct Platforms {
     known: Mutex<HashMap<String, CachedPlatform>>,
 }
 
 impl Platforms {
-    /// One of another project is not there.
+    /// A platform of another project is reported as unknown.
     pub(super) async fn get(
         &self,
         queries: &dyn Queries,
@@ -145,7 +146,7 @@ impl Platforms {
         }
     }
 
-    /// What is wrong with a manifest is told only to whom it is for.
+    /// Reads a platform. Problems of a manifest are reported only to the projects that it is for.
     async fn read(
         &self,
         queries: &dyn Queries,

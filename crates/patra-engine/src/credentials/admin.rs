@@ -1,5 +1,4 @@
-//! What people do with credentials, whichever door they come through: add, replace, revoke. Secrets come in and never go
-//! out again.
+//! Administration of credentials: add, rotate, revoke. Secrets come in and never go out again.
 
 use patra_connectors::auth::{name, needed};
 use patra_core::CredentialId;
@@ -30,7 +29,7 @@ pub enum Error {
     Store(#[from] TxError),
 }
 
-/// A credential by its alias, and by its binding where there are several of that alias.
+/// A credential by its alias, and by its binding where several have that alias.
 #[derive(Clone, Debug, Default)]
 pub struct CredentialName {
     pub alias: String,
@@ -45,7 +44,7 @@ pub struct SavedCredential {
     pub auth_type: AuthType,
 }
 
-/// Adds a credential that is not there, or no longer.
+/// Adds a credential that does not exist, or is revoked.
 pub async fn add(
     store: &dyn Store,
     vault: &Vault,
@@ -68,8 +67,8 @@ pub async fn add(
     save(store, vault, binding, version, auth_type, priority.unwrap_or(DEFAULT_PRIORITY), &secrets).await
 }
 
-/// Puts a new version behind those that are there. They stay good for the tasks that were planned with them (C-59), unless
-/// they are to be revoked.
+/// Adds a new version. Older versions stay valid for the tasks that were planned with them (C-59), unless they are to
+/// be revoked.
 pub async fn rotate(
     store: &dyn Store,
     vault: &Vault,
@@ -88,7 +87,7 @@ pub async fn rotate(
     if revoke_old {
         store.run(RevokeCredential { binding, versions: Versions::Before(version) }).await?;
     }
-    // Whoever puts in another one has looked: what the old one stopped goes on with this one (C-59).
+    // Pauses that the old version caused end with the new version (C-59).
     for old in &known {
         let which = PauseSelector::On(PauseSubject { credential: Some(old.id), ..PauseSubject::default() });
         store.run(ResumeWork { target: which, by: format!("rotation of {}", named.alias) }).await?;
@@ -96,7 +95,7 @@ pub async fn rotate(
     Ok(saved)
 }
 
-/// Makes one version useless, or all of them. Says how many that were.
+/// Revokes one version, or all of them. Returns how many were revoked.
 pub async fn revoke(store: &dyn Store, named: &CredentialName, version: Option<i64>) -> Result<u32, Error> {
     let known = find(store, named).await?;
     let binding = known.first().map(|one| one.binding.clone()).ok_or_else(|| Error::NotFound(named.alias.clone()))?;
@@ -105,10 +104,10 @@ pub async fn revoke(store: &dyn Store, named: &CredentialName, version: Option<i
     if revoked == 0 { Err(Error::NotFound(named.alias.clone())) } else { Ok(revoked) }
 }
 
-/// Every version of the one binding that is meant.
+/// Every version of the named binding.
 pub async fn find(store: &dyn Store, named: &CredentialName) -> Result<Vec<Credential>, Error> {
     let mut known = store.credentials(CredentialFilter::Alias(named.alias.clone())).await?;
-    let meant = |wish: &Option<String>, bound: &str| wish.as_deref().is_none_or(|wish| wish == bound);
+    let meant = |named: &Option<String>, bound: &str| named.as_deref().is_none_or(|named| named == bound);
     known.retain(|one| {
         meant(&named.provenance, &one.binding.provenance_code) && meant(&named.endpoint, &one.binding.endpoint_name)
     });
@@ -126,7 +125,7 @@ pub async fn find(store: &dyn Store, named: &CredentialName) -> Result<Vec<Crede
     }
 }
 
-/// One value, where the kind of credential says what it is; `user:password` for basic.
+/// The secrets from a single value, where the type of credential allows one; `user:password` for basic.
 pub fn single(auth_type: AuthType, value: Secret) -> Result<Secrets, Error> {
     if let (_, Some(only)) = needed(auth_type) {
         return Ok(Secrets::from([(only.to_owned(), value)]));
@@ -147,7 +146,7 @@ impl CredentialName {
             let message = "an alias has small letters, digits, `-`, `_` and `.`, at most 64 of them";
             return Err(Error::Invalid(message.to_owned()));
         }
-        let place = |wish: &Option<String>| wish.clone().unwrap_or_else(|| WHOLE.to_owned());
+        let or_whole = |named: &Option<String>| named.clone().unwrap_or_else(|| WHOLE.to_owned());
         if self.provenance.is_none() && self.endpoint.is_some() {
             return Err(Error::Invalid("an endpoint is named together with its provenance".to_owned()));
         }
@@ -156,7 +155,7 @@ impl CredentialName {
                 return Err(Error::Invalid("provenance and endpoint are names of 1 to 128 characters".to_owned()));
             }
         }
-        let (provenance_code, endpoint_name) = (place(&self.provenance), place(&self.endpoint));
+        let (provenance_code, endpoint_name) = (or_whole(&self.provenance), or_whole(&self.endpoint));
         Ok(Binding { alias: self.alias.clone(), provenance_code, endpoint_name })
     }
 }
@@ -173,7 +172,7 @@ async fn save(
     let sealed = vault.seal(&binding, version, secrets)?;
     let key_id = vault.key_id().to_owned();
     let save = SaveCredential { binding, version, auth_type, priority, sealed, key_id };
-    // The same text again after an answer that was lost: the store knows it.
+    // The same text again after a lost reply: the store recognises it.
     for _ in 0..5 {
         match store.run(save.clone()).await {
             Err(TxError::Unknown(_) | TxError::Busy) => {}
@@ -183,7 +182,7 @@ async fn save(
     Ok(SavedCredential { id: store.run(save).await?.id, version, auth_type })
 }
 
-/// Cookies are replaced in place: a pool of accounts has no versions.
+/// Cookies are replaced in place: they have no versions.
 async fn pooled(
     store: &dyn Store,
     vault: &Vault,
@@ -209,7 +208,7 @@ fn newest(known: &[Credential]) -> i64 {
     known.iter().map(|one| one.version).max().unwrap_or(0)
 }
 
-/// The values under the names that requests look for, all there that must be.
+/// The values under their usual names; an error when a required one is missing.
 fn checked(auth_type: AuthType, secrets: Secrets) -> Result<Secrets, Error> {
     if secrets.is_empty() || secrets.len() > MAX_NAMES {
         return Err(Error::Invalid(format!("a credential has 1 to {MAX_NAMES} values")));
@@ -237,7 +236,7 @@ fn checked(auth_type: AuthType, secrets: Secrets) -> Result<Secrets, Error> {
     Ok(checked)
 }
 
-/// `api_key` and `API_KEY` mean `apiKey`, for the names that have a meaning.
+/// The usual name of a value: `api_key` and `API_KEY` mean `apiKey`.
 fn canonical(name: &str) -> String {
     let known = [
         name::API_KEY,

@@ -1,4 +1,4 @@
-//! What people do with the pool of cookies, whichever door they come through. Values come in and never go out again.
+//! Administration of the cookie pool. Values come in and never go out again.
 
 use patra_connectors::auth::name;
 use patra_core::CredentialId;
@@ -16,7 +16,7 @@ use patra_core::vault::Vault;
 
 use super::admin::Error;
 
-/// Requests a day that a limit may allow.
+/// Highest daily limit.
 const MAX_DAILY_LIMIT: u32 = 1_000_000;
 
 /// A cookie to be stored.
@@ -29,8 +29,8 @@ pub struct NewCookie {
     pub daily_limit: Option<u32>,
 }
 
-/// Stores a cookie, or replaces the value of the one of this name. The same value again changes nothing but priority and
-/// limit (CRAWL-RULE-2).
+/// Stores a cookie, or replaces the value of the existing one of this name. The same value again changes only priority
+/// and limit (CRAWL-RULE-2).
 pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<CookieSaved, Error> {
     if !is_alias(&new.name) {
         let message = "cookie_name has small letters, digits, `-`, `_` and `.`, at most 64 of them";
@@ -49,7 +49,7 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
     let secrets = Secrets::from([(name::COOKIE.to_owned(), new.value.clone())]);
     let binding =
         Binding { alias: new.name.clone(), provenance_code: new.platform.clone(), endpoint_name: WHOLE.to_owned() };
-    // Somebody else may store the same name at the same time: then look again.
+    // Another process may store the same name at the same time: then read again.
     for _ in 0..5 {
         let known = store.credentials(CredentialFilter::Alias(new.name.clone())).await?;
         let active =
@@ -84,7 +84,7 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
     Err(TxError::Busy.into())
 }
 
-/// Changes how often a day a cookie is used.
+/// Sets the daily limit of a cookie.
 pub async fn limit(store: &dyn Store, name: &str, daily_limit: u32) -> Result<(), Error> {
     let known = store.credentials(CredentialFilter::Alias(name.to_owned())).await?;
     let active = known.iter().find(|one| one.auth_type == AuthType::Cookie && one.status == CredentialStatus::Active);
@@ -95,7 +95,7 @@ pub async fn limit(store: &dyn Store, name: &str, daily_limit: u32) -> Result<()
     Ok(())
 }
 
-/// A person leads a cookie out of `invalid` or `banned`.
+/// Makes an `invalid` or `banned` cookie active again.
 pub async fn reactivate(store: &dyn Store, name: &str) -> Result<CredentialId, Error> {
     let answer = store.run(ReactivateCookie { name: name.to_owned() }).await?;
     answer.id.ok_or_else(|| Error::NotFound(name.to_owned()))
@@ -112,14 +112,18 @@ pub async fn delete(store: &dyn Store, name: &str) -> Result<bool, Error> {
     Ok(deleted)
 }
 
-/// Seals everything again that was not sealed with the first key of the vault (CRAWL-146). May die at any moment and be run
-/// again: each secret is replaced in one step, and only while it is the one that was read. Says how many were, and what
-/// cannot be opened.
-pub async fn reseal(store: &dyn Store, vault: &Vault, mut tell: impl FnMut(u64)) -> Result<(u64, Vec<String>), Error> {
+/// Seals every secret again that was not sealed with the first key of the vault (CRAWL-146). Safe to interrupt and
+/// repeat: each secret is replaced in one step, and only while it is the one that was read. Returns how many were
+/// sealed, and the credentials that cannot be opened.
+pub async fn reseal(
+    store: &dyn Store,
+    vault: &Vault,
+    mut progress: impl FnMut(u64),
+) -> Result<(u64, Vec<String>), Error> {
     let (mut after, mut done, mut stuck) = (CredentialId(0), 0, Vec::new());
     loop {
-        let ask = CredentialFilter::SealedWithoutKey { key_id: vault.key_id().to_owned(), after };
-        let found = store.credentials(ask).await?;
+        let filter = CredentialFilter::SealedWithoutKey { key_id: vault.key_id().to_owned(), after };
+        let found = store.credentials(filter).await?;
         let Some(last) = found.last() else { return Ok((done, stuck)) };
         after = last.id;
         for credential in &found {
@@ -135,13 +139,13 @@ pub async fn reseal(store: &dyn Store, vault: &Vault, mut tell: impl FnMut(u64))
             let text = vault.seal(&credential.binding, credential.version, &secrets)?;
             let new = SealedText { text, key_id: key_id.clone() };
             let reseal = Reseal { credential: credential.id, token: false, old: credential.sealed.clone(), new };
-            // One that was replaced meanwhile is sealed with the new key already.
+            // A secret that was replaced meanwhile is sealed with the new key already.
             done += u64::from(store.run(reseal).await?.resealed);
             if let (Some(token), Some(old)) = (token, &credential.state.sealed) {
                 let new = SealedText { text: vault.seal_token(credential.id, &token)?, key_id };
                 store.run(Reseal { credential: credential.id, token: true, old: old.clone(), new }).await?;
             }
-            tell(done);
+            progress(done);
         }
     }
 }

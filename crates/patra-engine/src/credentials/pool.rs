@@ -1,5 +1,5 @@
-//! Cookies: each request takes one from the pool (MAP-X-19), and what the upstream says of it wears it out or not
-//! (CRAWL-14..24). Only the upstream's word about the account counts, never a broken line.
+//! Cookies: each request takes one from the pool (MAP-X-19), and the response updates its usage (CRAWL-14..24). Only a
+//! response about the account counts against a cookie, never a network error.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,15 +19,15 @@ use super::{CredentialFailure, Credentials, MAX_TRIED, OutgoingRequest, SentRequ
 use crate::events;
 use crate::shared::lock;
 
-/// Cookies that one errand passes over, at most.
+/// Most cookies that one request skips.
 const MAX_EXCLUDED: usize = 1_000;
 
-/// Which cookies an errand may use.
+/// The cookies that a request may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CookieChoice {
-    /// Only this one.
+    /// Uses only this cookie.
     pub name: Option<String>,
-    /// None of these.
+    /// Skips these cookies.
     pub exclude: Vec<String>,
     /// How many are tried, one after another, when the upstream rejects them.
     pub tries: usize,
@@ -39,7 +39,7 @@ impl Default for CookieChoice {
     }
 }
 
-/// How cookies wear out, and where a day begins.
+/// Usage limits of cookies, and the time zone of a day.
 #[derive(Clone, Debug)]
 pub struct CookieRules {
     pub wear: CookieLimits,
@@ -61,22 +61,22 @@ impl CookieRules {
     }
 }
 
-/// The cookie that a request went out with.
+/// The cookie that a request was sent with.
 #[derive(Clone, Debug)]
 pub struct UsedCookie {
     pub name: String,
     id: CredentialId,
-    /// Which value of it.
+    /// Version of its value.
     seen: i64,
     started: Ts,
-    /// It had failed before.
+    /// Whether its last use had failed.
     blemished: bool,
 }
 
-/// No request left, and why.
+/// Why no cookie was picked.
 #[derive(Debug)]
 pub(super) enum NoCookie {
-    /// There is none at all.
+    /// No cookie is stored.
     Empty,
     Unknown(String),
     Unusable(String, Box<CookieUsage>),
@@ -88,11 +88,11 @@ pub(super) enum NoCookie {
 }
 
 tokio::task_local! {
-    /// Where an errand notes its cookie, for whoever asks: also one that was refused, or ran out of time, used one.
+    /// The last cookie that the current work took, also when its request failed or timed out.
     static TAKEN: Arc<Mutex<Option<String>>>;
 }
 
-/// Does some work, and tells which cookie it took last.
+/// Runs some work, and returns the last cookie that it took.
 pub(crate) async fn noting<T>(work: impl Future<Output = T>) -> (T, Option<String>) {
     let taken = Arc::new(Mutex::new(None));
     let done = TAKEN.scope(Arc::clone(&taken), work).await;
@@ -102,21 +102,21 @@ pub(crate) async fn noting<T>(work: impl Future<Output = T>) -> (T, Option<Strin
 
 impl Credentials {
     /// Sends a request with a cookie of the pool; with the next one when the upstream rejects it.
-    pub(super) async fn send_from_pool(&self, errand: &OutgoingRequest) -> Result<SentRequest, TokenRefused> {
-        let mut exclude = errand.pool.exclude.clone();
+    pub(super) async fn send_from_pool(&self, outgoing: &OutgoingRequest) -> Result<SentRequest, TokenRefused> {
+        let mut exclude = outgoing.pool.exclude.clone();
         let mut rejected: Option<Fault> = None;
-        let mut tries = errand.pool.tries.max(1);
+        let mut tries = outgoing.pool.tries.max(1);
         while tries > 0 && exclude.len() < MAX_EXCLUDED {
-            let (credential, used) = match self.pick(errand, &exclude).await {
+            let (credential, used) = match self.pick(outgoing, &exclude).await {
                 Ok(picked) => picked,
                 Err(_) if rejected.is_some() => break,
-                Err(NoCookie::Empty) => return self.without(errand).await,
-                Err(none) => return Err(self.none_left(errand, none)),
+                Err(NoCookie::Empty) => return self.without(outgoing).await,
+                Err(none) => return Err(self.none_left(outgoing, none)),
             };
-            // One that is sealed with a key we do not have is nobody's fault, and holds up no other.
+            // A cookie that is sealed with an unknown key is skipped.
             let secrets = match self.inner.open(&credential) {
                 Ok(secrets) => secrets,
-                Err(fault) if errand.pool.name.is_some() => return Err(fault.into()),
+                Err(fault) if outgoing.pool.name.is_some() => return Err(fault.into()),
                 Err(fault) => {
                     exclude.push(used.name);
                     rejected = rejected.or(Some(fault));
@@ -124,30 +124,30 @@ impl Credentials {
                 }
             };
             tries -= 1;
-            let answer = match self.exchange(errand, &credential, &secrets, None).await {
+            let answer = match self.exchange(outgoing, &credential, &secrets, None).await {
                 Ok(answer) => answer,
                 Err(CredentialFailure::Failed(refused)) => return Err(refused),
                 Err(CredentialFailure::Rejected(fault)) => return Err(fault.into()),
             };
-            let rejection = answer.as_ref().ok().filter(|response| errand.authoriser.is_rejection(response));
+            let rejection = answer.as_ref().ok().filter(|response| outgoing.authoriser.is_rejection(response));
             let Some(status) = rejection.map(|response| response.status) else {
                 return Ok(SentRequest { answer, credential: Some(credential.id), cookie: Some(used) });
             };
-            let message = format!("the upstream answered {status} to the cookie `{}`", used.name);
-            self.judge(&used, Some(&message)).await;
+            let message = format!("the upstream returned {status} to the cookie `{}`", used.name);
+            self.store_outcome(&used, Some(&message)).await;
             exclude.push(used.name);
             rejected = Some(Fault::new(Code::CookieInvalid, Level::L4, message));
         }
-        Err(rejected.unwrap_or_else(|| self.inner.missing(errand)).into())
+        Err(rejected.unwrap_or_else(|| self.inner.missing(outgoing)).into())
     }
 
-    async fn pick(&self, errand: &OutgoingRequest, exclude: &[String]) -> Result<(Credential, UsedCookie), NoCookie> {
-        let (provenance_code, endpoint_name) = errand.authoriser.place();
+    async fn pick(&self, outgoing: &OutgoingRequest, exclude: &[String]) -> Result<(Credential, UsedCookie), NoCookie> {
+        let (provenance_code, endpoint_name) = outgoing.authoriser.place();
         let clock = &self.inner.ports.clock;
         let pick = PickCookie {
             provenance_code: provenance_code.to_owned(),
             endpoint_name: endpoint_name.to_owned(),
-            name: errand.pool.name.clone(),
+            name: outgoing.pool.name.clone(),
             exclude: exclude.to_vec(),
             day: self.inner.options.cookies.day_of(clock.now()),
         };
@@ -163,27 +163,27 @@ impl Credentials {
                 let _ = TAKEN.try_with(|taken| *lock(taken) = Some(used.name.clone()));
                 Ok((*credential, used))
             }
-            CookiePicked::Unknown => Err(NoCookie::Unknown(errand.pool.name.clone().unwrap_or_default())),
-            CookiePicked::Unusable { usage: wear } => {
-                Err(NoCookie::Unusable(errand.pool.name.clone().unwrap_or_default(), wear))
+            CookiePicked::Unknown => Err(NoCookie::Unknown(outgoing.pool.name.clone().unwrap_or_default())),
+            CookiePicked::Unusable { usage } => {
+                Err(NoCookie::Unusable(outgoing.pool.name.clone().unwrap_or_default(), usage))
             }
             CookiePicked::Exhausted { counts, .. } if counts == CookieCounts::default() => Err(NoCookie::Empty),
             CookiePicked::Exhausted { counts, next_active_at } => Err(NoCookie::Exhausted { counts, next_active_at }),
         }
     }
 
-    /// Whoever waits is told until when; where waiting does not help, a person is needed.
-    fn none_left(&self, errand: &OutgoingRequest, none: NoCookie) -> TokenRefused {
-        let (platform, _) = errand.authoriser.place();
+    /// The refusal for a request without a cookie: transient with a time where waiting helps, fatal otherwise.
+    fn none_left(&self, outgoing: &OutgoingRequest, none: NoCookie) -> TokenRefused {
+        let (platform, _) = outgoing.authoriser.place();
         match none {
-            NoCookie::Empty => self.inner.missing(errand).into(),
+            NoCookie::Empty => self.inner.missing(outgoing).into(),
             NoCookie::Unknown(name) => {
                 let message = format!("there is no cookie `{name}` for {platform}");
                 Fault::new(Code::InvalidInput, Level::L2, message).into()
             }
-            NoCookie::Unusable(name, wear) => {
-                let reason = match wear.status {
-                    CookieStatus::Active => format!("has been used {} times today, its limit", wear.daily_limit),
+            NoCookie::Unusable(name, usage) => {
+                let reason = match usage.status {
+                    CookieStatus::Active => format!("has been used {} times today, its limit", usage.daily_limit),
                     status => format!("is {status}"),
                 };
                 Fault::new(Code::CookieInvalid, Level::L1, format!("the cookie `{name}` {reason}")).into()
@@ -197,35 +197,35 @@ impl Credentials {
         }
     }
 
-    /// What came of a request says what its cookie is worth.
-    pub async fn seen(&self, used: Option<UsedCookie>, result: &Result<Box<FetchedPage>, Box<PageFailure>>) {
+    /// Records the outcome of a request for its cookie.
+    pub async fn record_outcome(&self, used: Option<UsedCookie>, result: &Result<Box<FetchedPage>, Box<PageFailure>>) {
         let Some(used) = used else { return };
         match result {
-            Ok(_) if used.blemished => self.judge(&used, None).await,
+            Ok(_) if used.blemished => self.store_outcome(&used, None).await,
             Err(refusal) if is_cookies_fault(refusal.fault.code) => {
-                self.judge(&used, Some(&refusal.fault.message)).await;
+                self.store_outcome(&used, Some(&refusal.fault.message)).await;
             }
             _ => {}
         }
     }
 
-    /// When the store is away it is not worth stopping for.
-    async fn judge(&self, used: &UsedCookie, error: Option<&str>) {
-        let judge = RecordCookieOutcome {
+    /// Stores an outcome. A failure of the store is only logged.
+    async fn store_outcome(&self, used: &UsedCookie, error: Option<&str>) {
+        let outcome = RecordCookieOutcome {
             credential: used.id,
             seen_version: used.seen,
             started: used.started,
             error: error.map(str::to_owned),
             rules: self.inner.options.cookies.wear,
         };
-        match self.inner.ports.store.run(judge).await {
+        match self.inner.ports.store.run(outcome).await {
             Ok(CookieOutcomeRecorded { before, after }) => events::cookie_judged(&used.name, error, before, after),
             Err(error) => events::store_failed("credentials", "RecordCookieOutcome", &error),
         }
     }
 }
 
-/// Login lost, account challenged, account blocked (CRAWL-21).
+/// Whether an error is about the account: login lost, challenged or blocked (CRAWL-21).
 fn is_cookies_fault(code: Code) -> bool {
     matches!(code, Code::CookieInvalid | Code::UpstreamAuthFailed)
 }
@@ -244,7 +244,7 @@ fn exhausted(platform: &str, counts: CookieCounts, next_active_at: Option<Ts>, c
         }
     }
     let message = format!("no usable cookie for platform {platform}: {}", states.join(", "));
-    // Whoever cools or has had enough for today comes back by itself.
+    // Cooling cookies and those at their daily limit become usable again.
     let waiting = active + cooling > 0;
     let retry_after = next_active_at.map(|at| at.since(clock.now())).filter(|wait| !wait.is_zero());
     let level = if waiting { Level::L1 } else { Level::L4 };
@@ -260,7 +260,7 @@ mod tests {
 
     // covers: CRAWL-GAP-12
     #[test]
-    fn a_day_begins_where_the_operator_says() {
+    fn day_begins_in_the_configured_time_zone() {
         let now: Ts = "2026-02-26T17:30:00Z".parse().unwrap();
         assert_eq!(CookieRules::default().day_of(now).to_short_text(), "2026-02-26T00:00:00Z");
         let shanghai = TimeZone::fixed(jiff::tz::offset(8));

@@ -1,4 +1,4 @@
-//! Driving the token machine. It runs in a task of its own: a run that is cut off does not take a new token with it.
+//! Drives the token machine in a task of its own, so that a run that is aborted does not lose a new token.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,16 +19,16 @@ use super::{CredentialsInner, OutgoingRequest, lock};
 use crate::events;
 use crate::shared::sleep_until;
 
-/// How long another's token may be on its way to the store before ours counts as rejected.
+/// How long a token of another process may take to reach the store before ours counts as rejected.
 const ABOUT_TO: Duration = Duration::from_secs(1);
-/// A credential whose turns are no longer waited for is forgotten when there are so many.
+/// Number of locks above which unused ones are removed.
 const MAX_TURNS: usize = 1_000;
 
 impl CredentialsInner {
-    /// A token that serves, from the store or from the upstream.
+    /// A usable token, from the store or from the upstream.
     pub(super) async fn token(
         self: &Arc<Self>,
-        errand: &OutgoingRequest,
+        outgoing: &OutgoingRequest,
         credential: &Credential,
         secrets: &Arc<Secrets>,
         need: TokenNeed,
@@ -38,17 +38,17 @@ impl CredentialsInner {
                 Fault::new(Code::NotConfigured, Level::L4, "a token cannot be kept without a master key")
             })?;
         let mut wants = Vec::new();
-        self.machine(errand, credential, need).start(self.now(), &mut wants);
+        self.machine(outgoing, credential, need).start(self.now(), &mut wants);
         let state = match wants.pop() {
             Some(Want::Done(result)) => result?,
-            _ => self.refreshed(errand, credential, secrets, need, &vault).await?,
+            _ => self.refreshed(outgoing, credential, secrets, need, &vault).await?,
         };
         let token = open_token(&vault, credential, &state)?;
         let token = token.ok_or_else(|| Fault::new(Code::InternalError, Level::L2, "a token without its text"))?;
         Ok((state, token))
     }
 
-    /// Whether another process has replaced the token, or is about to: its answer may be on the way to the store.
+    /// Whether another process has replaced the token, or is about to.
     pub(super) async fn overtaken(&self, credential: &Credential, state: &CredentialRuntime) -> bool {
         for pause in [Duration::ZERO, ABOUT_TO] {
             tokio::time::sleep(pause).await;
@@ -64,7 +64,7 @@ impl CredentialsInner {
 
     async fn refreshed(
         self: &Arc<Self>,
-        errand: &OutgoingRequest,
+        outgoing: &OutgoingRequest,
         credential: &Credential,
         secrets: &Arc<Secrets>,
         need: TokenNeed,
@@ -72,7 +72,7 @@ impl CredentialsInner {
     ) -> Result<CredentialRuntime, TokenRefused> {
         let mut work = TokenRefresh {
             inner: Arc::clone(self),
-            errand: errand.clone(),
+            outgoing: outgoing.clone(),
             credential: credential.clone(),
             secrets: Arc::clone(secrets),
             vault: Arc::clone(vault),
@@ -88,11 +88,11 @@ impl CredentialsInner {
         })
     }
 
-    /// One wish. It starts from the newest state: whoever had the turn before may have fetched what is wanted.
-    fn machine(&self, errand: &OutgoingRequest, credential: &Credential, need: TokenNeed) -> TokenMachine {
+    /// One refresh. It starts from the newest state: the refresh before it may have fetched the token already.
+    fn machine(&self, outgoing: &OutgoingRequest, credential: &Credential, need: TokenNeed) -> TokenMachine {
         let number = self.machines.fetch_add(1, Relaxed);
         let options = Options {
-            refresh_ahead: errand.authoriser.refresh_ahead(),
+            refresh_ahead: outgoing.authoriser.refresh_ahead(),
             request_timeout: TOKEN_TIMEOUT,
             ..Options::new(format!("{}/{number}", self.owner))
         };
@@ -116,14 +116,14 @@ impl CredentialsInner {
 
 struct TokenRefresh {
     inner: Arc<CredentialsInner>,
-    errand: OutgoingRequest,
+    outgoing: OutgoingRequest,
     credential: Credential,
     secrets: Arc<Secrets>,
     vault: Arc<Vault>,
 }
 
 impl TokenRefresh {
-    /// Whoever had the turn before may have got the token, or found out that there is none to get.
+    /// The refresh before this one may have got the token, or an error.
     async fn look_again(&mut self) {
         if let Ok(mut found) = self.inner.ports.store.credentials(CredentialFilter::Id(self.credential.id)).await
             && let Some(credential) = found.pop()
@@ -133,7 +133,7 @@ impl TokenRefresh {
     }
 
     async fn run(&self, need: TokenNeed) -> Result<CredentialRuntime, TokenRefused> {
-        let mut machine = self.inner.machine(&self.errand, &self.credential, need);
+        let mut machine = self.inner.machine(&self.outgoing, &self.credential, need);
         let mut wants = Vec::new();
         machine.start(self.inner.now(), &mut wants);
         loop {
@@ -147,7 +147,7 @@ impl TokenRefresh {
                     }
                     TokenInput::Tx(answer)
                 }
-                Some(Want::Permit) => TokenInput::Permit(self.errand.permits.acquire().await),
+                Some(Want::Permit) => TokenInput::Permit(self.outgoing.permits.acquire().await),
                 Some(Want::Request { state, until }) => self.request(&state, until).await,
                 None => {
                     let now = self.inner.now();
@@ -178,7 +178,7 @@ impl TokenRefresh {
         };
         let redactor = Redactor::new(&self.secrets, before.as_ref());
         let answer = self.ask(before.as_ref()).await.map_err(|refused| {
-            // Its texts are our own, but for an error code; and even that may repeat what it was told.
+            // Messages are our own, except for an error code of the upstream, which may repeat what was sent.
             let fault = &refused.fault;
             TokenRefused { fault: Fault::new(fault.code, fault.level, redactor.text(&fault.message)), ..refused }
         });
@@ -187,9 +187,9 @@ impl TokenRefresh {
     }
 
     async fn ask(&self, before: Option<&AccessToken>) -> Result<NewToken, TokenRefused> {
-        let (inner, authoriser) = (&self.inner, &self.errand.authoriser);
+        let (inner, authoriser) = (&self.inner, &self.outgoing.authoriser);
         let opened = OpenedCredential { alias: &self.credential.binding.alias, secrets: &self.secrets, token: before };
-        let request = authoriser.token_request(&self.errand.request, &opened, inner.ports.clock.now())?;
+        let request = authoriser.token_request(&self.outgoing.request, &opened, inner.ports.clock.now())?;
         let answer = inner.ports.transport.send(request).await;
         let fresh = authoriser.read_token(answer, before, inner.ports.clock.now())?;
         let sealed = self.vault.seal_token(self.credential.id, &fresh.token).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Which credential: read from the store, kept for a moment, opened for one exchange.
+//! Resolves credentials: reads them from the store, caches them for a moment, opens them for one exchange.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,12 +15,12 @@ use patra_spec::snapshot;
 
 use super::{CredentialsInner, OutgoingRequest, lock};
 
-/// How long what was read is believed. A revocation takes effect after this at the latest.
+/// How long a read is cached. A revocation takes effect after this at the latest.
 const BELIEVED: Duration = Duration::from_secs(5);
 const MAX_ENTRIES: usize = 1_000;
 
-/// Which credential a new task of an endpoint uses (G-15), to be frozen into `ing_task.credential_id`. Cookies are picked
-/// for each request instead (MAP-X-19), and a source that asks for no credential has none.
+/// The credential of a new task of an endpoint (G-15), to be frozen into `ing_task.credential_id`. Cookies are picked
+/// for each request instead (MAP-X-19), and a source without authentication has none.
 pub async fn credential_for(
     credentials: &dyn CredentialQueries,
     provenance_code: &str,
@@ -39,10 +39,10 @@ fn bound(provenance_code: &str, endpoint_name: &str) -> CredentialFilter {
     CredentialFilter::Bound { provenance_code: provenance_code.to_owned(), endpoint_name: endpoint_name.to_owned() }
 }
 
-/// When it was read, and what was found.
+/// Time of the read, and its result.
 type CachedCredentials = (Ts, Vec<Credential>);
 
-/// What is bound to an endpoint, sealed as it is.
+/// Cache of the sealed credentials that are bound to an endpoint.
 #[derive(Debug, Default)]
 pub(super) struct CredentialCache {
     entries: Mutex<HashMap<(String, String), CachedCredentials>>,
@@ -63,20 +63,20 @@ impl CredentialCache {
         entries.insert((place.0.to_owned(), place.1.to_owned()), (now, found));
     }
 
-    /// Something was learned about a credential: read it again.
+    /// Drops a credential from the cache, so that it is read again.
     pub(super) fn forget(&self, id: CredentialId) {
         lock(&self.entries).retain(|_, (_, found)| found.iter().all(|credential| credential.id != id));
     }
 }
 
 impl CredentialsInner {
-    /// In the order in which they are tried.
+    /// The credentials for a request, in the order in which they are tried.
     pub(super) async fn candidates(
         &self,
-        errand: &OutgoingRequest,
+        outgoing: &OutgoingRequest,
         auth_type: AuthType,
     ) -> Result<Vec<Credential>, Fault> {
-        let (provenance_code, endpoint_name) = errand.authoriser.place();
+        let (provenance_code, endpoint_name) = outgoing.authoriser.place();
         let now = self.ports.clock.steady();
         let found = match self.cache.get((provenance_code, endpoint_name), now) {
             Some(found) => found,
@@ -89,8 +89,8 @@ impl CredentialsInner {
                 found
             }
         };
-        let alias = &errand.authoriser.auth().credential_ref;
-        let wanted = CredentialQuery { provenance_code, endpoint_name, alias, auth_type, pinned: errand.pinned };
+        let alias = &outgoing.authoriser.auth().credential_ref;
+        let wanted = CredentialQuery { provenance_code, endpoint_name, alias, auth_type, pinned: outgoing.pinned };
         Ok(choose(found, &wanted))
     }
 
@@ -111,16 +111,16 @@ impl CredentialsInner {
         })
     }
 
-    /// What this process knows of the credential's runtime half.
+    /// The newest known runtime state of the credential.
     pub(super) fn newest(&self, credential: &Credential) -> CredentialRuntime {
         let newest = lock(&self.newest);
         let known = newest.get(&credential.id).filter(|known| known.version > credential.state.version);
         known.unwrap_or(&credential.state).clone()
     }
 
-    pub(super) fn missing(&self, errand: &OutgoingRequest) -> Fault {
-        let (provenance, endpoint) = errand.authoriser.place();
-        let (auth, kind) = (errand.authoriser.auth(), errand.authoriser.auth().r#type.as_str().to_lowercase());
+    pub(super) fn missing(&self, outgoing: &OutgoingRequest) -> Fault {
+        let (provenance, endpoint) = outgoing.authoriser.place();
+        let (auth, kind) = (outgoing.authoriser.auth(), outgoing.authoriser.auth().r#type.as_str().to_lowercase());
         let message = format!(
             "{provenance}/{endpoint} needs the credential `{0}`: add it with `patra credential add {0} --type {kind} \
              --provenance {provenance}`",

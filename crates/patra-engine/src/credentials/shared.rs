@@ -1,4 +1,4 @@
-//! How the engine's parts use credentials.
+//! Use of credentials by the parts of the engine.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,13 +14,13 @@ use crate::gate::{PermitRequester, PermitToken, RateGate, RateLane};
 use crate::prepared::CompiledSpec;
 use crate::shared::{Shared, lock};
 
-/// The requests of an exchange pass the gate in the lane of their endpoint.
+/// Acquires permits for an exchange from the gate, in the lane of its endpoint.
 #[derive(Debug)]
 pub(crate) struct GatePass {
     gate: Arc<RateGate>,
     lane: RateLane,
     first: bool,
-    /// What the run has got for the first of them.
+    /// The permit that the run has acquired for the first request.
     token: Mutex<Option<PermitToken>>,
 }
 
@@ -34,12 +34,13 @@ impl PermitSource for GatePass {
     fn acquire(&self) -> BoxFuture<'_, GateDecision> {
         let token = lock(&self.token).take();
         Box::pin(async {
-            // One that has come too late is worth nothing: the request needs another.
+            // A permit that has expired is dropped: the request acquires another.
             if token.is_some_and(PermitToken::spend) {
                 return GateDecision::Allow;
             }
-            let asker = PermitRequester { lane: &self.lane, first: self.first, percent: 100, deadline: LONGEST_WAIT };
-            match self.gate.acquire(asker).await {
+            let requester =
+                PermitRequester { lane: &self.lane, first: self.first, percent: 100, deadline: LONGEST_WAIT };
+            match self.gate.acquire(requester).await {
                 Ok(token) => {
                     if token.spend() {
                         GateDecision::Allow
@@ -54,7 +55,7 @@ impl PermitSource for GatePass {
 }
 
 impl Shared {
-    /// Sends the request of an exchange as whoever it should come from, and notes who that was.
+    /// Sends the request of an exchange with a credential, and records which one was used.
     pub(crate) async fn send(
         &self,
         spec: &CompiledSpec,
@@ -63,14 +64,14 @@ impl Shared {
         permits: Arc<dyn PermitSource>,
     ) -> Result<(Result<HttpResponse, transport::Error>, Option<UsedCookie>), TokenRefused> {
         let authoriser = Arc::clone(spec.pager.authoriser(exchange));
-        let errand = OutgoingRequest {
+        let outgoing = OutgoingRequest {
             authoriser,
             pinned,
             request: exchange.request.clone(),
             permits,
             pool: CookieChoice::default(),
         };
-        let sent = self.credentials.send(&errand).await?;
+        let sent = self.credentials.send(&outgoing).await?;
         if let Some(id) = sent.credential {
             exchange.note_credential(id);
         }

@@ -1,4 +1,4 @@
-//! Signing hooks: asked for every request of a spec that names one. A hook that fails stops the source (ING-4.13-04).
+//! Signing hooks: called for every request of a spec that names one. A hook that fails stops the source (ING-4.13-04).
 
 use std::time::Duration;
 
@@ -11,21 +11,21 @@ use patra_core::{Code, Fault, Level};
 
 use super::{CredentialsInner, OutgoingRequest, lock};
 
-/// How often a hook is asked, at most: it stands beside us, and is not to be flooded either.
+/// Limit on requests to a hook.
 const RATE: Rate = Rate { per_sec: 100.0, burst: 100.0 };
 /// Tries of a hook that cannot be reached, and the pause between them.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The name of a hook as it is looked up: `hmac-sha256` in a manifest is `HMAC_SHA256` in the environment.
+/// Lookup key of a hook: `hmac-sha256` in a manifest is `HMAC_SHA256` in the environment.
 pub fn hook_key(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
 impl CredentialsInner {
     /// Adds the signature to a request that is otherwise complete.
-    pub(super) async fn sign(&self, errand: &OutgoingRequest, request: &mut HttpRequest) -> Result<(), Fault> {
-        let Some(hook) = &errand.authoriser.auth().signing_hook else { return Ok(()) };
+    pub(super) async fn sign(&self, outgoing: &OutgoingRequest, request: &mut HttpRequest) -> Result<(), Fault> {
+        let Some(hook) = &outgoing.authoriser.auth().signing_hook else { return Ok(()) };
         let signer = self.options.signers.get(&hook_key(hook)).ok_or_else(|| {
             let message = format!(
                 "there is no signing hook `{hook}`: start with --signer {hook}=URL, or set PATRA_SIGNER_{}=URL",

@@ -1,4 +1,4 @@
-//! The doors of a process: one for each class of a key, opened when somebody comes and taken away when nobody does.
+//! Rate classes of a process: one for each class of a key, created on use and removed when idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -14,18 +14,18 @@ use patra_core::tx::PartitionKey;
 use super::{RateLane, comes_first};
 use crate::shared::lock;
 
-/// A door that nobody used for so long is taken away. What its key has to remember is in the store.
+/// Idle time after which a class is removed. The state of its key is in the store.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// Between two looks for such doors.
+/// Interval of removing idle classes.
 const TIDY: Duration = Duration::from_secs(60);
 
 /// One class of a key, as this process sees it.
 #[derive(Debug, Default)]
 pub(super) struct RateClass {
     inner: Mutex<RateClassInner>,
-    /// Whoever has it is next; the others queue up in the order in which they came, so no task gets two in a row while another
-    /// waits (ING-4.10-14).
+    /// Lock of the first in the queue. It is fair, so no task gets two permits in a row while another waits
+    /// (ING-4.10-14).
     pub(super) turn: tokio::sync::Mutex<()>,
     pub(super) answered: Notify,
 }
@@ -34,7 +34,7 @@ pub(super) struct RateClass {
 pub(super) struct RateClassInner {
     pub(super) permit_cache: PermitCache,
     pub(super) waiting: u32,
-    /// Partitions whose requests leave here.
+    /// Partitions that send requests through this class.
     pub(super) users: BTreeSet<PartitionKey>,
     used_at: Ts,
 }
@@ -52,7 +52,7 @@ impl RateClass {
     }
 }
 
-/// One more waits while this lives.
+/// Counts one waiting request while it lives.
 pub(super) struct RateClassWaiter<'a>(pub(super) &'a RateClass);
 
 impl Drop for RateClassWaiter<'_> {
@@ -61,23 +61,24 @@ impl Drop for RateClassWaiter<'_> {
     }
 }
 
-/// A question that is on its way to the store. Where whoever carries it dies, it has failed: nobody waits for its answer for ever.
+/// A request to the store in progress. It counts as failed when its task is dropped, so that nothing waits for it for
+/// ever.
 pub(super) struct PendingGateRequest {
-    door: Arc<RateClass>,
+    class: Arc<RateClass>,
     clock: Arc<dyn Clock>,
     is_open: bool,
 }
 
 impl PendingGateRequest {
-    pub(super) fn new(door: &Arc<RateClass>, clock: &Arc<dyn Clock>) -> PendingGateRequest {
-        PendingGateRequest { door: Arc::clone(door), clock: Arc::clone(clock), is_open: true }
+    pub(super) fn new(class: &Arc<RateClass>, clock: &Arc<dyn Clock>) -> PendingGateRequest {
+        PendingGateRequest { class: Arc::clone(class), clock: Arc::clone(clock), is_open: true }
     }
 
-    pub(super) fn door(&self) -> &Arc<RateClass> {
-        &self.door
+    pub(super) fn class(&self) -> &Arc<RateClass> {
+        &self.class
     }
 
-    /// The permit cache knows how it ended.
+    /// Marks the request as ended: the permit cache has its result.
     pub(super) fn close(&mut self) {
         self.is_open = false;
     }
@@ -86,7 +87,7 @@ impl PendingGateRequest {
 impl Drop for PendingGateRequest {
     fn drop(&mut self) {
         if self.is_open {
-            self.door.inner().permit_cache.on_failure(self.clock.steady());
+            self.class.inner().permit_cache.on_failure(self.clock.steady());
         }
     }
 }
@@ -97,11 +98,10 @@ type RateClassKey = (Arc<str>, Arc<str>);
 #[derive(Debug, Default)]
 pub(super) struct RateClasses {
     all: BTreeMap<RateClassKey, Arc<RateClass>>,
-    /// Those that were closed when somebody looked: few, however many doors there are.
+    /// Classes that were closed when last checked: few, however many classes there are.
     shut: BTreeMap<RateClassKey, Arc<RateClass>>,
     tidied_at: Ts,
-    /// How long the store took for its last answer to any of them: a new door would have to find that out by slots that come
-    /// too late.
+    /// Latency of the store's last reply to any class, for new classes: measuring it themselves would cost them slots.
     pub(super) trip: Option<Duration>,
 }
 
@@ -109,7 +109,7 @@ impl RateClasses {
     pub(super) fn get(&mut self, lane: &RateLane, now: Ts) -> Arc<RateClass> {
         if now.since(self.tidied_at) > TIDY {
             self.tidied_at = now;
-            self.all.retain(|_, door| Arc::strong_count(door) > 1 || !door.is_idle(now));
+            self.all.retain(|_, class| Arc::strong_count(class) > 1 || !class.is_idle(now));
         }
         let new = || match self.trip {
             Some(trip) => {
@@ -118,14 +118,14 @@ impl RateClasses {
             }
             None => Arc::default(),
         };
-        let door = Arc::clone(self.all.entry(place(lane)).or_insert_with(new));
-        door.inner().used_at = now;
-        door
+        let class = Arc::clone(self.all.entry(key_of(lane)).or_insert_with(new));
+        class.inner().used_at = now;
+        class
     }
 
     /// All classes of a key; of every key where none is named.
     pub(super) fn of(&self, key: &str) -> Vec<Arc<RateClass>> {
-        self.named(key).map(|(_, door)| Arc::clone(door)).collect()
+        self.named(key).map(|(_, class)| Arc::clone(class)).collect()
     }
 
     fn named<'a>(&'a self, key: &'a str) -> impl Iterator<Item = (&'a RateClassKey, &'a Arc<RateClass>)> {
@@ -133,37 +133,37 @@ impl RateClasses {
         self.all.range(first..).take_while(move |((name, _), _)| key.is_empty() || **name == *key)
     }
 
-    /// Nothing leaves by this key before then.
+    /// Closes all classes of a key until a time.
     pub(super) fn hush(&mut self, key: &str, until: Ts) {
-        let silent: Vec<_> = self.named(key).map(|(place, door)| (place.clone(), Arc::clone(door))).collect();
-        for (place, door) in silent {
-            door.inner().permit_cache.cool_down(until);
-            door.answered.notify_waiters();
-            self.shut.insert(place, door);
+        let named: Vec<_> = self.named(key).map(|(key, class)| (key.clone(), Arc::clone(class))).collect();
+        for (key, class) in named {
+            class.inner().permit_cache.cool_down(until);
+            class.answered.notify_waiters();
+            self.shut.insert(key, class);
         }
     }
 
-    /// Nothing leaves by this door now.
-    pub(super) fn note_shut(&mut self, lane: &RateLane, door: &Arc<RateClass>) {
-        self.shut.entry(place(lane)).or_insert_with(|| Arc::clone(door));
+    /// Records that a class is closed.
+    pub(super) fn note_shut(&mut self, lane: &RateLane, class: &Arc<RateClass>) {
+        self.shut.entry(key_of(lane)).or_insert_with(|| Arc::clone(class));
     }
 
-    /// Partitions whose requests cannot leave.
+    /// Partitions whose classes are closed.
     pub(super) fn closed(&mut self, now: Ts) -> Vec<PartitionKey> {
         let mut closed = Vec::new();
-        self.shut.retain(|_, door| {
-            let RateClassInner { permit_cache, users, .. } = &*door.inner();
+        self.shut.retain(|_, class| {
+            let RateClassInner { permit_cache, users, .. } = &*class.inner();
             closed.extend(users.iter().filter(|who| permit_cache.closed(comes_first(who), now).is_some()).cloned());
             permit_cache.closed(false, now).is_some()
         });
         closed
     }
 
-    /// Users of doors that have heard from their key, and what.
+    /// Partitions of classes that have a view of their key, with that view.
     pub(super) fn views(&self) -> Vec<(PartitionKey, Arc<GateView>)> {
         let mut views = Vec::new();
-        for door in self.all.values() {
-            let inner = door.inner();
+        for class in self.all.values() {
+            let inner = class.inner();
             if let Some(view) = inner.permit_cache.view() {
                 views.extend(inner.users.iter().map(|who| (who.clone(), Arc::clone(view))));
             }
@@ -177,7 +177,7 @@ impl RateClasses {
     }
 }
 
-fn place(lane: &RateLane) -> RateClassKey {
+fn key_of(lane: &RateLane) -> RateClassKey {
     (Arc::clone(&lane.key), Arc::clone(&lane.class))
 }
 
@@ -196,43 +196,43 @@ mod tests {
     }
 
     #[test]
-    fn doors_that_nobody_uses_are_taken_away() {
-        let mut doors = RateClasses::default();
+    fn idle_classes_are_removed() {
+        let mut classes = RateClasses::default();
         for host in 0..1_000 {
-            doors.get(&lane(&format!("host:{host}")), at(0));
+            classes.get(&lane(&format!("host:{host}")), at(0));
         }
-        let held = doors.get(&lane("host:7"), at(0));
-        let hushed = doors.get(&lane("host:8"), at(0));
+        let in_use = classes.get(&lane("host:7"), at(0));
+        let hushed = classes.get(&lane("host:8"), at(0));
         hushed.inner().permit_cache.record_signal(GateSignal::RetryAfter(Duration::from_secs(3_600)), at(0));
-        // The wish for silence was told.
+        // The signal has been sent to the store.
         assert!(hushed.inner().permit_cache.request(0, true, at(0)).is_some());
         hushed.inner().permit_cache.on_reply(&quiet(), at(0), at(0), &mut patra_core::rng::Rng::new(1));
         drop(hushed);
-        doors.get(&lane("host:1"), at(599));
-        assert_eq!(doors.len(), 1_000);
-        doors.get(&lane("host:1"), at(700));
-        assert_eq!(doors.len(), 3, "the one in use, the one that somebody holds, and the one that is silent");
-        drop(held);
-        doors.get(&lane("host:1"), at(3_700));
-        assert_eq!(doors.len(), 1);
+        classes.get(&lane("host:1"), at(599));
+        assert_eq!(classes.len(), 1_000);
+        classes.get(&lane("host:1"), at(700));
+        assert_eq!(classes.len(), 3, "the one just used, the one that is referenced, and the one that is cooling down");
+        drop(in_use);
+        classes.get(&lane("host:1"), at(3_700));
+        assert_eq!(classes.len(), 1);
     }
 
     // covers: ING-4.10-32
     #[test]
-    fn silence_shuts_all_doors_of_the_key_and_no_other_until_it_ends() {
-        let mut doors = RateClasses::default();
+    fn cool_down_closes_all_classes_of_the_key_until_it_ends() {
+        let mut classes = RateClasses::default();
         let who = |endpoint: &str| PartitionKey {
             provenance_code: "p".into(),
             endpoint_name: endpoint.into(),
             operation: patra_core::state::Operation::Harvest,
         };
         for (key, class) in [("k", "a"), ("k", "b"), ("kk", "c"), ("j", "d")] {
-            let door = doors.get(&RateLane { class: class.into(), ..lane(key) }, at(0));
-            door.inner().users.insert(who(class));
+            let rate_class = classes.get(&RateLane { class: class.into(), ..lane(key) }, at(0));
+            rate_class.inner().users.insert(who(class));
         }
-        doors.hush("k", at(60));
-        assert_eq!(doors.closed(at(59)), [who("a"), who("b")]);
-        assert_eq!(doors.closed(at(60)), []);
+        classes.hush("k", at(60));
+        assert_eq!(classes.closed(at(59)), [who("a"), who("b")]);
+        assert_eq!(classes.closed(at(60)), []);
     }
 
     fn quiet() -> patra_core::gate::GateReply {

@@ -5,7 +5,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use patra_core::state::Operation;
 use patra_core::tx::PartitionKey;
 
-/// Stands for the partitions that are not shown by name.
+/// Label of the partitions that are not shown by name.
 pub(super) const OTHER: &str = "other";
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -67,7 +67,7 @@ impl Healed {
         [Healed { r#type: "qpsDownshift" }, Healed { r#type: "reslice" }, Healed { r#type: "circuitOpen" }];
 }
 
-/// An alert of ours, as it stands in the store.
+/// An alert in the store.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct AlertLabels {
     pub(super) alert: String,

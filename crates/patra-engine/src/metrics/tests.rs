@@ -1,3 +1,3 @@
-//! What is counted, and under which names.
+//! Counted events, and the names of their metrics.
 
 mod counted;

@@ -1,5 +1,4 @@
-//! What a scraper reads: what this process has counted, and how the store stands now. The second is the same whichever process
-//! is asked.
+//! The exposition: the counts of this process, and the state of the store, which is the same in every process.
 
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::family::Family;
@@ -42,10 +41,10 @@ impl Metrics {
         let queued = PartitionGauges::default();
         registry.register("patra_ingest_tasks_queued", "Tasks that wait", queued.clone());
         let held = PartitionGauges::default();
-        registry.register("patra_ingest_executor_concurrency", "Tasks at work, in any process", held.clone());
+        registry.register("patra_ingest_executor_concurrency", "Running tasks, in any process", held.clone());
         let oldest = PartitionGauges::default();
         registry.register("patra_ingest_queue_oldest_seconds", "For how long the oldest task waits", oldest.clone());
-        // What this process has seen is shown at 0 when it is over, and does not just vanish.
+        // Partitions that this process has seen stay, at 0.
         let known: Vec<_> = lock(&self.known).iter().cloned().collect();
         for partition in known.iter().map(PartitionLabels::of) {
             for gauges in [&queued, &held, &oldest] {
@@ -76,7 +75,7 @@ impl Metrics {
         let waits = load.outbox.oldest.map_or(0, |oldest| whole(load.now.since(oldest).as_secs()));
         for (name, help, value) in [
             ("patra_ingest_tasks_queued_limit", "Queued tasks of a partition that stop planning", limit),
-            ("patra_outbox_oldest_seconds", "For how long the oldest event waits to be told", waits),
+            ("patra_outbox_oldest_seconds", "For how long the oldest event waits for delivery", waits),
             ("patra_outbox_failed", "Events that were given up", whole(load.outbox.failed)),
         ] {
             let gauge: Gauge = Gauge::default();
@@ -85,7 +84,7 @@ impl Metrics {
         }
     }
 
-    /// As this process heard last.
+    /// Budgets by the last reply of the gate.
     fn budgets(&self, registry: &mut Registry) {
         let remaining = PartitionGauges::default();
         registry.register(
@@ -109,7 +108,7 @@ impl Metrics {
     }
 }
 
-/// The alerts of CRAWL and TWEET, and what they are judged by.
+/// The alerts of CRAWL and TWEET, and their current values.
 async fn crawls(registry: &mut Registry, store: &dyn Store) -> Result<(), TxError> {
     let firing = Family::<AlertLabels, Gauge>::default();
     registry.register("patra_alert_firing", "Whether an alert is firing", firing.clone());

@@ -1,4 +1,4 @@
-//! Why nothing goes on although there is work, and until when: for whoever waits for it.
+//! Why work does not go on, and until when.
 
 use patra_core::Ts;
 use patra_core::gate::{GateView, QuotaStatus};
@@ -7,16 +7,16 @@ use patra_core::port::{Clock, Queries};
 use patra_core::state::TaskStatus;
 use patra_core::tx::TxError;
 
-/// Work that waits.
+/// Why work waits, and until when.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct WaitReason {
     pub why: String,
-    /// When it goes on, or is looked at again.
+    /// When the work goes on, or is checked again.
     pub until: Option<Ts>,
 }
 
-/// What work of this endpoint waits for: a task that was given back until a time, or the key of the rate gate by which its
-/// requests leave. `None` when nothing says why; then it goes on soon.
+/// Why work of this endpoint waits: a task was given back until a time, or the rate key of its requests is closed.
+/// `None` when neither applies; then it goes on soon.
 pub async fn waits(
     queries: &dyn Queries,
     clock: &dyn Clock,
@@ -40,7 +40,7 @@ pub async fn waits(
     Ok(gates.iter().find(|gate| gate.rate_key == rate_key).and_then(|gate| closed(&gate.view, now)))
 }
 
-/// A task that is not to be claimed before a later time, and why its last run gave it back.
+/// Why the last run gave back a task that must not be claimed yet.
 fn given_back(task: &ViewRow, now: Ts) -> Option<WaitReason> {
     let (Some(Cell::Time(at)), Some(Cell::Json(error))) =
         (View::Tasks.cell(task, "scheduled_at"), View::Tasks.cell(task, "error"))
@@ -52,14 +52,14 @@ fn given_back(task: &ViewRow, now: Ts) -> Option<WaitReason> {
     (at > now).then_some(WaitReason { why, until: Some(at) })
 }
 
-/// Why a key lets nothing out, or a plan finds no room.
+/// Why a key gives no permits, or a plan finds no room.
 pub(crate) fn closed(view: &GateView, now: Ts) -> Option<WaitReason> {
     if let Some(until) = view.cooldown_until.filter(|until| *until > now) {
-        return Some(WaitReason { why: "the upstream asked for silence".to_owned(), until: Some(until) });
+        return Some(WaitReason { why: "the upstream asked for a pause".to_owned(), until: Some(until) });
     }
-    if let Some(far) = view.provider.filter(|far| far.remaining == 0 && far.resets_at > now) {
+    if let Some(provider) = view.provider.filter(|provider| provider.remaining == 0 && provider.resets_at > now) {
         let why = "the upstream's own count says that nothing is left".to_owned();
-        return Some(WaitReason { why, until: Some(far.resets_at) });
+        return Some(WaitReason { why, until: Some(provider.resets_at) });
     }
     let short = |(standing, span): (Option<QuotaStatus>, &str)| {
         let QuotaStatus { remaining, limit, frees_at, .. } = standing.filter(|standing| standing.soft)?;
@@ -96,19 +96,19 @@ mod tests {
 
     #[test]
     fn a_key_that_lets_nothing_out_says_why_and_until_when() {
-        let told = |view: &GateView| closed(view, at(10)).map(|wait| (wait.why, wait.until));
-        assert_eq!(told(&view()), None);
-        assert_eq!(told(&GateView { hourly: Some(standing(50)), ..view() }), None);
-        let (why, until) = told(&GateView { hourly: Some(standing(0)), ..view() }).expect("a reason");
+        let reason = |view: &GateView| closed(view, at(10)).map(|wait| (wait.why, wait.until));
+        assert_eq!(reason(&view()), None);
+        assert_eq!(reason(&GateView { hourly: Some(standing(50)), ..view() }), None);
+        let (why, until) = reason(&GateView { hourly: Some(standing(0)), ..view() }).expect("a reason");
         assert_eq!((&*why, until), ("the quota of 100 requests an hour is used up", Some(at(70))));
-        let (why, _) = told(&GateView { daily: Some(standing(7)), ..view() }).expect("a reason");
+        let (why, _) = reason(&GateView { daily: Some(standing(7)), ..view() }).expect("a reason");
         assert!(why.contains("only 7 are left"), "{why}");
         let silent = GateView { cooldown_until: Some(at(30)), ..view() };
-        assert_eq!(told(&silent).map(|(_, until)| until), Some(Some(at(30))));
+        assert_eq!(reason(&silent).map(|(_, until)| until), Some(Some(at(30))));
         assert_eq!(closed(&silent, at(30)), None, "it is over");
-        let far = ProviderQuota { remaining: 0, limit: None, resets_at: at(40) };
-        let empty = GateView { provider: Some(far), ..view() };
-        assert_eq!(told(&empty).map(|(_, until)| until), Some(Some(at(40))));
+        let provider = ProviderQuota { remaining: 0, limit: None, resets_at: at(40) };
+        let empty = GateView { provider: Some(provider), ..view() };
+        assert_eq!(reason(&empty).map(|(_, until)| until), Some(Some(at(40))));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Searching in the background: jobs of the ledger, done by whichever process takes them, and done again when it dies.
+//! Searches in the background: jobs of the ledger that any process claims. Another process does them again when one
+//! dies.
 
 use std::sync::Arc;
 
@@ -14,20 +15,20 @@ use super::{ExtractReport, PoolRefusal, extract, look_back};
 use crate::events;
 use crate::shared::Shared;
 
-/// The job types of the two searches.
+/// Job types of the two searches.
 pub const EXTRACT_DOCUMENTS: &str = "resource_pool_extract_documents";
 pub const CAPTURE_TASKS: &str = "resource_pool_capture_tasks";
 
-/// Puts a search into the ledger.
-pub async fn ask(
+/// Adds a search to the ledger as a background job.
+pub async fn enqueue(
     store: &dyn Store,
     public_id: String,
     project_key: &str,
     job_type: &str,
-    wish: &impl Serialize,
+    search: &impl Serialize,
     request_id: Option<String>,
 ) -> Result<(), TxError> {
-    let params = serde_json::to_string(wish).map_err(|error| TxError::Refused(error.to_string()))?;
+    let params = serde_json::to_string(search).map_err(|error| TxError::Refused(error.to_string()))?;
     let (project_key, job_type) = (project_key.to_owned(), job_type.to_owned());
     store.run(RequestBackgroundJob { public_id, project_key, job_type, params, request_id }).await?;
     Ok(())
@@ -37,33 +38,33 @@ pub(crate) async fn serve(shared: Arc<Shared>) {
     loop {
         let take = ClaimBackgroundJob { owner: shared.options.owner.clone(), lease: shared.options.lease };
         match shared.ports.store.run(take).await {
-            Ok(Some(chore)) => {
+            Ok(Some(job)) => {
                 tokio::select! {
                     () = shared.drain.cancelled() => return,
-                    done = work(&shared, &chore) => match done {
-                        // Somebody else has it, or it was cancelled.
+                    done = work(&shared, &job) => match done {
+                        // Another process has the job, or it was cancelled.
                         Ok(()) | Err(TxError::Fenced) => {}
-                        Err(error) => events::store_failed("chores", "UpdateBackgroundJob", &error),
+                        Err(error) => events::store_failed("background_jobs", "UpdateBackgroundJob", &error),
                     },
                 }
                 continue;
             }
             Ok(None) => {}
-            Err(error) => events::store_failed("chores", "ClaimBackgroundJob", &error),
+            Err(error) => events::store_failed("background_jobs", "ClaimBackgroundJob", &error),
         }
         tokio::select! {
             () = shared.drain.cancelled() => return,
-            () = shared.chore_nudge.notified() => {}
-            () = tokio::time::sleep(shared.options.uncalled()) => {}
+            () = shared.background_job_nudge.notified() => {}
+            () = tokio::time::sleep(shared.options.idle_sleep()) => {}
         }
     }
 }
 
-/// Does a chore, and keeps its lease meanwhile.
-async fn work(shared: &Shared, chore: &ClaimedBackgroundJob) -> Result<(), TxError> {
+/// Does a background job, and renews its lease meanwhile.
+async fn work(shared: &Shared, job: &ClaimedBackgroundJob) -> Result<(), TxError> {
     let (store, lease) = (&*shared.ports.store, shared.options.lease);
-    let keep = |done| UpdateBackgroundJob { job: chore.job, fence: chore.fence, lease, done };
-    let search = search(store, chore);
+    let keep = |done| UpdateBackgroundJob { job: job.job, fence: job.fence, lease, done };
+    let search = search(store, job);
     tokio::pin!(search);
     let mut renewal = tokio::time::interval(lease / 3);
     renewal.tick().await;
@@ -74,31 +75,31 @@ async fn work(shared: &Shared, chore: &ClaimedBackgroundJob) -> Result<(), TxErr
         }
     };
     let done = match done {
-        // It is taken up again when the lease has run out.
+        // The job is claimed again when its lease has expired.
         Err(PoolRefusal::Store(error)) if error.is_transient() => return Err(error),
         Err(error) => Err(error.to_string()),
         Ok(result) => Ok(result),
     };
-    tracing::info!(job = chore.public_id, job_type = chore.job_type, ok = done.is_ok(), "a search has ended");
+    tracing::info!(job = job.public_id, job_type = job.job_type, ok = done.is_ok(), "a search has ended");
     store.run(keep(Some(done))).await?;
     Ok(())
 }
 
-async fn search(store: &dyn Store, chore: &ClaimedBackgroundJob) -> Result<String, PoolRefusal> {
-    match chore.job_type.as_str() {
+async fn search(store: &dyn Store, job: &ClaimedBackgroundJob) -> Result<String, PoolRefusal> {
+    match job.job_type.as_str() {
         EXTRACT_DOCUMENTS => {
-            let wish: super::ExtractRequest = read(&chore.params)?;
-            Ok(told(&extract(store, &wish).await?, "documents_scanned", wish.library))
+            let request: super::ExtractRequest = read(&job.params)?;
+            Ok(result_text(&extract(store, &request).await?, "documents_scanned", request.library))
         }
         CAPTURE_TASKS => {
-            let wish: super::LookBackRequest = read(&chore.params)?;
-            Ok(told(&look_back(store, &wish).await?, "tasks_scanned", wish.library))
+            let request: super::LookBackRequest = read(&job.params)?;
+            Ok(result_text(&look_back(store, &request).await?, "tasks_scanned", request.library))
         }
-        other => Err(TxError::Refused(format!("nobody knows how to do {}", json!(other))).into()),
+        other => Err(TxError::Refused(format!("unknown job type {}", json!(other))).into()),
     }
 }
 
-fn told(tally: &ExtractReport, scanned: &str, library: Library) -> String {
+fn result_text(tally: &ExtractReport, scanned: &str, library: Library) -> String {
     tally.to_json(scanned, library).to_string()
 }
 

@@ -1,4 +1,4 @@
-//! URLs of running tasks: which job types somebody wants, and what a page has of them.
+//! Captures URLs of running tasks: by job type, page by page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +17,12 @@ use super::options;
 use crate::shared::{Shared, lock};
 use crate::{registry, scrape};
 
-/// How long a change may take to be noticed: less than the minute of POOL-70.
+/// Longest time until a rule change takes effect: less than the minute of POOL-70.
 const LOOK_EVERY: Duration = Duration::from_secs(20);
-/// The same for a task that begins.
+/// The same for the first page of a task.
 const LOOK_AT_START: Duration = Duration::from_secs(1);
 
-/// Who wants which URLs, as it was a moment ago.
+/// Capture rules, cached for a moment.
 #[derive(Debug, Default)]
 pub(crate) struct CaptureRules {
     known: Mutex<CachedCaptureRules>,
@@ -39,13 +39,13 @@ struct CachedCaptureRules {
 }
 
 impl CaptureRules {
-    /// The URLs of a page are lost to the pool, and only to it; looking back finds them again.
+    /// Counts and logs a page whose URLs are missing in the pool; `look-back` finds them again.
     pub(crate) fn failed(&self, job_type: &str, error: &str) {
         self.failures.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(job_type, error, "the URLs of a page could not be captured; `patra pool look-back` finds them");
     }
 
-    /// Where URLs of this job type go, if anywhere, and how they are written, as it was known `patience` ago.
+    /// The library and link options for URLs of this job type, if any; read again when older than `patience`.
     pub(crate) async fn library(
         &self,
         store: &dyn Store,
@@ -71,7 +71,7 @@ fn wanted(rule: CaptureRule) -> ((String, String), Library) {
     ((rule.project_key, rule.job_type), rule.library)
 }
 
-/// Every job type that there is for a project: what its ledger has seen, and what it can ask for.
+/// Every job type of a project: those in its ledger, and those that it can request.
 pub async fn job_types(store: &dyn Store, project_key: &str) -> Result<BTreeSet<String>, TxError> {
     let mut known: BTreeSet<_> = store.job_types(project_key).await?.into_iter().collect();
     let connectors = registry::resources(store).await?.into_iter();
@@ -83,7 +83,7 @@ pub async fn job_types(store: &dyn Store, project_key: &str) -> Result<BTreeSet<
     Ok(known)
 }
 
-/// Notes the URLs of a page on it, where somebody wants them. Whatever goes wrong here, the page is collected (POOL-88).
+/// Adds the URLs of a page to it, where a rule wants them. An error here does not stop the page (POOL-88).
 pub(crate) async fn capture(
     shared: &Shared,
     project_key: &str,
@@ -110,7 +110,7 @@ pub(crate) async fn capture(
     page.capture = found(finder, library, job_type);
 }
 
-/// What a search found, as a transaction takes it; what is more than that is told of.
+/// The URLs of a search for one transaction; a surplus is left out and logged.
 fn found(finder: LinkFinder, library: Library, job_type: &str) -> Option<Capture> {
     let found = finder.finish();
     let mut urls: Vec<_> = found.links.into_iter().map(|link| (link.url, link.domain)).collect();
@@ -123,7 +123,7 @@ fn found(finder: LinkFinder, library: Library, job_type: &str) -> Option<Capture
     (!urls.is_empty()).then(|| Capture { library, job_type: job_type.to_owned(), urls })
 }
 
-/// Notes the URLs of a note that is about to be written, where its project wants them.
+/// Captures the URLs of a note that is about to be written, where its project has a rule for them.
 pub async fn capture_note(store: &dyn Store, write: &mut WriteNote) -> Result<(), TxError> {
     let rules = store.capture_rules(Some(&write.project_key)).await?;
     if let Some(rule) = rules.into_iter().find(|rule| rule.enabled && rule.job_type == write.platform) {

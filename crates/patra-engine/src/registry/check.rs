@@ -1,4 +1,4 @@
-//! A manifest before it is applied: everything that is wrong with it, at once.
+//! Checks a manifest before it is applied, and reports all its problems at once.
 
 use patra_core::state::Operation;
 use patra_spec::manifest::EndpointConfig;
@@ -8,11 +8,11 @@ use patra_spec::{EndpointRole, Manifest, Overrides, Problem};
 #[derive(Clone, Debug)]
 pub struct CheckedManifest {
     pub manifest: Manifest,
-    /// What works, but less well than it could.
+    /// Warnings about parts that work, but less well than they could.
     pub warnings: Vec<String>,
 }
 
-/// Reads a manifest and compiles every endpoint of it for what it is meant for. `file` only names places.
+/// Reads a manifest and compiles each of its endpoints for its operation. `file` is used in messages only.
 pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
     let manifest = patra_spec::read(file, text).map_err(|problems| problems.as_slice().to_vec())?;
     let (mut warnings, mut problems) = (Vec::new(), Vec::<Problem>::new());
@@ -20,7 +20,7 @@ pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
         let operation = meant_for(&manifest, endpoint);
         let compiled = match operation {
             Some(operation) => patra_spec::compile(&manifest, name, operation),
-            // Asked for by others, or by nobody: it must be sound, and that is all.
+            // An endpoint without an operation of its own must only be sound.
             None => patra_spec::inspect(&manifest, name, Operation::Update, &Overrides::default()),
         };
         match compiled {
@@ -31,7 +31,7 @@ pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
                 }
                 warnings.extend(compiled.warnings.iter().map(|warning| format!("endpoints.{name}: {warning}")));
             }
-            // What endpoints share is wrong once, however many of them it touches.
+            // Problems that endpoints share are reported once.
             Err(found) => {
                 for problem in found.as_slice() {
                     if !problems.contains(problem) {
@@ -44,8 +44,8 @@ pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
     if problems.is_empty() { Ok(CheckedManifest { manifest, warnings }) } else { Err(problems) }
 }
 
-/// The operation that asks most of an endpoint and that it must be fit for. One that cuts time is there to be harvested.
-/// `None` for one that no operation reads by itself.
+/// The most demanding operation of an endpoint: HARVEST where it has windows. `None` for an endpoint that no operation
+/// reads directly.
 fn meant_for(manifest: &Manifest, endpoint: &EndpointConfig) -> Option<Operation> {
     let harvests = endpoint.schedule.as_ref().is_some_and(|when| when.every.is_some() || when.cron.is_some());
     let windowed = endpoint.window.is_some() || manifest.defaults.window.is_some() || harvests;

@@ -1,4 +1,4 @@
-//! What can be collected from: connectors and sources, everybody's and a project's own (POOL-91..95).
+//! Resources that can be collected from: connectors and sources, shared ones and those of a project (POOL-91..95).
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct RegistryResource {
     pub code: String,
     pub name: String,
     pub library: Library,
-    /// Whose; empty for everybody's.
+    /// Project of the resource; empty for shared ones.
     pub project_key: String,
 }
 
@@ -28,7 +28,7 @@ impl RegistryResource {
     }
 }
 
-/// Every connector that is applied.
+/// All applied connectors.
 pub async fn resources(queries: &dyn Queries) -> Result<Vec<RegistryResource>, TxError> {
     let mut found = Vec::new();
     let mut filter = ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() };
@@ -52,7 +52,7 @@ fn connector(row: &ViewRow) -> RegistryResource {
     RegistryResource { code: text("provenance_code"), name: text("name"), library, project_key }
 }
 
-/// What a project can collect from, by code. Where both libraries have one, the project's covers the shared one.
+/// Resources of a project by code. A resource of the project hides a shared one of the same code.
 pub async fn news_resources(
     store: &dyn Store,
     project_key: &str,
@@ -62,7 +62,7 @@ pub async fn news_resources(
     found.retain(|resource| resource.project_key.is_empty() || resource.project_key == project_key);
     let filter = SourceFilter { project_key: Some(project_key.to_owned()), ..SourceFilter::default() };
     found.extend(store.sources(filter).await?.iter().map(of_source));
-    // The project's come last, and stay.
+    // Resources of the project come last, and win.
     found.sort_by_key(|resource| resource.library);
     let mut by_code = BTreeMap::new();
     for resource in found {

@@ -1,4 +1,4 @@
-//! The difference table: what was recorded against what the replay gives.
+//! The difference table: the recording against the replay.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use super::report::{Agreement, ReplayCheck};
 /// Longest text of a cell.
 const MAX_CELL: usize = 120;
 
-/// Whether the rows of the ledger belong together and to the spec.
+/// Checks that the rows of the ledger belong together and to the spec.
 pub(super) fn context(case: &ParsedRecording) -> ReplayCheck {
     let apart: Vec<_> = case.context.iter().filter(|(_, one, other)| one != other).collect();
     match apart.first() {
@@ -20,7 +20,7 @@ pub(super) fn context(case: &ParsedRecording) -> ReplayCheck {
     }
 }
 
-/// The request as it was rendered, against the one that is rendered from the ledger now.
+/// Compares the recorded request with the one that is rendered now.
 pub(super) fn request(recorded: &Value, rebuilt: &str) -> ReplayCheck {
     let (recorded, rebuilt) = (plain(recorded.clone()), plain(serde_json::from_str(rebuilt).unwrap_or_default()));
     let shown = |digest: &Value| cut(&format!("{} {}", word(&digest["method"]), word(&digest["url"])));
@@ -34,7 +34,7 @@ pub(super) fn request(recorded: &Value, rebuilt: &str) -> ReplayCheck {
     ReplayCheck { what: "request", recorded: side(&recorded), replayed: side(&rebuilt), result: Agreement::Different }
 }
 
-/// Which credential went along is no part of the request, nor is the template that it was made from: the spec has that.
+/// Ignores the credential and the template of the request: the spec has the template.
 fn plain(mut digest: Value) -> Value {
     if let Some(map) = digest.as_object_mut() {
         map.remove("credentialId");
@@ -43,7 +43,7 @@ fn plain(mut digest: Value) -> Value {
     digest
 }
 
-/// The answer, member by member of its digest.
+/// Compares the response, member by member of its digest.
 pub(super) fn answer(recorded: &Value, replayed: &str) -> Vec<ReplayCheck> {
     let replayed: Value = serde_json::from_str(replayed).unwrap_or_default();
     let members = [
@@ -61,7 +61,7 @@ pub(super) fn answer(recorded: &Value, replayed: &str) -> Vec<ReplayCheck> {
         let check = ReplayCheck::of(what, cut(&word(then)), cut(&word(now)));
         match (then.is_null(), now.is_null()) {
             (true, true) => None,
-            // A page where there was a refusal, or the other way round, lacks the members of the other.
+            // A refusal lacks the members of a page, and the other way round.
             _ => {
                 Some(ReplayCheck { result: if then == now { Agreement::Same } else { Agreement::Different }, ..check })
             }
@@ -70,12 +70,13 @@ pub(super) fn answer(recorded: &Value, replayed: &str) -> Vec<ReplayCheck> {
     members.into_iter().filter_map(check).collect()
 }
 
-/// No answer this time.
+/// The check when no response came this time.
 pub(super) fn silence(recorded: &Value, why: &str) -> ReplayCheck {
-    ReplayCheck::of("status", cut(&word(&recorded["status"])), cut(&format!("no answer: {why}")))
+    ReplayCheck::of("status", cut(&word(&recorded["status"])), cut(&format!("no response: {why}")))
 }
 
-/// Where the slice went on. The pages before this one have a say in it: where it differs, that is not held against the page.
+/// Compares the next position. The pages before this one may have decided it: then the result is unknown, not
+/// different.
 pub(super) fn position(
     case: &ParsedRecording,
     result: &Result<Box<FetchedPage>, Box<PageFailure>>,

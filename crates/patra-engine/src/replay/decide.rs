@@ -1,4 +1,4 @@
-//! What a commit of the replayed page would do to what is stored. Asks, and writes nothing (ING-14.9-11).
+//! Decisions that a commit of the replayed page would make. Reads the store, and writes nothing (ING-14.9-11).
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use patra_core::tx::{BatchStats, TxError};
 
 use super::recording::ParsedRecording;
 use super::report::{MAX_SAMPLES, ReplayCounts, ReplayDecisions, ReplaySample};
-use crate::shape::stream;
+use crate::slice_context::stream;
 
-/// Keys that are asked for at once.
+/// Keys per query.
 const AT_ONCE: usize = 500;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

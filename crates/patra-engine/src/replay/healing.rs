@@ -1,4 +1,4 @@
-//! What the rules do about an answer (ING-12.1, ING-12.2), told for the answer that was recorded and for the replayed one.
+//! Actions of the rules on a response (ING-12.1, ING-12.2), for the recorded response and for the replayed one.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::report::HealingDecisions;
 const COMMIT: &str = "commit the page";
 const SLOW_DOWN: &str = "wait, and ask less often";
 const TRY_AGAIN: &str = "try again later; leave the upstream alone after several failures in a row";
-const HOLD: &str = "stop the task and hold its partition: the request is wrong";
+const HOLD: &str = "stop the task and pause its partition: the request is wrong";
 const STOP: &str = "stop the task";
 const BREAK: &str = "stop the source until a person has looked";
 
@@ -45,7 +45,7 @@ fn recorded(case: &ParsedRecording) -> &'static str {
     let word = |name: &str| serde_json::from_value(refused[name].clone()).ok();
     match (word("level"), serde_json::from_value(refused["code"].clone()).ok(), &case.error) {
         (Some(level), Some(code), _) => treatment(refused["throttled"] == Value::Bool(true), level, code, status),
-        // The page was read, and what it said together with the others was the trouble.
+        // The page was read, and the run failed by its sequence of pages.
         (_, _, Some(fault)) if !case.was_answered() => treatment(false, fault.level, fault.code, status),
         _ => COMMIT,
     }

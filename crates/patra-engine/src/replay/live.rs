@@ -1,5 +1,5 @@
-//! The way out of a live replay, and of a trial: the gate, the credential, and a store that refuses to write. A token that has run out is not
-//! renewed by a replay: that would be a write, and production does it anyway.
+//! Sends requests of live replays and tries: through the gate, with the credential, and with a store that refuses to
+//! write. A replay does not renew an expired token: that would be a write, and production does it anyway.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::try_run::TryTarget;
 pub struct LiveReplay {
     credentials: Credentials,
     clock: Arc<dyn Clock>,
-    /// The gate of the process, where there is one; otherwise a pace of its own.
+    /// The gate of the process, if any; otherwise a bucket of its own.
     gate: Option<Arc<RateGate>>,
 }
 
@@ -37,12 +37,12 @@ impl LiveReplay {
         LiveReplay { credentials: Credentials::new(ports, options, owner), clock, gate: None }
     }
 
-    /// The same through the gate that all processes share.
+    /// Uses the gate that all processes share.
     pub fn through(self, gate: Arc<RateGate>) -> LiveReplay {
         LiveReplay { gate: Some(gate), ..self }
     }
 
-    /// Reads pages of what is tried, and hands each to `show`. Nothing is stored.
+    /// Reads pages of a try, and hands each to `show`. Nothing is stored.
     pub async fn try_out(
         &self,
         trial: &TryTarget,
@@ -55,7 +55,7 @@ impl LiveReplay {
         try_pages::read_pages(self.credentials.transport(), &self.clock, look, show).await
     }
 
-    /// One exchange as a run would make it, under a correlation id that says it is none.
+    /// Sends one exchange as a run would, under a correlation id that marks it as a replay.
     pub(super) async fn ask(
         &self,
         case: &ParsedRecording,
@@ -67,14 +67,14 @@ impl LiveReplay {
         exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), correlation));
         let authoriser = Arc::clone(pager.authoriser(&exchange));
         let (request, pool) = (exchange.request.clone(), CookieChoice::default());
-        let errand = OutgoingRequest { authoriser, pinned: case.credential, request, permits, pool };
+        let outgoing = OutgoingRequest { authoriser, pinned: case.credential, request, permits, pool };
         let began = self.clock.steady();
-        let sent = self.credentials.send(&errand).await;
+        let sent = self.credentials.send(&outgoing).await;
         let latency = self.clock.steady().since(began);
         Ok(match sent {
             Ok(sent) => pager.read(exchange, sent.answer, latency, case.now),
             Err(TokenRefused { fault, .. }) if fault.code == Code::RateLimited => {
-                return Err(Error::NotAsked(fault.message));
+                return Err(Error::NotSent(fault.message));
             }
             Err(TokenRefused { fault, retry_after }) => {
                 let (throttled, evidence) = (retry_after.is_some(), exchange.evidence(latency));

@@ -1,4 +1,4 @@
-//! A store that refuses to write: what replays and the crawler are given, so that none can change anything by accident.
+//! A store that refuses to write, for replays and the crawler.
 
 mod board;
 
@@ -32,25 +32,25 @@ use patra_core::registry::DictType;
 use patra_core::tweet::FetchStats;
 use patra_core::tx::{Done, IdRange, RefreshCriteria, SourceTypeRow, Tx, TxError};
 
-/// Reads as the store behind it does.
+/// Delegates all reads to a store.
 #[derive(Clone, Debug)]
 pub struct ReadOnlyStore {
     queries: Arc<dyn Queries>,
     credentials: Arc<dyn CredentialQueries>,
-    /// What may be written nevertheless.
+    /// Transactions that are allowed nevertheless.
     commands: Option<(Arc<dyn Commands>, AllowedTx)>,
 }
 
-/// Whether an operation may be done.
+/// Decides whether a transaction is allowed.
 type AllowedTx = fn(&Tx) -> bool;
 
-/// Whoever asks the upstream spends an account, and learns what it is worth.
+/// Allows the transactions of the cookie pool: a request uses a cookie and records its outcome.
 fn spends(tx: &Tx) -> bool {
     matches!(tx, Tx::PickCookie(_) | Tx::RecordCookieOutcome(_))
 }
 
 impl ReadOnlyStore {
-    /// Both are ways into one store.
+    /// A store that allows no transaction. Both arguments are views of one store.
     pub fn new(queries: Arc<dyn Queries>, credentials: Arc<dyn CredentialQueries>) -> ReadOnlyStore {
         ReadOnlyStore { queries, credentials, commands: None }
     }
@@ -63,7 +63,7 @@ impl ReadOnlyStore {
         }
     }
 
-    /// The same, with tokens that are renewed: for work that is no replay.
+    /// A read-only store that renews tokens, for work that is no replay.
     pub(crate) fn renewing(store: &Arc<dyn Store>) -> ReadOnlyStore {
         let renews = |tx: &Tx| {
             let token = matches!(tx, Tx::LeaseRefresh(_) | Tx::StoreToken(_) | Tx::FailRefresh(_));
@@ -78,7 +78,7 @@ impl Commands for ReadOnlyStore {
         if let Some((commands, _)) = self.commands.as_ref().filter(|(_, may)| may(&tx)) {
             return commands.execute(tx);
         }
-        let refused = TxError::Refused(format!("whoever only looks writes nothing, and {} would", tx.name()));
+        let refused = TxError::Refused(format!("a read-only store refuses {}", tx.name()));
         Box::pin(std::future::ready(Err(refused)))
     }
 }
@@ -89,7 +89,7 @@ impl CredentialQueries for ReadOnlyStore {
     }
 }
 
-/// A replay is of one batch; it has no business with sources, nor with what the crawler keeps.
+/// Replays and the crawler use no sources and none of the crawler's tables.
 impl CrawlQueries for ReadOnlyStore {
     fn executions(&self, _wanted: crawl::CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>> {
         no_crawls()
@@ -121,7 +121,7 @@ impl CrawlQueries for ReadOnlyStore {
 }
 
 fn no_crawls<T: Send + 'static>() -> BoxFuture<'static, Result<T, TxError>> {
-    let refused = TxError::Refused("whoever only reads a batch looks at nothing of the crawler".to_owned());
+    let refused = TxError::Refused("a replay cannot read the tables of the crawler".to_owned());
     Box::pin(std::future::ready(Err(refused)))
 }
 

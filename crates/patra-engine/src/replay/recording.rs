@@ -1,5 +1,5 @@
-//! One batch as it was recorded: the rows of the ledger, the frozen spec, and the answer where it was kept. From the store, or
-//! out of a package; what follows does not know which.
+//! One recorded batch: the rows of the ledger, the frozen spec, and the response where it is kept. Comes from the store
+//! or from a bundle.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ use super::Error;
 #[derive(Clone, Debug)]
 pub struct Recording {
     pub evidence: BatchEvidence,
-    /// The spec that the plan was made with, as it is stored.
+    /// The frozen spec of the plan, as it is stored.
     pub snapshot_body: String,
     pub raw: Option<StoredRawResponse>,
 }
@@ -35,7 +35,7 @@ impl Recording {
         Ok(Recording { evidence, snapshot_body, raw })
     }
 
-    /// The answer that was kept; `None` when none was.
+    /// The stored response, if any.
     pub(super) fn answer(&self) -> Result<Option<HttpResponse>, Error> {
         let Some(raw) = &self.raw else { return Ok(None) };
         let opened = stored_response::open(raw.status, &raw.headers, &raw.body);
@@ -43,7 +43,7 @@ impl Recording {
     }
 }
 
-/// What finds a batch again, here and in other places (ING-14.9-01).
+/// Keys that identify a batch in every system (ING-14.9-01).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordingKeys {
@@ -63,7 +63,7 @@ pub struct RecordingKeys {
     pub correlation_id: String,
 }
 
-/// The recording, read.
+/// A parsed recording.
 #[derive(Debug)]
 pub(crate) struct ParsedRecording {
     pub(crate) keys: RecordingKeys,
@@ -82,9 +82,9 @@ pub(crate) struct ParsedRecording {
     pub(crate) response: Value,
     pub(crate) project_key: String,
     pub(crate) credential: Option<CredentialId>,
-    /// An equal version replaces what is stored (C-62).
+    /// Whether an equal version replaces the stored record (C-62).
     pub(crate) refresh: bool,
-    /// What the rows say of the expression and the spec, and whether it is one and the same.
+    /// Hashes of expression and spec by the rows, and whether they agree.
     pub(crate) context: Vec<(&'static str, String, String)>,
 }
 
@@ -138,7 +138,7 @@ impl ParsedRecording {
         })
     }
 
-    /// The window that the request asked for. Who reads ids asks for everything there is.
+    /// The window of the request. A request for ids covers all time.
     pub(crate) fn asked(&self) -> Window {
         match self.window {
             Some(window) => self.snapshot.request_window(window),
@@ -150,7 +150,7 @@ impl ParsedRecording {
         self.status == "FAILED"
     }
 
-    /// Whether the upstream answered at all.
+    /// Whether the upstream responded at all.
     pub(crate) fn was_answered(&self) -> bool {
         self.response["status"].as_u64().is_some_and(|status| status > 0)
     }

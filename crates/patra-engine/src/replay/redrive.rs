@@ -1,9 +1,9 @@
-//! Driving a batch or a task again in production (C-64): what was executed is read back, the rest is queued once more.
+//! Runs a batch or a task again in production (C-64): executed work is read back, the rest is queued once more.
 
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::tx::{RedriveTarget, RedriveWork, Redriven, TxError};
 
-/// Longest id of a request, and longest name of who asks, in bytes.
+/// Longest request id, and longest name of the requester, in bytes.
 pub const MAX_ID: usize = 128;
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum Error {
     Invalid(&'static str),
     #[error("there is no such batch, run or task")]
     NotFound,
-    #[error("the task has not ended: it is still at work, or waits for its turn")]
+    #[error("the task has not ended: it is running, or waits for its turn")]
     NotEnded,
     #[error("{0}")]
     Refused(String),
@@ -20,9 +20,9 @@ pub enum Error {
     Store(TxError),
 }
 
-/// Asks for it. The same request again finds what the first one made.
+/// Requests a redrive. Repeating a request returns the result of the first one.
 pub async fn redrive(store: &dyn Store, what: RedriveTarget, request: &str, by: &str) -> Result<Redriven, Error> {
-    for (name, text) in [("the id of the request", request), ("the name of who asks", by)] {
+    for (name, text) in [("the id of the request", request), ("the name of the requester", by)] {
         if text.is_empty() || text.len() > MAX_ID || text.contains('\0') {
             return Err(Error::Invalid(name));
         }
@@ -31,7 +31,7 @@ pub async fn redrive(store: &dyn Store, what: RedriveTarget, request: &str, by: 
     match store.run(redrive).await {
         Ok(Redriven::NotFound) => Err(Error::NotFound),
         Ok(redriven) => {
-            tracing::info!(what = ?what, request, by, outcome = word(&redriven), "audit: a redrive was asked for");
+            tracing::info!(what = ?what, request, by, outcome = word(&redriven), "audit: a redrive was requested");
             Ok(redriven)
         }
         Err(TxError::Conflict) => Err(Error::NotEnded),

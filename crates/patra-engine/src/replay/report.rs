@@ -1,4 +1,5 @@
-//! What a replay found: the difference table, the cause of a failure, what a commit would do, and a verdict (ING-14.9-12).
+//! The report of a replay: the difference table, the cause of a failure, the decisions of a commit, and a verdict
+//! (ING-14.9-12).
 
 use serde::Serialize;
 
@@ -15,15 +16,15 @@ pub struct ReplayReport {
     /// SUCCEEDED or FAILED, as the ledger has it.
     pub status: String,
     pub checks: Vec<ReplayCheck>,
-    /// Of a batch that failed.
+    /// Cause of a failed batch.
     pub cause: Option<ReplayCause>,
     pub healing: HealingDecisions,
-    /// None without a store to compare with, and for an answer that is no page.
+    /// None without a store to compare with, and for a response that is no page.
     pub decisions: Option<ReplayDecisions>,
     pub notes: Vec<String>,
 }
 
-/// Where the answer comes from.
+/// Origin of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplayMode {
@@ -36,7 +37,7 @@ pub enum ReplayMode {
 pub enum ReplayVerdict {
     Same,
     Different,
-    /// The request is the same and the answer is not: the upstream has changed since (ING-14.9-11).
+    /// The request is the same and the response is not: the upstream has changed since (ING-14.9-11).
     TimePointMismatch,
 }
 
@@ -50,7 +51,7 @@ impl ReplayVerdict {
     }
 }
 
-/// One line of the difference table.
+/// One row of the difference table.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ReplayCheck {
     pub what: &'static str,
@@ -64,7 +65,7 @@ pub struct ReplayCheck {
 pub enum Agreement {
     Same,
     Different,
-    /// It cannot be told from this batch alone, or was not recorded.
+    /// This batch alone does not show it, or it was not recorded.
     Unknown,
 }
 
@@ -73,7 +74,7 @@ impl Agreement {
         match self {
             Agreement::Same => "same",
             Agreement::Different => "different",
-            Agreement::Unknown => "cannot be told",
+            Agreement::Unknown => "unknown",
         }
     }
 }
@@ -92,26 +93,27 @@ pub struct ReplayCause {
     pub code: Code,
     pub level: Level,
     pub message: String,
-    /// None where there is nothing to fail by: no answer came, or the pages before it decided.
+    /// None where the page alone cannot fail: no response came, or the pages before it decided.
     pub reproduced: Option<bool>,
 }
 
-/// What was done about an upstream in trouble, what the rules say about the answer, then and now, and whether that agrees.
+/// Self-healing during the batch, the action that the rules choose for the recorded and the replayed response, and
+/// whether these agree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealingDecisions {
-    /// `qpsDownshift` and so on, while the batch was read.
+    /// Actions such as `qpsDownshift` while the batch was read.
     pub actions: Vec<&'static str>,
     pub retries: u32,
     #[serde(rename = "429Count")]
     pub throttled: u32,
     pub recorded: &'static str,
-    /// None when no answer was replayed.
+    /// None when no response was replayed.
     pub replayed: Option<&'static str>,
     pub agrees: Option<bool>,
 }
 
-/// What the commit did, and what one would do now. Nothing is stored by asking.
+/// Decisions of the recorded commit, and of one now. Nothing is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ReplayDecisions {
     pub recorded: ReplayCounts,
@@ -120,7 +122,7 @@ pub struct ReplayDecisions {
     pub samples: Vec<ReplaySample>,
 }
 
-/// Decisions that are shown one by one (ING-14.9-04).
+/// Most decisions that are shown one by one (ING-14.9-04).
 pub const MAX_SAMPLES: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -141,8 +143,8 @@ pub struct ReplaySample {
 }
 
 impl ReplayReport {
-    /// The verdict by what was compared.
-    pub(super) fn judge(mode: ReplayMode, checks: &[ReplayCheck]) -> ReplayVerdict {
+    /// The verdict by the comparisons.
+    pub(super) fn verdict(mode: ReplayMode, checks: &[ReplayCheck]) -> ReplayVerdict {
         let differs = |check: &&ReplayCheck| check.result == Agreement::Different;
         let asked = |check: &&ReplayCheck| matches!(check.what, "context" | "request");
         if !checks.iter().any(|check| differs(&check)) {

@@ -1,4 +1,4 @@
-//! Reading one page: rendered, sent through the gate, decoded.
+//! Reads one page: renders the request, sends it through the gate, and decodes the response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::gate::{PermitToken, RateLane};
 use crate::prepared::CompiledSpec;
 use crate::shared::Shared;
 
-/// What a request leaves with.
+/// Permit, lane and credential of a request.
 pub(crate) struct RequestContext {
     pub(crate) token: Option<PermitToken>,
     pub(crate) lane: RateLane,
@@ -23,7 +23,7 @@ pub(crate) struct RequestContext {
     pub(crate) credential: Option<CredentialId>,
 }
 
-/// One page: render, send, decode. Decoding is off the I/O threads when the body is large.
+/// Reads one page. Decodes large bodies off the I/O threads.
 pub(crate) async fn read(
     shared: &Arc<Shared>,
     spec: &Arc<CompiledSpec>,
@@ -37,7 +37,7 @@ pub(crate) async fn read(
 
     let clock = &shared.ports.clock;
     let now = clock.now();
-    // Who reads ids asks for everything there is: up to the time that is recorded, so that the request can be made again.
+    // A request for ids covers all time up to the recorded time, so that it can be rendered again.
     let window = window.unwrap_or(Window { from: Ts::from_secs(0), to: now });
     let ask = PageRequest { position: &fetch.position, window, page_size: fetch.page_size, params, now };
     let mut exchange = spec.pager.request(&ask)?;
@@ -68,11 +68,11 @@ pub(crate) async fn read(
         false => spec.pager.read(exchange, answer, latency, now),
         true => read_apart(Arc::clone(spec), exchange, answer, latency, now).await,
     };
-    shared.credentials.seen(used, &result).await;
+    shared.credentials.record_outcome(used, &result).await;
     result.map_err(|refusal| Box::new(PageFailure { offline, ..*refusal }))
 }
 
-/// Decodes on a thread of its own, so that nobody else waits.
+/// Decodes on a blocking thread.
 async fn read_apart(
     spec: Arc<CompiledSpec>,
     exchange: PageExchange,
@@ -86,7 +86,7 @@ async fn read_apart(
             fault: patra_core::Fault::new(
                 Code::InternalError,
                 Level::L2,
-                format!("reading the answer failed: {error}"),
+                format!("reading the response failed: {error}"),
             ),
             throttled: false,
             retry_after: None,
@@ -96,7 +96,7 @@ async fn read_apart(
     }
 }
 
-/// What the ledger keeps of a permit (ING-4.10-33).
+/// Rate information of a permit for the ledger (ING-4.10-33).
 fn rate_note(lane: &RateLane, token: &PermitToken) -> serde_json::Map<String, serde_json::Value> {
     let waited = token.waited.as_millis() as u64;
     let decision = if waited == 0 { "ALLOW" } else { "WAIT" };

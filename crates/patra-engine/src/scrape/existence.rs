@@ -1,5 +1,5 @@
-//! A user without tweets may be one who does not exist: the provider answers both alike. Before a user is called empty for the
-//! first time, it is asked whether there is one (TWEET-168).
+//! Checks whether a user without tweets exists: the provider's responses do not differ. The check is made once, before
+//! the first empty result of a user is accepted (TWEET-168).
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::sources::{PollTarget, TWITTER, TWITTER_FEED};
 const ENDPOINT: &str = "user_info";
 const USERNAME: &str = "username";
 
-/// The source whose poll this is, if it is one of a user's tweets.
+/// The source of a poll of a user's tweets; `None` for other leases.
 pub(crate) fn feed(lease: &Lease) -> Option<SourceId> {
     lease.source.filter(|_| lease.provenance_code == TWITTER && lease.endpoint_name == TWITTER_FEED)
 }
 
-/// Passes a page on, unless it is an empty first one and its user turns out not to exist.
+/// Returns the page, or an error when it is an empty first page of a user who does not exist.
 pub(crate) async fn check(
     shared: &Arc<Shared>,
     source: SourceId,
@@ -52,7 +52,7 @@ pub(crate) async fn check(
     }
 }
 
-/// Somebody who was fetched once, with tweets or without, exists.
+/// A user with a successful fetch, with tweets or without, exists.
 async fn is_known(store: &dyn Store, source: SourceId) -> Result<bool, Box<PageFailure>> {
     let stats = store.fetch_stats(&[source]).await.map_err(|error| {
         let message = format!("the statistics cannot be read: {error}");

@@ -1,4 +1,4 @@
-//! Scraping of the followed users by the clock: one job for all of them, in the place of an interval for each (TWEET-113).
+//! Scheduled scrapes of the followed users: one job for all of them, instead of an interval for each (TWEET-113).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use patra_core::{Ts, hash};
 use super::{Error, MAX_USERS, ScrapeRequest, queue, stopped, username};
 use crate::sources::TWITTER_FEED;
 
-/// The setting: a pattern, see [`Timetable`].
+/// Setting with a cron pattern, see [`Timetable`].
 pub const SCRAPER_CRON: &str = "scraper.cron";
-/// Up to when firings have been seen to. In the store, so that a firing that was slept through is made up for, once.
+/// Setting with the time up to which firings are done. A firing that was missed is made up for, once.
 const SEEN_TO: &str = "scraper.cron_seen_to";
-/// Sources of one look.
+/// Sources per query.
 const LOOK: u32 = 1_000;
 
 /// The pattern in force.
@@ -25,7 +25,7 @@ pub(crate) fn timetable(settings: &[(String, String)]) -> Option<Timetable> {
     let text = of(settings, SCRAPER_CRON)?;
     match text.parse() {
         Ok(table) => Some(table),
-        // It is checked where it is set; here it can only have been written by hand.
+        // The setting is validated on write, so an invalid pattern was written by hand.
         Err(reason) => {
             tracing::warn!(cron = text, "scraping by the clock is off: {reason}");
             None
@@ -33,12 +33,12 @@ pub(crate) fn timetable(settings: &[(String, String)]) -> Option<Timetable> {
     }
 }
 
-/// Why the sources of users do not fall due by themselves.
+/// Why the sources of users have no interval of their own.
 pub(crate) fn instead_of_interval(settings: &[(String, String)]) -> Option<String> {
     timetable(settings).map(|table| format!("users are scraped together, by SCRAPER_CRON: {table}"))
 }
 
-/// Begins the scrape that is due, if one is. When the next is.
+/// Begins the scrape that is due, if any. Returns the time of the next one.
 pub(crate) async fn fire(
     store: &Arc<dyn Store>,
     settings: &[(String, String)],
@@ -56,7 +56,7 @@ pub(crate) async fn fire(
     Ok(table.next_after(now))
 }
 
-/// One job for each project; whoever else does the same for this firing makes no second one.
+/// Begins one job for each project. Another process that does the same for this firing makes no second job.
 async fn begin(store: &Arc<dyn Store>, due: Ts) -> Result<(), TxError> {
     if let Some(hold) = stopped(&**store).await? {
         tracing::warn!("the scheduled scrape is skipped: TwitterAPI.io is stopped: {hold}");
@@ -75,7 +75,7 @@ async fn begin(store: &Arc<dyn Store>, due: Ts) -> Result<(), TxError> {
     }
     for (project_key, sources) in projects {
         for (part, sources) in sources.chunks(MAX_USERS).enumerate() {
-            let wish = ScrapeRequest {
+            let request = ScrapeRequest {
                 public_id: public_id(&project_key, due, part),
                 project_key: project_key.clone(),
                 usernames: sources.iter().filter_map(|source| username(&source.config)).collect(),
@@ -83,8 +83,10 @@ async fn begin(store: &Arc<dyn Store>, due: Ts) -> Result<(), TxError> {
                 trigger_type: TriggerType::Schedule,
                 request_id: None,
             };
-            match queue(store, &wish, sources).await {
-                Ok(()) => tracing::info!(task_id = wish.public_id, users = sources.len(), "a scheduled scrape begins"),
+            match queue(store, &request, sources).await {
+                Ok(()) => {
+                    tracing::info!(task_id = request.public_id, users = sources.len(), "a scheduled scrape begins");
+                }
                 Err(Error::Store(error)) => return Err(error),
                 Err(Error::Conflict { public_id, usernames }) => tracing::warn!(
                     running = public_id,
@@ -98,7 +100,7 @@ async fn begin(store: &Arc<dyn Store>, due: Ts) -> Result<(), TxError> {
     Ok(())
 }
 
-/// The same for everybody who asks for the same.
+/// An id that is the same in every process that begins the same job.
 fn public_id(project_key: &str, due: Ts, part: usize) -> String {
     let digest = hash::digest(&["scrape", project_key, &due.to_string(), &part.to_string()]);
     let hex = digest.trim_start_matches("v1:");

@@ -1,4 +1,4 @@
-//! A request as it may be shown: complete, with `***` for everything that is secret in it.
+//! Requests without secrets: complete, with `***` in place of every secret.
 
 use patra_connectors::auth::{self, Authoriser, OpenedCredential};
 use patra_core::credential::AccessToken;
@@ -6,7 +6,7 @@ use patra_core::port::transport::HttpRequest;
 use patra_core::secret::{MASK, Secret, Secrets};
 use patra_core::state::AuthType;
 
-/// The request with the credential's places filled by `***`. What cannot be filled is left out.
+/// The request with `***` in place of credentials. Parts that cannot be filled are left out.
 pub fn masked(authoriser: &Authoriser, request: &HttpRequest) -> HttpRequest {
     let Some(kind) = authoriser.kind() else { return authoriser.anonymous(request) };
     let mut names: Vec<String> = auth::needed(kind).0.iter().map(|name| (*name).to_owned()).collect();
@@ -16,7 +16,7 @@ pub fn masked(authoriser: &Authoriser, request: &HttpRequest) -> HttpRequest {
     let opened = OpenedCredential { alias: MASK, secrets: &secrets, token: Some(&token) };
     let Ok(mut masked) = authoriser.authorise(request, &opened) else { return authoriser.anonymous(request) };
     if kind == AuthType::Basic {
-        // User and password travel as one coded text, in which the mask would not be seen.
+        // User and password are encoded as one text, so the mask would not be visible.
         let name = &authoriser.auth().name;
         for (_, value) in masked.headers.iter_mut().filter(|(header, _)| header.eq_ignore_ascii_case(name)) {
             *value = format!("Basic {MASK}");

@@ -1,14 +1,13 @@
-//! What follows a page and why, in words for the author of a manifest. The decisions are those of a run; this adds the
-//! reasons.
+//! The next step after a page and its reason, in words for the author of a manifest. The decisions are those of a run.
 
 use patra_core::paging::{self, EndReason, PageStep, PagingKind, PagingRule, Position};
 use patra_core::protocol::run::FetchedPage;
 use patra_spec::Snapshot;
 
-/// What a run would do behind a page.
+/// Next step of a run after a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStep {
-    /// Ask for another page.
+    /// Request another page.
     Next { position: Position, why: String },
     /// End the slice: it is complete.
     End { why: String },
@@ -36,7 +35,7 @@ impl NextStep {
     }
 }
 
-/// The way through a slice, told in words.
+/// Describes the way through a slice in words.
 #[derive(Debug)]
 pub struct TryWalk {
     rule: PagingRule,
@@ -50,7 +49,7 @@ impl TryWalk {
         TryWalk { rule, can_cut, way: paging::PageWalk::new(true) }
     }
 
-    /// The same with pages of another size.
+    /// Uses pages of another size.
     #[must_use]
     pub fn with_page_size(mut self, page_size: u32) -> TryWalk {
         self.rule.page_size = page_size;
@@ -65,7 +64,7 @@ impl TryWalk {
         self.rule.page_size
     }
 
-    /// What follows the page read at `here`.
+    /// The next step after the page read at `here`.
     pub fn after(&mut self, here: &Position, page: &FetchedPage) -> NextStep {
         let step = self.way.after(&self.rule, here, &page.facts, page.content, &page.rejected);
         if let Some(token) = here.token_key() {
@@ -91,7 +90,7 @@ impl TryWalk {
         }
     }
 
-    /// Only where the upstream filters by time is there less to ask for.
+    /// A narrower window has less to read only where the upstream filters by time.
     fn too_much(&self, total: Option<u64>, at_most: u64) -> NextStep {
         let found = total.map_or_else(|| "more".to_owned(), |total| total.to_string());
         let why = format!("the window holds {found} records and a query gives out {at_most}");
@@ -113,8 +112,8 @@ impl TryWalk {
             return "has_more says that there is more".into();
         }
         match self.rule.kind {
-            PagingKind::Token { .. } => "the answer names the next token".into(),
-            PagingKind::Url => "the answer names the next URL".into(),
+            PagingKind::Token { .. } => "the response names the next token".into(),
+            PagingKind::Url => "the response names the next URL".into(),
             PagingKind::Offset | PagingKind::Page { .. } if facts.items < size => {
                 let read = self.rule.before(here).unwrap_or(0) + u64::from(facts.items);
                 let total = facts.total.unwrap_or(0);
@@ -134,12 +133,12 @@ impl TryWalk {
             (PagingKind::Token { .. }, _) if facts.next_token.is_some() => {
                 format!("the page is short ({} of {size}), which ends it with always_token", facts.items)
             }
-            (PagingKind::Token { .. }, _) => "the answer names no next token".into(),
-            (PagingKind::Url, _) => "the answer names no next URL".into(),
+            (PagingKind::Token { .. }, _) => "the response names no next token".into(),
+            (PagingKind::Url, _) => "the response names no next URL".into(),
             (PagingKind::Offset | PagingKind::Page { .. }, _) => {
                 format!("the page is short ({} of {size})", facts.items)
             }
-            (PagingKind::Time, _) => "one answer holds the whole window".into(),
+            (PagingKind::Time, _) => "one response holds the whole window".into(),
         }
     }
 }
@@ -192,7 +191,7 @@ mod tests {
         };
         let mut plain = walk(PagingKind::Token { initial: None });
         assert_eq!(plain.after(&Position::Token(None), &with(3, 1, "b")).next(), Some(&token("b")));
-        assert_eq!(plain.after(&token("b"), &page(3, 2)).why(), "the answer names no next token");
+        assert_eq!(plain.after(&token("b"), &page(3, 2)).why(), "the response names no next token");
         assert!(matches!(plain.after(&token("c"), &with(3, 2, "d")), NextStep::Broken { .. }), "a circle");
 
         let mut always = walk(PagingKind::Token { initial: None });

@@ -1,4 +1,4 @@
-//! The gate of one look: nobody else asks this upstream on its account, so a bucket of its own is enough.
+//! Rate limit of one try without the shared gate: a bucket of its own.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! One look at an upstream as JSON, and the words of it that texts share.
+//! A try as JSON, and words that its texts share.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use patra_core::record::Record;
 use super::hint::{advice, hint};
 use crate::try_pages::{NextStep, TriedPage};
 
-/// How much of a body is shown.
+/// Bytes of a body that are shown.
 const HEAD: usize = 300;
 
-/// A look, with so many of its records.
+/// A try as JSON, with this many of its records.
 pub fn value(look: &TriedPage, records: usize) -> Value {
     let mut value = json!({
         "page": look.number,
@@ -80,7 +80,7 @@ fn request_value(request: &HttpRequest) -> Value {
     json!({ "method": method_name(request.method), "url": request.url, "headers": headers, "body": body(request) })
 }
 
-/// As `expect.next` writes it.
+/// A next step in the syntax of `expect.next`.
 pub fn next_value(next: &NextStep) -> Value {
     match next {
         NextStep::Next { position, .. } => json!(position),
@@ -91,7 +91,7 @@ pub fn next_value(next: &NextStep) -> Value {
     }
 }
 
-/// As `expect.first` writes it.
+/// A position in the syntax of `expect.first`.
 pub fn record_value(record: &Record) -> Value {
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
     let updated_at = record.version.updated_at.to_short_text();
@@ -105,8 +105,8 @@ pub fn method_name(method: HttpMethod) -> &'static str {
     }
 }
 
-/// The ids that were asked for and that the answer is silent about. A run sets them aside, unless `two_phase.missing` says
-/// otherwise. As there, an answer with as many records as ids is taken to be complete.
+/// Requested ids that are missing in the response. A run sets them aside, unless `two_phase.missing` says otherwise. A
+/// response with as many records as ids is taken to be complete.
 pub fn missing<'l>(position: &'l Position, page: &FetchedPage) -> Vec<&'l str> {
     let Position::Ids { ids, .. } = position else { return Vec::new() };
     let rejected = page.rejected.iter().filter_map(|rejected| rejected.key.as_ref());
@@ -115,7 +115,7 @@ pub fn missing<'l>(position: &'l Position, page: &FetchedPage) -> Vec<&'l str> {
     ids.iter().filter(|id| !complete && !keys.contains(id)).map(String::as_str).collect()
 }
 
-/// Items of which nothing became: neither a record, nor an id, nor set aside.
+/// Number of items that gave neither a record nor an id and were not set aside.
 pub fn skipped(page: &FetchedPage) -> Option<usize> {
     (page.facts.items as usize).checked_sub(page.records.len() + page.candidates.len() + page.rejected.len())
 }
@@ -126,14 +126,14 @@ fn body(request: &HttpRequest) -> Option<String> {
 
 /// The beginning of a body, in one line.
 pub fn head(answer: &HttpResponse) -> String {
-    // A character may be cut in two at the end; it is left out.
+    // A character that is cut at the end is left out.
     let bytes = &answer.body[..answer.body.len().min(HEAD)];
     let text = String::from_utf8_lossy(bytes);
     let rest = if answer.body.len() > HEAD { "…" } else { "" };
     format!("{}{rest}", one_line(text.trim_end_matches(char::REPLACEMENT_CHARACTER)))
 }
 
-/// Without anything that could move the cursor of a terminal.
+/// The text without control characters, which could move the cursor of a terminal.
 pub fn one_line(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     clean.split_whitespace().collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! What the author of a manifest can do about a refusal.
+//! Hints for the author of a manifest about a refusal.
 
 use patra_core::Code;
 use patra_core::protocol::run::PageFailure;
@@ -7,7 +7,7 @@ pub fn hint(refusal: &PageFailure) -> &'static str {
     match (refusal.evidence.status, refusal.fault.code) {
         (_, Code::NotConfigured) => "`patra credential add` puts a credential into the vault",
         (401 | 403, _) | (_, Code::UpstreamAuthFailed) => {
-            "the upstream wants to know who asks: declare `auth`, and put the credential in with `patra credential add`"
+            "the upstream requires authentication: declare `auth`, and put the credential in with `patra credential add`"
         }
         (404, _) => "check http.base_url and http.path against the documentation of the API",
         (405, _) => "check http.method against the documentation of the API",
@@ -18,10 +18,10 @@ pub fn hint(refusal: &PageFailure) -> &'static str {
         (_, Code::TimeoutError) => "http.connect_timeout, read_timeout and timeout say how long to wait",
         (_, Code::NetworkError) => "check http.base_url and the network",
         (_, Code::Forbidden) => {
-            "only public hosts are asked, unless --allow-net names their network; next URLs need allow_hosts to leave the host"
+            "only public hosts are allowed, unless --allow-net names the network; next URLs need allow_hosts to leave the host"
         }
         (_, Code::ParseError) => {
-            "compare the beginning of the answer with response.format, response.items_path and the paths of pagination"
+            "compare the beginning of the response with response.format, response.items_path and the paths of pagination"
         }
         (_, Code::ConfigError | Code::InvalidInput) => {
             "fix the template; --param NAME=VALUE gives what `params` declares"
@@ -30,7 +30,7 @@ pub fn hint(refusal: &PageFailure) -> &'static str {
     }
 }
 
-/// What most often is wrong when a page was read and little came of it.
+/// The most frequent error when a page was read and gave few records.
 pub fn advice(items: u32, rejected: usize) -> Option<&'static str> {
     match items {
         0 => Some("no items: is the window empty at the upstream (--from, --to), or does items_path miss the list?"),

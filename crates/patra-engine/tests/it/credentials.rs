@@ -1,4 +1,4 @@
-//! Several processes with one credential, a store that loses answers, and an upstream whose refresh tokens work once.
+//! Several processes with one credential, a store that loses replies, and an upstream whose refresh tokens work once.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use patra_connectors::{PageRequest, Pager};
 use patra_core::gate::GateDecision;
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::credential::CredentialFilter as AskCredential;
+use patra_core::port::credential::CredentialFilter;
 use patra_core::port::transport::{Error, HttpMethod, HttpRequest, HttpResponse};
 use patra_core::port::{BoxFuture, CredentialQueries as _, Entropy, Store, Transport};
 use patra_core::seal::{Keyring, MasterKey};
@@ -37,7 +37,7 @@ endpoints:
 
 /// Tokens are numbers; the newest refresh token is the only one that works, and an access token works thirty times.
 #[derive(Debug, Default)]
-struct FarSide {
+struct MockApi {
     state: Mutex<Tokens>,
     latency: Duration,
 }
@@ -49,11 +49,11 @@ struct Tokens {
     asking: u32,
     reused: u64,
     answered: u64,
-    /// No token is good.
+    /// No token is valid.
     broken: bool,
 }
 
-impl Transport for FarSide {
+impl Transport for MockApi {
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, Error>> {
         Box::pin(async move {
             let token = request.method == HttpMethod::Post;
@@ -118,10 +118,10 @@ impl PermitSource for Open {
 
 struct World {
     store: SharedMem,
-    far: Arc<FarSide>,
+    api: Arc<MockApi>,
     clock: Arc<TokioClock>,
     vault: Arc<Vault>,
-    errand: OutgoingRequest,
+    outgoing: OutgoingRequest,
 }
 
 impl World {
@@ -149,24 +149,24 @@ impl World {
         let exchange = pager.request(&ask).unwrap();
         let authoriser = Arc::clone(pager.authoriser(&exchange));
         let (request, permits) = (exchange.request, Arc::new(Open));
-        let errand = OutgoingRequest { authoriser, pinned: None, request, permits, pool: CookieChoice::default() };
-        let far = Arc::new(FarSide { latency, ..FarSide::default() });
-        World { store, far, clock, vault, errand }
+        let outgoing = OutgoingRequest { authoriser, pinned: None, request, permits, pool: CookieChoice::default() };
+        let api = Arc::new(MockApi { latency, ..MockApi::default() });
+        World { store, api, clock, vault, outgoing }
     }
 
     /// The credentials of one process.
     fn process(&self, owner: &str, store: Arc<dyn Store>) -> Credentials {
-        let ports = Ports { store, transport: self.far.clone(), clock: self.clock.clone() };
+        let ports = Ports { store, transport: self.api.clone(), clock: self.clock.clone() };
         let vault = VaultCell::new(Some(Arc::clone(&self.vault)));
         Credentials::new(ports, CredentialOptions { vault, ..CredentialOptions::default() }, owner)
     }
 
     fn tokens(&self) -> std::sync::MutexGuard<'_, Tokens> {
-        self.far.state.lock().unwrap()
+        self.api.state.lock().unwrap()
     }
 
     async fn stored_version(&self) -> i64 {
-        self.store.credentials(AskCredential::Alias("far".into())).await.unwrap()[0].state.version
+        self.store.credentials(CredentialFilter::Alias("far".into())).await.unwrap()[0].state.version
     }
 }
 
@@ -179,11 +179,11 @@ async fn processes_over_a_store_that_loses_answers_use_each_refresh_token_once()
         for process in 0..3 {
             let credentials = world.process(&format!("p{process}"), flaky(&world.store, seed * 10 + process));
             for _ in 0..4 {
-                let (credentials, errand) = (credentials.clone(), world.errand.clone());
+                let (credentials, outgoing) = (credentials.clone(), world.outgoing.clone());
                 work.spawn(async move {
                     let mut served = 0;
                     for _ in 0..10 {
-                        served += u64::from(credentials.send(&errand).await.is_ok_and(|sent| sent.answer.is_ok()));
+                        served += u64::from(credentials.send(&outgoing).await.is_ok_and(|sent| sent.answer.is_ok()));
                         tokio::time::sleep(Duration::from_millis(200)).await;
                     }
                     served
@@ -204,24 +204,24 @@ async fn processes_over_a_store_that_loses_answers_use_each_refresh_token_once()
 async fn a_request_that_is_cut_off_does_not_take_the_new_token_with_it() {
     let world = World::new(Duration::from_secs(3)).await;
     let credentials = world.process("one", Arc::new(world.store.clone()));
-    let cut = tokio::time::timeout(Duration::from_secs(1), credentials.send(&world.errand)).await;
+    let cut = tokio::time::timeout(Duration::from_secs(1), credentials.send(&world.outgoing)).await;
     assert!(cut.is_err(), "the upstream is not that quick");
     credentials.settled().await;
     let stored = world.stored_version().await;
     assert_eq!((world.tokens().newest, stored), (1, 1));
-    let sent = world.process("two", Arc::new(world.store.clone())).send(&world.errand).await.unwrap();
+    let sent = world.process("two", Arc::new(world.store.clone())).send(&world.outgoing).await.unwrap();
     assert_eq!(sent.answer.unwrap().status, 200);
     assert_eq!(world.tokens().newest, 1, "the token that was stored is used");
 }
 
 // covers: C-38
 #[tokio::test(start_paused = true)]
-async fn an_upstream_that_takes_no_token_is_told_once_and_stops() {
+async fn rejected_token_is_refreshed_once_and_stops() {
     let world = World::new(Duration::ZERO).await;
     let credentials = world.process("one", Arc::new(world.store.clone()));
     world.tokens().broken = true;
-    // The token is got, refused, got again and refused again.
-    let refused = credentials.send(&world.errand).await.unwrap_err();
+    // The token is fetched, rejected, fetched again and rejected again.
+    let refused = credentials.send(&world.outgoing).await.unwrap_err();
     assert_eq!((refused.fault.code, refused.fault.level), (Code::UpstreamAuthFailed, Level::L4));
     assert!(refused.fault.message.contains("patra credential rotate far"), "{}", refused.fault);
     assert_eq!(world.tokens().newest, 2, "one forced refresh, not more");
@@ -229,14 +229,14 @@ async fn an_upstream_that_takes_no_token_is_told_once_and_stops() {
 
 // covers: G-02
 #[tokio::test(start_paused = true)]
-async fn what_a_process_knows_is_forgotten_within_seconds() {
+async fn cached_credentials_expire_within_seconds() {
     let world = World::new(Duration::ZERO).await;
     let credentials = world.process("one", Arc::new(world.store.clone()));
-    assert!(credentials.send(&world.errand).await.is_ok());
+    assert!(credentials.send(&world.outgoing).await.is_ok());
     let named = CredentialName { alias: "far".into(), ..CredentialName::default() };
     admin::revoke(&world.store, &named, None).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let refused = credentials.send(&world.errand).await.unwrap_err();
+    let refused = credentials.send(&world.outgoing).await.unwrap_err();
     assert_eq!((refused.fault.code, refused.fault.level), (Code::NotConfigured, Level::L4));
     assert!(refused.fault.message.contains("patra credential add far --type oauth2"), "{}", refused.fault);
 }

@@ -1,4 +1,4 @@
-//! The gate of a process: turns, quotas, and a store that is away.
+//! The gate of a process: fairness, quotas, and a store that is down.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use patra_core::gate::{GateLimits, GateRefusal, Quotas, Rate};
 use patra_engine::gate::{GateFeedback, PermitRequester, RateGate, RateLane};
 
-use crate::support::{FarSide, MANIFEST, World, stop};
+use crate::support::{MockApi, MANIFEST, World, stop};
 
 fn lane(per_sec: f64, burst: f64) -> RateLane {
     RateLane {
@@ -19,15 +19,15 @@ fn lane(per_sec: f64, burst: f64) -> RateLane {
     }
 }
 
-fn asker(lane: &RateLane) -> PermitRequester<'_> {
+fn requester(lane: &RateLane) -> PermitRequester<'_> {
     PermitRequester { lane, first: true, percent: 100, deadline: Duration::from_secs(15) }
 }
 
-/// Sends as often as it may, for so long; how often that was.
+/// Sends as often as the gate allows within a time; returns the number of requests.
 async fn send_for(gate: &Arc<RateGate>, lane: &RateLane, span: Duration) -> u32 {
     let (began, mut sent) = (tokio::time::Instant::now(), 0);
     while began.elapsed() < span {
-        match gate.acquire(asker(lane)).await {
+        match gate.acquire(requester(lane)).await {
             Ok(token) => sent += u32::from(token.spend()),
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
@@ -38,27 +38,27 @@ async fn send_for(gate: &Arc<RateGate>, lane: &RateLane, span: Duration) -> u32 
 // covers: ING-4.10-30, ING-5.4-05, ING-5.1-05
 #[tokio::test(start_paused = true)]
 async fn requests_leave_at_the_declared_rate_and_what_is_not_sent_comes_back() {
-    let world = World::new(FarSide::with(0));
+    let world = World::new(MockApi::with(0));
     let (gate, lane) = (world.gate("me"), lane(50.0, 5.0));
     let sent = send_for(&gate, &lane, Duration::from_secs(20)).await;
     assert!((950..=1_005).contains(&sent), "{sent}");
-    // A permit that nobody uses is the next one's.
-    let unused = gate.acquire(asker(&lane)).await.unwrap();
+    // An unused permit goes to the next request.
+    let unused = gate.acquire(requester(&lane)).await.unwrap();
     drop(unused);
-    assert!(gate.acquire(asker(&lane)).await.unwrap().spend());
+    assert!(gate.acquire(requester(&lane)).await.unwrap().spend());
 }
 
 // covers: ING-4.10-14
 #[tokio::test(start_paused = true)]
 async fn tasks_take_turns() {
-    let world = World::new(FarSide::with(0));
+    let world = World::new(MockApi::with(0));
     let (gate, lane) = (world.gate("me"), Arc::new(lane(10.0, 1.0)));
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let tasks = (0..3).map(|task| {
         let (gate, lane, order) = (Arc::clone(&gate), Arc::clone(&lane), Arc::clone(&order));
         tokio::spawn(async move {
             for _ in 0..20 {
-                assert!(gate.acquire(asker(&lane)).await.unwrap().spend());
+                assert!(gate.acquire(requester(&lane)).await.unwrap().spend());
                 order.lock().unwrap().push(task);
             }
         })
@@ -77,7 +77,7 @@ async fn tasks_take_turns() {
 // covers: ING-4.10-38, ING-0.4-04
 #[tokio::test(start_paused = true)]
 async fn without_a_store_requests_go_on_slowly_and_with_a_quota_not_at_all() {
-    let (world, switch) = World::new(FarSide::with(0)).with_switch();
+    let (world, switch) = World::new(MockApi::with(0)).with_switch();
     let away = &switch.away;
     let (gate, mut lane) = (world.gate("me"), lane(50.0, 5.0));
     assert!(send_for(&gate, &lane, Duration::from_secs(10)).await > 450);
@@ -99,15 +99,15 @@ async fn without_a_store_requests_go_on_slowly_and_with_a_quota_not_at_all() {
 
 // covers: ING-4.10-31
 #[tokio::test(start_paused = true)]
-async fn what_the_upstream_says_holds_for_every_process_of_the_store() {
-    let world = World::new(FarSide::with(0));
+async fn feedback_applies_to_every_process_of_the_store() {
+    let world = World::new(MockApi::with(0));
     let (one, two, lane) = (world.gate("one"), world.gate("two"), lane(50.0, 5.0));
-    assert!(one.acquire(asker(&lane)).await.unwrap().spend());
-    let wish = GateFeedback { refused: true, retry_after: Some(Duration::from_secs(60)), remaining: None };
-    one.feedback(&lane, patra_core::Ts::from_secs(1_000_001), &wish);
+    assert!(one.acquire(requester(&lane)).await.unwrap().spend());
+    let feedback = GateFeedback { refused: true, retry_after: Some(Duration::from_secs(60)), remaining: None };
+    one.feedback(&lane, patra_core::Ts::from_secs(1_000_001), &feedback);
     tokio::time::sleep(Duration::from_millis(10)).await;
     for gate in [&one, &two] {
-        let Err((why, _)) = gate.acquire(asker(&lane)).await else { panic!("silence was asked for") };
+        let Err((why, _)) = gate.acquire(requester(&lane)).await else { panic!("silence was asked for") };
         assert_eq!(why, GateRefusal::Cooldown);
     }
     tokio::time::sleep(Duration::from_secs(70)).await;
@@ -118,7 +118,7 @@ async fn what_the_upstream_says_holds_for_every_process_of_the_store() {
 // covers: ING-4.10-24, ING-4.10-32, ING-4.10-33, ING-4.10-34, ING-0.2-08, ING-2.4-04
 #[tokio::test(start_paused = true)]
 async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
-    let world = World::new(FarSide::with(95));
+    let world = World::new(MockApi::with(95));
     world.apply(&MANIFEST.replace("burst: 1000", "burst: 1000, quota_hourly: 6")).await;
     let engine = world.start("one").await;
     let began = tokio::time::Instant::now();
@@ -144,7 +144,7 @@ async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_is_never_answered_or_kills_its_bearer_is_asked_again() {
-    let (world, switch) = World::new(FarSide::with(0)).with_switch();
+    let (world, switch) = World::new(MockApi::with(0)).with_switch();
     let (gate, lane) = (world.gate("me"), lane(50.0, 5.0));
     for trouble in [&switch.mute, &switch.deadly] {
         trouble.store(true, Relaxed);
@@ -160,34 +160,34 @@ async fn a_question_that_is_never_answered_or_kills_its_bearer_is_asked_again() 
 // covers: ING-4.10-17, ING-4.10-31
 #[tokio::test(start_paused = true)]
 async fn silence_holds_at_once_for_every_class_of_the_key_and_for_what_was_about_to_leave() {
-    let world = World::new(FarSide::with(0));
+    let world = World::new(MockApi::with(0));
     let (gate, one) = (world.gate("me"), lane(50.0, 5.0));
     let two = RateLane { class: "far/others".into(), ..one.clone() };
     let elsewhere = RateLane { key: "other".into(), ..one.clone() };
     let lanes = [&one, &two, &elsewhere];
     let mut tokens = Vec::new();
     for lane in lanes {
-        tokens.push(gate.acquire(asker(lane)).await.unwrap());
+        tokens.push(gate.acquire(requester(lane)).await.unwrap());
     }
-    let wish = GateFeedback { refused: false, retry_after: Some(Duration::from_secs(60)), remaining: None };
-    gate.feedback(&one, patra_core::Ts::from_secs(1_000_001), &wish);
+    let feedback = GateFeedback { refused: false, retry_after: Some(Duration::from_secs(60)), remaining: None };
+    gate.feedback(&one, patra_core::Ts::from_secs(1_000_001), &feedback);
     let spent: Vec<bool> = tokens.into_iter().map(patra_engine::gate::PermitToken::spend).collect();
-    assert_eq!(spent, [false, false, true], "a permit from before the wish is void");
+    assert_eq!(spent, [false, false, true], "a permit from before the feedback is void");
     for lane in [&one, &two] {
-        let Err((why, _)) = gate.acquire(asker(lane)).await else { panic!("silence was asked for") };
+        let Err((why, _)) = gate.acquire(requester(lane)).await else { panic!("silence was asked for") };
         assert_eq!(why, GateRefusal::Cooldown);
     }
-    assert!(gate.acquire(asker(&elsewhere)).await.is_ok());
+    assert!(gate.acquire(requester(&elsewhere)).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn many_who_wait_for_a_slow_key_do_not_wear_out_the_store() {
-    let (world, switch) = World::new(FarSide::with(0)).with_switch();
+    let (world, switch) = World::new(MockApi::with(0)).with_switch();
     let (gate, lane) = (world.gate("me"), Arc::new(lane(0.2, 1.0)));
     let tasks = (0..8).map(|_| {
         let (gate, lane) = (Arc::clone(&gate), Arc::clone(&lane));
         tokio::spawn(async move {
-            let patient = PermitRequester { deadline: Duration::from_secs(600), ..asker(&lane) };
+            let patient = PermitRequester { deadline: Duration::from_secs(600), ..requester(&lane) };
             assert!(gate.acquire(patient).await.unwrap().spend());
         })
     });
@@ -200,15 +200,15 @@ async fn many_who_wait_for_a_slow_key_do_not_wear_out_the_store() {
 
 // covers: ING-4.10-16, ING-4.10-31
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_told_to_the_store_once() {
-    let (world, switch) = World::new(FarSide { throttle_every: 4, ..FarSide::with(95) }).with_switch();
+async fn refusal_reaches_the_store_once() {
+    let (world, switch) = World::new(MockApi { throttle_every: 4, ..MockApi::with(95) }).with_switch();
     world.fire("job").await;
     let engine = world.start("one").await;
     engine.nudge();
     assert_eq!(world.finished("job").await.inserted, 95);
     stop(engine).await;
     let refused = world.transport.requests.load(Relaxed) / 4;
-    let told = switch.told.load(Relaxed);
+    let signalled = switch.signalled.load(Relaxed);
     assert!(refused >= 3, "{refused}");
-    assert!(told >= 1 && told <= refused, "{told} told of {refused} refusals");
+    assert!(signalled >= 1 && signalled <= refused, "{signalled} signals for {refused} refusals");
 }

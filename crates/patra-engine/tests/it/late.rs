@@ -6,13 +6,13 @@ use patra_core::Ts;
 use patra_core::port::CommandsExt;
 use patra_core::tx::RequestJob;
 
-use crate::support::{FarSide, MANIFEST, World, fire, stop};
+use crate::support::{MockApi, MANIFEST, World, fire, stop};
 
 // covers: ING-11.7-03, G-13, ING-4.4-23
 #[tokio::test(start_paused = true)]
-async fn what_appears_late_is_caught_by_the_next_window_where_it_reaches_back() {
+async fn late_records_are_read_by_the_next_overlapping_window() {
     for (lookback, caught) in [("", 0), (", lookback: PT1M", 1)] {
-        let world = World::new(FarSide::with(200));
+        let world = World::new(MockApi::with(200));
         world.transport.hidden.store(110, Relaxed);
         world.apply(&MANIFEST.replace("safety_lag: PT0S", &format!("safety_lag: PT0S{lookback}"))).await;
         let engine = world.start("one").await;

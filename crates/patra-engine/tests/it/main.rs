@@ -1,4 +1,4 @@
-//! The engine's shell on the in-memory store, with an upstream made of functions and tokio's own virtual time.
+//! The engine on the in-memory store, with a mock API and tokio's virtual time.
 
 #![expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]
 
@@ -19,12 +19,12 @@ use std::time::Duration;
 use patra_core::state::{RunStatus, TaskStatus};
 use tokio_util::sync::CancellationToken;
 
-use support::{FarSide, World, stop};
+use support::{MockApi, World, stop};
 
 // covers: ING-5.1-01, ING-5.1-03, ING-0.4-03
 #[tokio::test(start_paused = true)]
 async fn a_trigger_becomes_items_and_a_cursor() {
-    let world = World::new(FarSide::with(95));
+    let world = World::new(MockApi::with(95));
     let engine = world.start("one").await;
     world.fire("job").await;
     engine.nudge();
@@ -37,8 +37,8 @@ async fn a_trigger_becomes_items_and_a_cursor() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_in_the_middle_gives_the_task_back_and_the_next_process_goes_on_from_the_ledger() {
-    let far = FarSide { latency: Duration::from_secs(1), ..FarSide::with(95) };
-    let world = World::new(far);
+    let api = MockApi { latency: Duration::from_secs(1), ..MockApi::with(95) };
+    let world = World::new(api);
     let engine = world.start("one").await;
     world.fire("job").await;
     engine.nudge();
@@ -56,18 +56,18 @@ async fn a_stop_in_the_middle_gives_the_task_back_and_the_next_process_goes_on_f
     let engine = world.start("two").await;
     assert_eq!(world.finished("job").await.inserted, 95);
     stop(engine).await;
-    // Ten pages in all; what was committed was not asked for again.
+    // Ten pages in all; committed pages are not requested again.
     let again = world.transport.requests.load(Relaxed) - asked;
     assert!(again < 10, "{again} requests after the restart");
     assert_eq!(world.cursor(), Some(support::END));
 }
 
-/// Two slices side by side, each page in a fifth of a second, and a death at every tenth of it.
+/// Two slices in parallel, each page in a fifth of a second, and a crash at every tenth of it.
 // covers: ING-DOD-08
 #[tokio::test(start_paused = true)]
 async fn after_a_death_at_any_moment_only_the_page_in_flight_is_read_again() {
     for tenth in 1..60 {
-        let world = World::new(FarSide { latency: Duration::from_millis(200), ..FarSide::with(100) });
+        let world = World::new(MockApi { latency: Duration::from_millis(200), ..MockApi::with(100) });
         let engine = world.start("one").await;
         world.fire("job").await;
         engine.nudge();
@@ -92,7 +92,7 @@ async fn after_a_death_at_any_moment_only_the_page_in_flight_is_read_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hurried_stop_does_not_wait_for_the_upstream() {
-    let world = World::new(FarSide { latency: Duration::from_secs(100), ..FarSide::with(10) });
+    let world = World::new(MockApi { latency: Duration::from_secs(100), ..MockApi::with(10) });
     let engine = world.start("one").await;
     world.fire("job").await;
     engine.nudge();
@@ -108,7 +108,7 @@ async fn a_hurried_stop_does_not_wait_for_the_upstream() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_busy_away_or_loses_its_answers_changes_nothing_in_the_result() {
     for seed in 0..30 {
-        let world = World::new(FarSide::with(95)).with_flaky_store(seed);
+        let world = World::new(MockApi::with(95)).with_flaky_store(seed);
         let engine = world.start("one").await;
         world.fire("job").await;
         engine.nudge();
@@ -120,7 +120,7 @@ async fn a_store_that_is_busy_away_or_loses_its_answers_changes_nothing_in_the_r
 
 #[tokio::test(start_paused = true)]
 async fn refusals_are_retried_and_a_poisoned_page_ends_its_task_only() {
-    let world = World::new(FarSide { fail_every: 3, poison: Some(40), ..FarSide::with(95) });
+    let world = World::new(MockApi { fail_every: 3, poison: Some(40), ..MockApi::with(95) });
     let engine = world.start("one").await;
     world.fire("job").await;
     engine.nudge();
@@ -135,7 +135,7 @@ async fn refusals_are_retried_and_a_poisoned_page_ends_its_task_only() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_cannot_be_read_for_a_while_delays_planning_and_runs_and_fails_nothing() {
-    let world = World::new(FarSide::with(95)).with_blind_store(4);
+    let world = World::new(MockApi::with(95)).with_blind_store(4);
     let engine = world.start("one").await;
     world.fire("job").await;
     engine.nudge();
@@ -146,7 +146,7 @@ async fn a_store_that_cannot_be_read_for_a_while_delays_planning_and_runs_and_fa
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_panics_loses_its_lease_and_its_task_ends() {
-    let world = World::new(FarSide { panics: true, ..FarSide::with(10) });
+    let world = World::new(MockApi { panics: true, ..MockApi::with(10) });
     let engine = world.start("one").await;
     world.fire("job").await;
     engine.nudge();
@@ -157,7 +157,7 @@ async fn a_run_that_panics_loses_its_lease_and_its_task_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn two_processes_share_the_work_and_a_dead_one_is_replaced() {
-    let world = World::new(FarSide { latency: Duration::from_millis(300), ..FarSide::with(95) });
+    let world = World::new(MockApi { latency: Duration::from_millis(300), ..MockApi::with(95) });
     let (first, second) = (world.start("one").await, world.start("two").await);
     world.fire("job").await;
     first.nudge();

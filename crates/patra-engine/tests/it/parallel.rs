@@ -8,7 +8,7 @@ use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::RequestJob;
 use patra_core::{Ts, Window};
 
-use crate::support::{END, FarSide, MANIFEST, World, fire, stop};
+use crate::support::{END, MockApi, MANIFEST, World, fire, stop};
 
 const DETAIL: &str = r#"    update: { detail: one, stale_after: PT1S, segment_size: 10 }
     batching: { id_batch_size: 5 }
@@ -19,7 +19,7 @@ const DETAIL: &str = r#"    update: { detail: one, stale_after: PT1S, segment_si
     response: { items_path: "$.items", id_path: "$.id", updated_at_path: "$.at" }
 "#;
 
-/// The value of an operation's cursor. No value was ever written that an event does not allow.
+/// The value of an operation's cursor. Also checks that every value is allowed by an event.
 fn value(world: &World, operation: Operation) -> Option<CursorValue> {
     let store = world.store.lock();
     let cursor = store.cursors.iter().find(|cursor| cursor.name.operation == operation)?;
@@ -33,8 +33,8 @@ fn value(world: &World, operation: Operation) -> Option<CursorValue> {
 // covers: ING-0.3-01, ING-2.6-02
 #[tokio::test(start_paused = true)]
 async fn three_operations_side_by_side_move_their_own_cursors_and_no_other() {
-    let world = World::new(FarSide { latency: Duration::from_millis(500), ..FarSide::with(120) });
-    // The harvest begins after one minute; what lies before is left to the backfill.
+    let world = World::new(MockApi { latency: Duration::from_millis(500), ..MockApi::with(120) });
+    // The harvest begins after one minute; the backfill reads the time before.
     let fine = MANIFEST.replace("initial: 1970-01-01", "initial: 1970-01-01T00:01:00Z");
     world.apply(&(fine.replace("max_window: PT1M", "max_window: PT5S") + DETAIL)).await;
     let engine = world.start("one").await;
@@ -43,7 +43,7 @@ async fn three_operations_side_by_side_move_their_own_cursors_and_no_other() {
     engine.nudge();
     world.finished("first").await;
     assert_eq!((value(&world, Operation::Harvest), world.items()), (Some(at(90)), 30));
-    // Until all of them are stale.
+    // Waits until all of them are stale.
     tokio::time::sleep(Duration::from_secs(2)).await;
 
     let past = Window { from: Ts::from_secs(0), to: Ts::from_secs(60) };

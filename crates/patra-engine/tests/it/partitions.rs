@@ -1,4 +1,4 @@
-//! Users and the posts of each: a trigger becomes one per user, whatever the store does meanwhile.
+//! Users and the posts of each: a trigger fans out to one per user, even while the store fails.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -43,11 +43,11 @@ endpoints:
 
 /// Users `u0` to `u24`; user `n` has a post every `n + 1` seconds.
 #[derive(Debug, Default)]
-struct Far {
+struct MockApi {
     urls: Mutex<Vec<String>>,
 }
 
-impl Far {
+impl MockApi {
     fn answer(url: &str) -> String {
         let (path, query) = url.strip_prefix("http://far.example/").unwrap().split_once('?').unwrap();
         let get = |name: &str| -> usize {
@@ -65,7 +65,7 @@ impl Far {
     }
 }
 
-impl Transport for Far {
+impl Transport for MockApi {
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, Error>> {
         self.urls.lock().unwrap().push(request.url.clone());
         Box::pin(async move {
@@ -73,7 +73,7 @@ impl Transport for Far {
             Ok(HttpResponse {
                 status: 200,
                 headers: Vec::new(),
-                body: Bytes::from(Far::answer(&request.url)),
+                body: Bytes::from(MockApi::answer(&request.url)),
                 redirected: None,
             })
         })
@@ -83,7 +83,7 @@ impl Transport for Far {
 struct World {
     store: SharedMem,
     port: Arc<dyn Store>,
-    far: Arc<Far>,
+    api: Arc<MockApi>,
     clock: Arc<TokioClock>,
 }
 
@@ -94,11 +94,11 @@ impl World {
         let manifest = patra_spec::read("far.yaml", MANIFEST).unwrap();
         patra_engine::registry::apply(&store, &manifest).await.unwrap();
         let port = seed.map_or_else(|| Arc::new(store.clone()) as Arc<dyn Store>, |seed| flaky(&store, seed));
-        World { store, port, far: Arc::default(), clock }
+        World { store, port, api: Arc::default(), clock }
     }
 
     async fn start(&self, owner: &str) -> Engine {
-        let ports = Ports { store: Arc::clone(&self.port), transport: self.far.clone(), clock: self.clock.clone() };
+        let ports = Ports { store: Arc::clone(&self.port), transport: self.api.clone(), clock: self.clock.clone() };
         let options = Options { lease: Duration::from_secs(10), concurrency: 4, run: patient(), ..Options::new(owner) };
         Engine::start(ports, options, Arc::new(())).await.unwrap()
     }
@@ -145,7 +145,7 @@ fn all_posts() -> BTreeSet<String> {
     (0..USERS).flat_map(of).collect()
 }
 
-/// Where the cursors of the users stand.
+/// The cursor values of the users.
 fn cursors(world: &World) -> Vec<Option<Ts>> {
     let store = world.store.lock();
     let posts = store.cursors.iter().filter(|cursor| cursor.name.endpoint_name == "posts");
@@ -167,13 +167,13 @@ async fn every_user_is_a_partition_with_a_cursor_of_its_own() {
     assert_eq!((progress.inserted as usize, world.posts()), (all_posts().len(), all_posts()));
     assert_eq!(cursors(&world), [Some(END); USERS]);
 
-    // Another parameter asks another question: it has a cursor of its own, and this user only is read.
-    let asked = world.far.urls.lock().unwrap().len();
+    // Another parameter has a cursor of its own, and only this user is read.
+    let asked = world.api.urls.lock().unwrap().len();
     let given = Params::from([("user".into(), "u3".into()), ("lang".into(), "de".into())]);
     world.fire("german", "posts", &given).await;
     engine.nudge();
     assert_eq!(world.finished("german").await.partitions, 0);
-    assert!(world.far.urls.lock().unwrap()[asked..].iter().all(|url| url.contains("/de/u3?")));
+    assert!(world.api.urls.lock().unwrap()[asked..].iter().all(|url| url.contains("/de/u3?")));
     assert_eq!(world.store.lock().cursors.len(), 1 + USERS + 1);
     stop(engine).await;
 }
@@ -188,13 +188,13 @@ async fn a_store_that_fails_and_processes_that_come_and_go_lose_and_double_no_pa
         world.fire("posts", "posts", &Params::new()).await;
         first.nudge();
         tokio::time::sleep(Duration::from_millis(300 * seed)).await;
-        // The first goes without a word; the second takes over what it held.
+        // The first ends without a word; the second takes over its tasks.
         drop(first);
         let second = world.start("two").await;
         let progress = world.finished("posts").await;
         assert_eq!((progress.partitions, progress.partitions_failed, progress.tasks_failed), (25, 0, 0), "seed {seed}");
         assert_eq!(world.posts(), all_posts(), "seed {seed}");
-        // A cursor that could not be moved at the end of its task is moved by the next plan.
+        // The next plan moves a cursor that could not be moved at the end of its task.
         assert_eq!(cursors(&world).len(), USERS);
         let posts = |task: &&patra_testkit::memory::Task| task.origin.endpoint_name == "posts";
         let tasks = world.store.lock().tasks.iter().filter(posts).count();

@@ -1,4 +1,4 @@
-//! The locks of executions that have gone silent are taken back by the clock.
+//! Locks of executions without a heartbeat are taken back on time.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use patra_core::state::ExecutionStatus;
 use patra_core::tx::{AcquireExecution, AddCandidates, CandidatesClaimed, ClaimCandidates, NewCandidate};
 use patra_engine::EngineRole;
 
-use crate::support::{FarSide, World, stop};
+use crate::support::{MockApi, World, stop};
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
@@ -17,12 +17,12 @@ fn minutes(count: u64) -> Duration {
     Duration::from_secs(count * 60)
 }
 
-/// It looks every quarter of an hour from the start of the process on, and finds who has been silent for half an hour.
+/// Recovery runs every quarter of an hour from the start of the process on, for executions silent for half an hour.
 // covers: CRAWL-129, CRAWL-DAY2-5, CRAWL-RULE-5
 #[tokio::test(start_paused = true)]
 async fn recovery_runs_every_15_minutes() {
-    let world = World::new(FarSide::with(0));
-    let engine = world.start_as("one", &[EngineRole::Keeper]).await;
+    let world = World::new(MockApi::with(0));
+    let engine = world.start_as("one", &[EngineRole::Maintenance]).await;
     tokio::time::sleep(minutes(1)).await;
     let (project_key, execution_id) = ("default".to_owned(), "exec-1-a".to_owned());
     let acquire = AcquireExecution {
@@ -46,7 +46,7 @@ async fn recovery_runs_every_15_minutes() {
         let candidate = world.store.candidates(wanted()).await.unwrap().remove(0);
         (execution.status, candidate.processing_lock.is_some())
     };
-    // Silent for half an hour after 31 minutes; the looks are at 15, 30 and 45.
+    // Silent for half an hour after 31 minutes; recovery runs at 15, 30 and 45.
     tokio::time::sleep(minutes(43)).await;
     assert_eq!(state().await, (ExecutionStatus::Running, true));
     tokio::time::sleep(minutes(2)).await;

@@ -1,4 +1,4 @@
-//! Who reads the registry, and how often.
+//! Reads of the registry, and their number.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use patra_core::state::{JobStatus, TaskStatus};
 use patra_engine::{EngineRole, registry};
 
-use crate::support::{FarSide, MANIFEST, World, stop};
+use crate::support::{MockApi, MANIFEST, World, stop};
 
 // covers: ING-3.1-03, ING-3.5-01, ING-3.8-03, ING-3.10-04, ING-5.1-04, ING-DOD-05, ING-1.2-04, ING-1.3-03, ING-2.2-01
 #[tokio::test(start_paused = true)]
 async fn an_executor_needs_nothing_of_the_registry() {
-    let (world, registry_reads) = World::new(FarSide::with(95)).with_watched_store();
+    let (world, registry_reads) = World::new(MockApi::with(95)).with_watched_store();
     world.fire("job").await;
     let planner = world.start_as("planner", &[EngineRole::Planner]).await;
     while world.store.lock().tasks.is_empty() {
@@ -28,12 +28,12 @@ async fn an_executor_needs_nothing_of_the_registry() {
     assert_eq!(registry_reads.load(Relaxed), 0, "the snapshot was enough");
 }
 
-/// Together with the store's one statement per read: the statements of a compile do not grow with the manifest.
+/// The number of statements of a compile does not grow with the manifest: each read is one statement of the store.
 // covers: ING-3.7-03, ING-2.2-01, ING-2.3-01
 #[tokio::test(start_paused = true)]
 async fn a_plan_reads_the_registry_once_however_much_is_in_it() {
     for endpoints in [1, 40] {
-        let (world, registry_reads) = World::new(FarSide::with(95)).with_watched_store();
+        let (world, registry_reads) = World::new(MockApi::with(95)).with_watched_store();
         let (head, records) = MANIFEST.split_once("  records:").unwrap();
         let names = (1..endpoints).map(|at| format!("records-{at}")).chain(["records".to_owned()]);
         let all: String = names.map(|name| format!("  {name}:{records}")).collect();
@@ -50,9 +50,9 @@ async fn a_plan_reads_the_registry_once_however_much_is_in_it() {
 
 // covers: ING-3.6-01
 #[tokio::test(start_paused = true)]
-async fn what_does_not_compile_makes_no_plan_and_says_why() {
-    let world = World::new(FarSide::with(95));
-    // A sound manifest, but not for this: nothing says where a harvest begins.
+async fn unplannable_manifest_makes_no_plan_and_reports_why() {
+    let world = World::new(MockApi::with(95));
+    // A sound manifest, but its harvest has no beginning.
     world.apply(&MANIFEST.replace(", initial: 1970-01-01", "")).await;
     let engine = world.start("one").await;
     world.ask("job").await;
@@ -78,14 +78,14 @@ async fn a_manifest_is_checked_for_what_each_endpoint_is_meant_for() {
         .replace(", from: \"${ window.from | epoch }\", to: \"${ window.to | epoch }\"", "");
     let checked = registry::check("far.yaml", &unwindowed).unwrap();
     assert!(checked.warnings.iter().any(|warning| warning.contains("cannot be harvested")), "{:?}", checked.warnings);
-    // One that is to be asked by itself cannot be left like that.
+    // A schedule needs an endpoint that is complete.
     let scheduled = unwindowed.replace("    pagination:", "    schedule: { every: PT1H }\n    pagination:");
     assert!(registry::check("far.yaml", &scheduled).is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registry_that_cannot_be_read_any_more_is_mended_by_applying() {
-    let world = World::new(FarSide::with(1));
+async fn a_registry_that_cannot_be_read_any_more_is_fixed_by_applying() {
+    let world = World::new(MockApi::with(1));
     world.apply(MANIFEST).await;
     {
         let mut store = world.store.lock();

@@ -1,4 +1,4 @@
-//! Planners and executors are processes of their own: as many of each as are needed.
+//! Planners and executors in processes of their own, in any number.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use patra_core::port::Queries;
 use patra_engine::EngineRole;
 
-use crate::support::{END, FarSide, MANIFEST, World, stop};
+use crate::support::{END, MockApi, MANIFEST, World, stop};
 
 /// Sixty slices of two seconds, one request each, and room for all of them at once.
 fn fine() -> String {
     MANIFEST.replace("max_window: PT1M", "max_window: PT2S") + "    limits: { concurrency: 64 }\n"
 }
 
-/// A world in which a number of planners have planned everything, and were stopped.
+/// A world in which several planners have planned everything, and were stopped.
 async fn planned(planners: usize) -> World {
-    plan(World::new(FarSide { latency: Duration::from_secs(1), ..FarSide::with(120) }), planners).await
+    plan(World::new(MockApi { latency: Duration::from_secs(1), ..MockApi::with(120) }), planners).await
 }
 
 async fn plan(world: World, planners: usize) -> World {
@@ -56,7 +56,8 @@ async fn planners_only_plan_and_executors_only_execute_however_many_there_are() 
     }
 }
 
-/// Each executor holds two tasks, and the upstream answers in one second: sixty tasks are thirty rounds of one executor.
+/// Each executor runs two tasks, and the upstream responds in one second: sixty tasks are thirty rounds of one
+/// executor.
 // covers: ING-5.1-02, ING-DOD-21
 #[tokio::test(start_paused = true)]
 async fn twice_as_many_executors_take_half_the_time() {
@@ -82,13 +83,13 @@ async fn twice_as_many_executors_take_half_the_time() {
     }
 }
 
-/// Tasks that end together ask together: the crowd at the cursor is one question long.
+/// Tasks that end together share one request for the cursor.
 // covers: ING-10.3-01, ING-5.4-12
 #[tokio::test(start_paused = true)]
 async fn tasks_that_end_at_once_move_their_cursor_together() {
     for executors in [1, 2] {
-        let far = FarSide { latency: Duration::from_secs(1), ..FarSide::with(120) };
-        let (world, switch) = World::new(far).with_switch();
+        let api = MockApi { latency: Duration::from_secs(1), ..MockApi::with(120) };
+        let (world, switch) = World::new(api).with_switch();
         let world = plan(world, 1).await;
         switch.thoughtful.store(true, Relaxed);
         let before = switch.cursor_asked.load(Relaxed);

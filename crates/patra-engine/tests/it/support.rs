@@ -1,4 +1,4 @@
-//! A world for the engine: in-memory store, virtual clock, an upstream made of a function.
+//! Test world for the engine: in-memory store, virtual clock, mock API.
 
 mod board;
 mod pool;
@@ -56,24 +56,24 @@ endpoints:
 
 pub(crate) struct World {
     pub(crate) store: SharedMem,
-    pub(crate) transport: Arc<FarSide>,
+    pub(crate) transport: Arc<MockApi>,
     clock: Arc<TokioClock>,
     port: Arc<dyn Store>,
     run: run::Options,
 }
 
 impl World {
-    pub(crate) fn new(far: FarSide) -> World {
+    pub(crate) fn new(api: MockApi) -> World {
         let clock = Arc::new(TokioClock(tokio::time::Instant::now()));
         let store = SharedMem::new(clock.clone());
-        World { port: Arc::new(store.clone()), store, transport: Arc::new(far), clock, run: run::Options::default() }
+        World { port: Arc::new(store.clone()), store, transport: Arc::new(api), clock, run: run::Options::default() }
     }
 
     pub(crate) fn with_flaky_store(self, seed: u64) -> World {
         World { port: flaky(&self.store, seed), run: patient(), ..self }
     }
 
-    /// The first reads of manifests and snapshots find the store away.
+    /// The first reads of manifests and snapshots fail.
     pub(crate) fn with_blind_store(self, reads: u64) -> World {
         let port = Arc::new(Flaky { blind: AtomicU64::new(reads), ..Flaky::new(&self.store) });
         World { port, ..self }
@@ -86,7 +86,7 @@ impl World {
         (World { port: Arc::new(flaky), ..self }, registry_reads)
     }
 
-    /// A store that can be sent away.
+    /// A store that can be switched off.
     pub(crate) fn with_switch(self) -> (World, Arc<Switch>) {
         let switch = Arc::<Switch>::default();
         let flaky = Flaky { switch: Arc::clone(&switch), ..Flaky::new(&self.store) };
@@ -123,7 +123,7 @@ impl World {
         patra_engine::registry::apply(&self.store, &manifest).await.unwrap();
     }
 
-    /// A trigger on what is in the registry.
+    /// Requests a harvest of the applied manifest.
     pub(crate) async fn ask(&self, public_id: &str) {
         self.store.run(fire(public_id)).await.unwrap();
     }
@@ -184,26 +184,26 @@ impl Clock for TokioClock {
     }
 }
 
-/// `records` records, one a second; answers by offset within a window, or by ids.
+/// Mock API with `records` records, one a second; responds by offset within a window, or by ids.
 #[derive(Debug, Default)]
-pub(crate) struct FarSide {
+pub(crate) struct MockApi {
     pub(crate) records: u64,
     pub(crate) latency: Duration,
-    /// Every so many requests fail with 500.
+    /// Every n-th request fails with 500.
     pub(crate) fail_every: u64,
-    /// Every so many are refused with 429.
+    /// Every n-th request is refused with 429.
     pub(crate) throttle_every: u64,
-    /// The offset in the first slice at which the answer is always 404.
+    /// The offset in the first slice at which the response is always 404.
     pub(crate) poison: Option<u64>,
     pub(crate) panics: bool,
-    /// The record that is not there yet; 0: all are.
+    /// Index of the record that is not visible yet; 0 for none.
     pub(crate) hidden: AtomicU64,
     pub(crate) requests: AtomicU64,
 }
 
-impl FarSide {
-    pub(crate) fn with(records: u64) -> FarSide {
-        FarSide { records, ..FarSide::default() }
+impl MockApi {
+    pub(crate) fn with(records: u64) -> MockApi {
+        MockApi { records, ..MockApi::default() }
     }
 
     fn answer(&self, url: &str, number: u64) -> (u16, String) {
@@ -238,7 +238,7 @@ impl FarSide {
     }
 }
 
-impl Transport for FarSide {
+impl Transport for MockApi {
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, Error>> {
         let number = self.requests.fetch_add(1, Relaxed) + 1;
         Box::pin(async move {
@@ -250,46 +250,45 @@ impl Transport for FarSide {
     }
 }
 
-/// The store, but four in ten transactions go wrong.
+/// A store in which four in ten transactions fail.
 pub(crate) fn flaky(store: &SharedMem, seed: u64) -> Arc<dyn Store> {
     Arc::new(Flaky { rng: std::sync::Mutex::new(Rng::new(seed)), odds: 4, ..Flaky::new(store) })
 }
 
-/// Of a claim whose answer is lost nobody knows, and one in seven is: a task that this happens to five times in a row would
-/// fail, as it should.
+/// Options with many attempts: one claim in seven loses its reply, and a task would fail after five of them in a row.
 pub(crate) fn patient() -> run::Options {
     run::Options { max_attempts: 50, ..run::Options::default() }
 }
 
-/// What a store does at the moment, and how often its gate was asked.
+/// Behaviour of a store, and counts of its requests.
 #[derive(Debug, Default)]
 pub(crate) struct Switch {
     pub(crate) transactions: AtomicU64,
-    /// For what lies ahead.
+    /// Calls of `next_due`.
     pub(crate) looks: AtomicU64,
-    /// Nothing is answered but that.
+    /// Every call fails.
     pub(crate) away: AtomicBool,
-    /// The gate's questions are never answered.
+    /// Requests of the gate get no reply.
     pub(crate) mute: AtomicBool,
-    /// Whoever carries them dies.
+    /// Requests of the gate panic.
     pub(crate) deadly: AtomicBool,
-    /// Questions about a cursor take their time.
+    /// Transactions of cursors are slow.
     pub(crate) thoughtful: AtomicBool,
-    /// How often it was asked how far a cursor is complete.
+    /// Number of `RecordAdvance` transactions.
     pub(crate) cursor_asked: AtomicU64,
     pub(crate) asked: AtomicU64,
-    /// Those that had something to tell.
-    pub(crate) told: AtomicU64,
+    /// Gate requests that carried signals.
+    pub(crate) signalled: AtomicU64,
 }
 
-/// A store that is sometimes busy, sometimes away, and sometimes does its work and loses the answer.
+/// A store that is sometimes busy, sometimes down, and sometimes commits and loses the reply.
 #[derive(Debug)]
 struct Flaky {
     store: SharedMem,
     rng: std::sync::Mutex<Rng>,
-    /// Transactions in ten that go wrong.
+    /// Transactions in ten that fail.
     odds: u64,
-    /// Reads still to fail.
+    /// Number of reads that will fail.
     blind: AtomicU64,
     registry_reads: Arc<AtomicU64>,
     switch: Arc<Switch>,
@@ -307,7 +306,7 @@ impl Flaky {
         }
     }
 
-    /// Below four: something goes wrong.
+    /// A random number; below four a transaction fails.
     fn dice(&self) -> u64 {
         self.rng.lock().unwrap().below(10) + 4 - self.odds
     }
@@ -339,7 +338,7 @@ impl Commands for Flaky {
             }
             if let Tx::RequestPermits(question) = &tx {
                 self.switch.asked.fetch_add(1, Relaxed);
-                self.switch.told.fetch_add(u64::from(!question.request.signals.is_empty()), Relaxed);
+                self.switch.signalled.fetch_add(u64::from(!question.request.signals.is_empty()), Relaxed);
                 assert!(!self.switch.deadly.load(Relaxed), "a store that kills whoever asks");
                 if self.switch.mute.load(Relaxed) {
                     return std::future::pending().await;

@@ -1,4 +1,4 @@
-//! What a process does that has nothing to do, and what wakes it. All times are virtual.
+//! Polling of an idle process, and its wake-ups. All times are virtual.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use patra_core::tx::ClaimTasks;
 use patra_engine::EngineRole;
 use tokio::time::Instant;
 
-use crate::support::{FarSide, World, stop};
+use crate::support::{MockApi, World, stop};
 
 // covers: ING-5.2-05
 #[tokio::test(start_paused = true)]
 async fn an_idle_process_asks_one_thing_and_finds_what_others_have_made() {
-    let (world, switch) = World::new(FarSide::with(95)).with_switch();
+    let (world, switch) = World::new(MockApi::with(95)).with_switch();
     let engine = world.start("one").await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     let asked = || (switch.transactions.load(Relaxed), switch.looks.load(Relaxed));
@@ -22,7 +22,7 @@ async fn an_idle_process_asks_one_thing_and_finds_what_others_have_made() {
     let (transactions, looks) = (asked().0 - transactions, asked().1 - looks);
     assert!(transactions < 10, "{transactions} transactions in vain");
     assert!((130..=170).contains(&looks), "{looks} looks in five minutes");
-    // Nobody nudges it.
+    // No nudge is sent.
     let made = Instant::now();
     world.fire("job").await;
     world.finished("job").await;
@@ -34,7 +34,7 @@ async fn an_idle_process_asks_one_thing_and_finds_what_others_have_made() {
 #[tokio::test(start_paused = true)]
 async fn the_work_of_the_dead_is_taken_up_when_its_lease_ends() {
     let lease = Duration::from_secs(25);
-    let world = World::new(FarSide::with(95));
+    let world = World::new(MockApi::with(95));
     world.fire("job").await;
     let planner = world.start_as("planner", &[EngineRole::Planner]).await;
     tokio::time::sleep(Duration::from_secs(5)).await;

@@ -30,7 +30,7 @@ pub(super) struct ZstdDecoder<R> {
     next: ZstdState,
 }
 
-/// What the decoder expects next.
+/// Next input that the decoder expects.
 #[derive(Clone, Copy)]
 enum ZstdState {
     FrameHead,

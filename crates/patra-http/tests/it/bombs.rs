@@ -41,7 +41,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// How much was decoded cannot be observed, so the time is measured.
+/// The decoded amount cannot be observed, so the time is measured.
 async fn goes_off(name: &str, coding: &str, body: &[u8]) -> Error {
     for steps in [reply("200 OK", &encoded(coding), body), chunked(&encoded(coding), body.chunks(100_000))] {
         let server = TestServer::fixed(steps).await;

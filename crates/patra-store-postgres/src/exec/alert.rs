@@ -1,4 +1,4 @@
-//! What alerts are judged by, and what they have told. Whether there is something to tell is decided in the core.
+//! Alerts: the counts they evaluate and the state of each. The core decides whether to notify.
 
 use patra_core::alert::AlertState;
 use patra_core::tx::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, WatchAlert};
@@ -17,7 +17,7 @@ SET succeeded = crawl_minute.succeeded + excluded.succeeded, failed = crawl_minu
 
 const FORGET: &str = "DELETE FROM crawl_minute WHERE platform = $1 AND minute < $2";
 
-/// An alert that is new must have a row before anybody can lock it.
+/// A new alert needs a row before it can be locked.
 const MAKE: &str = "
 INSERT INTO alert_state (alert, subject, level, firing, value, threshold) VALUES ($1, $2, $3, 0, $4, $5)
 ON CONFLICT (alert, subject) DO NOTHING";
@@ -33,7 +33,7 @@ WHERE alert = $1 AND subject = $2";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[COUNT, FORGET, MAKE, LOCK, WRITE];
 
-/// Three columns from `at` on: since, firing, told_at.
+/// Reads three columns from `at` on: `since`, `firing` and the time of the last notification.
 pub(crate) fn read_alert(row: &Row, at: usize) -> Result<AlertState, Fail> {
     Ok(AlertState { since: maybe(row, at)?, firing: row.try_get(at + 1)?, notified_at: maybe(row, at + 2)? })
 }
@@ -61,12 +61,14 @@ pub(super) async fn watch(session: &Session, op: &WatchAlert) -> Result<AlertWat
         moment(session, &now),
     )?;
     let before = read_alert(&row, 0)?;
-    let (state, tell) = before.watched(op.is_met, op.delay, op.repeat, now.0);
-    let (since, told) = (state.since.map(Time), state.notified_at.map(Time));
+    let (state, notify) = before.watched(op.is_met, op.delay, op.repeat, now.0);
+    let (since, notified) = (state.since.map(Time), state.notified_at.map(Time));
     let (_, ()) = pipeline!(
-        session
-            .write(&write, &[&op.alert, &op.subject, &level, &since, &state.firing, &told, &op.value, &op.threshold],),
+        session.write(
+            &write,
+            &[&op.alert, &op.subject, &level, &since, &state.firing, &notified, &op.value, &op.threshold],
+        ),
         session.commit(),
     )?;
-    Ok(AlertWatched { since: state.since.or(before.since), state, notify: tell })
+    Ok(AlertWatched { since: state.since.or(before.since), state, notify })
 }

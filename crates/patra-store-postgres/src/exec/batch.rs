@@ -1,6 +1,6 @@
-//! Pages: records, quarantine and ledger row of each, in one transaction. Three round trips, however many pages of however
-//! many runs: lock and look, records, the rest with the COMMIT behind it. What a page does not have is not sent; a page of very
-//! many records, or with URLs for the pool, takes some trips more.
+//! Commits pages: records, quarantine and ledger row of each, in one transaction. It takes three round trips for any
+//! number of pages and runs: lock and read, records, and the rest with the COMMIT. Statements without rows are not
+//! sent. A page with very many records, or with URLs for the pool, takes a few more trips.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,9 +19,10 @@ use crate::pool::{Session, pipeline, unless_empty};
 use crate::rows::{Rows, Value};
 use crate::time::Time;
 
-/// Whether the run is the lease's own; what a HARVEST calls late; and whether anybody asks for records of the stream, so that
-/// the usual page need not look for each of its own. Whoever asks from now on asks for what comes after this page. By key only:
-/// with a condition on the status, the planner may read all that are in progress.
+/// Reads whether the run belongs to the lease, the watermark below which a HARVEST record is late, and whether the
+/// stream has signals, so that most pages skip looking for signals of their records. A signal set after this read
+/// counts for later pages. Reads by key only: with a condition on the status, the planner may read all tasks in
+/// progress.
 const LOCK: &str = "
 SELECT asked.task, asked.fence, asked.run, t.status_code = 'EXECUTING', r.id IS NOT NULL,
   CASE WHEN t.operation_code = 'HARVEST' THEN c.normalized_instant END,
@@ -41,7 +42,7 @@ LEFT JOIN ing_cursor c ON c.id = t.cursor_id
 ORDER BY t.id
 FOR UPDATE OF t";
 
-/// `OFFSET 0` and `coalesce` make it look for each page by its number, and not through all that the run has.
+/// `OFFSET 0` and `coalesce` make the planner look up each page by its number instead of reading all pages of the run.
 const FIND: &str = "
 SELECT moment.now, old.id, old.run_id, old.batch_no, old.stats
 FROM (SELECT clock_timestamp() AS now) AS moment
@@ -54,9 +55,9 @@ LEFT JOIN (
   ) AS old
 ) ON true";
 
-/// Records come one per key and sorted by key: no row is met twice, and two pages that share keys lock them in the same
-/// order (groups of pages need not: one that meets a deadlock is repeated page by page). `xmax` is 0 in a row that was
-/// inserted, not updated; what comes back in neither form was not newer.
+/// Records arrive sorted, one per key. No row is touched twice, and two pages with common keys lock them in the same
+/// order. Groups of pages need not: a group that deadlocks is repeated page by page. `xmax` is 0 in an inserted row and
+/// not 0 in an updated one; a record that is not returned was not newer.
 const STORE_ITEMS: &str = "
 WITH scope AS MATERIALIZED (
   SELECT item_scope_of($1, $2, $3) AS id
@@ -89,13 +90,13 @@ const RESET_ATTEMPTS: &str = "UPDATE ing_task SET attempt_count = 0 WHERE id = A
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, RESET_ATTEMPTS];
 
-/// A run, and the number of the page there.
+/// A run and a batch number.
 type PageId = (i64, u32);
 
-/// A task, its fence and a run: a group may hold an operation that names the run of another.
+/// A task, its fence and a run. A group may contain an operation that names the run of another task.
 type At = (i64, i64, i64);
 
-/// Pages of some runs, each under its own lease: those of a run together. What was committed before is answered as it was.
+/// Commits pages of several runs, each under its own lease. A page that was committed before gets its old result again.
 pub(super) async fn commit(
     session: &Session,
     asked: &[&[Arc<CommitBatch>]],
@@ -121,15 +122,15 @@ pub(super) async fn commit(
             |op| Page { session, statements: &statements, op, late_below: *late_below, asked_for: *asked_for, now };
         pages.extend(fresh.map(|op| page(op)));
     }
-    // What one page sets aside, a later one may bring.
+    // A later page may bring a record that an earlier page quarantined.
     if pages.iter().any(|page| page.op.rejected.iter().any(|item| item.key.is_some())) {
         pages.iter_mut().for_each(|page| page.asked_for = true);
     }
-    // Records first: rows that all runs share, such as a minute's counters, are locked last and not for long.
+    // Records come first, so that rows shared by all runs, such as a minute's counters, are locked last and briefly.
     let stored = try_join_all(pages.iter().map(Page::store)).await?;
     let captures = pages.iter().any(|page| page.op.capture.is_some());
     let at_once = !captures && pages.len() <= IN_ORDER;
-    // The COMMIT goes out with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
+    // The COMMIT is sent with the statements before it: if one of them fails, the server turns it into a ROLLBACK.
     let (batches, _, (), ()) = pipeline!(
         enter(session, &statements.insert, &pages, &stored),
         try_join_all(pages.iter().zip(&stored).map(|(page, (_, stored))| page.settle(stored))),
@@ -167,10 +168,10 @@ fn lease_of(op: &CommitBatch) -> [Value<'_>; 6] {
     ]
 }
 
-/// What is known of a run whose task is leased.
+/// State of a run whose task is leased.
 struct Leased {
     is_executing: bool,
-    /// Opened under this lease.
+    /// Whether the run was opened under this lease.
     is_own: bool,
     late_below: Option<Time>,
     asked_for: bool,
@@ -188,7 +189,7 @@ impl Leased {
     }
 }
 
-/// `None` where nothing is asked.
+/// `None` if no watermark applies.
 fn right_of<'a>(pages: &[Arc<CommitBatch>], leased: &'a HashMap<At, Leased>) -> Result<Option<&'a Leased>, TxError> {
     let Some(op) = pages.first() else { return Ok(None) };
     let leased = leased.get(&(op.lease.task.0, op.lease.fence.0, op.run.0));
@@ -199,14 +200,14 @@ fn right_of<'a>(pages: &[Arc<CommitBatch>], leased: &'a HashMap<At, Leased>) -> 
     Ok(Some(leased))
 }
 
-/// The old numbers of a page that was committed before: read old, do not rewrite.
+/// Returns the recorded result of a page that was committed before.
 fn replayed(row: &Row) -> Result<(PageId, BatchCommitted), Fail> {
     let (batch, stats) = (BatchId(row.try_get(1)?), serde_json::from_str(&row.try_get::<_, JsonText>(4)?.0)?);
     let id = (row.try_get(2)?, count(row.try_get(3)?));
     Ok((id, BatchCommitted { batch, stats, replayed: true, captured: Captured::None }))
 }
 
-/// Into the ledger.
+/// Writes the ledger rows.
 async fn enter(
     session: &Session,
     insert: &Statement,
@@ -238,7 +239,7 @@ struct Statements {
     check: Statement,
     keep: Statement,
     link: Statement,
-    tell: Statement,
+    emit: Statement,
 }
 
 impl Statements {
@@ -247,7 +248,7 @@ impl Statements {
             session.prepare([LOCK, FIND, STORE_ITEMS, INSERT_PAGES, MARK, RESET_ATTEMPTS]).await?;
         let [lock_items, set_aside, resolve, check] =
             session.prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK]).await?;
-        let [keep, link, tell] = session.prepare([raw::INSERT, poll::LINK, outbox::TELL]).await?;
+        let [keep, link, emit] = session.prepare([raw::INSERT, poll::LINK, outbox::INSERT]).await?;
         Ok(Statements {
             lock,
             find,
@@ -261,24 +262,24 @@ impl Statements {
             check,
             keep,
             link,
-            tell,
+            emit,
         })
     }
 }
 
-/// One page on its way, under the lock of its task.
+/// A page that is being committed, under the lock of its task.
 struct Page<'a> {
     session: &'a Session,
     statements: &'a Statements,
     op: &'a CommitBatch,
     late_below: Option<Time>,
-    /// Somebody asks for records of the stream.
+    /// The stream has open signals.
     asked_for: bool,
     now: Time,
 }
 
 impl<'a> Page<'a> {
-    /// The statistics and, if they are asked for, the records that were inserted or replaced others.
+    /// Returns the statistics and, if requested, the records that were inserted or updated.
     async fn store(&self) -> Result<(BatchStats, Vec<StoredRecord<'a>>), Fail> {
         let Page { session, statements, op, late_below, asked_for, now } = *self;
         let ((), stored) = pipeline!(
@@ -288,7 +289,7 @@ impl<'a> Page<'a> {
         Ok(stored)
     }
 
-    /// What the page settles.
+    /// Settles signals, quarantine, marks and events of the page.
     async fn settle(&self, stored: &[StoredRecord<'a>]) -> Result<(), Fail> {
         let Page { session, statements, op, now, asked_for, .. } = *self;
         let events = op.events(stored);
@@ -299,7 +300,7 @@ impl<'a> Page<'a> {
             signal::check(session, &statements.check, op, now),
             raw::keep(session, &statements.keep, op.run, op.batch_no, op.raw.as_ref(), now),
             candidate::mark(session, &statements.marks, op, now),
-            outbox::tell(session, &statements.tell, &events, now),
+            outbox::put(session, &statements.emit, &events, now),
         )?;
         Ok(())
     }
@@ -309,10 +310,10 @@ async fn commit_if(session: &Session, wanted: bool) -> Result<(), Fail> {
     if wanted { session.commit().await } else { Ok(()) }
 }
 
-/// Rows of one statement: few enough for the server to plan and hold, enough to be worth the way (ING-13.8-02).
+/// Rows per statement: few enough for the server to plan and hold, enough to be worth the round trip (ING-13.8-02).
 const ROWS_AT_ONCE: usize = 500;
 
-/// `named`: which records were stored is wanted too.
+/// With `named`, also returns which records were stored.
 async fn store_items<'a>(
     session: &Session,
     statement: &Statement,
@@ -376,7 +377,7 @@ async fn store_items<'a>(
 mod tests {
     // covers: ING-13.8-02
     #[test]
-    fn a_statement_takes_some_hundred_rows() {
+    fn rows_per_statement_are_a_few_hundred() {
         assert!((200..=500).contains(&super::ROWS_AT_ONCE));
     }
 }

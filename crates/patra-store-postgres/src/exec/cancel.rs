@@ -1,4 +1,4 @@
-//! Work that ends by somebody's will. Rows are locked as everywhere: trigger, tasks, then slices and plans below.
+//! Cancelling work. Rows are locked in the usual order: trigger, tasks, then slices and plans.
 
 use patra_core::tx::{CancelSubject, CancelWork, WorkCancelled};
 
@@ -10,11 +10,11 @@ use crate::time::Time;
 
 const LOCK_TRIGGER: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = $1 FOR UPDATE";
 
-/// A statement of its own: whoever made children of the trigger has committed them by then.
+/// A separate statement: transactions that created children of the trigger have committed by then.
 const LOCK_FAMILY: &str = "
 SELECT id FROM ing_schedule_instance WHERE id = $1 OR parent_id = $1 OR root_id = $1 ORDER BY id FOR UPDATE";
 
-/// A plan that is sliced to its end and whose tasks have ended is over.
+/// A plan ends when it is fully sliced and its tasks have ended.
 macro_rules! open_plan {
     () => {
         "(p.status_code IN ('DRAFT', 'SLICING', 'PARTIAL') OR p.status_code = 'READY' AND EXISTS (
@@ -29,7 +29,7 @@ WHERE p.schedule_instance_id = ANY ($1::bigint[]) AND ",
     open_plan!()
 );
 
-/// Whoever slices the plan has the trigger.
+/// The planner that slices the plan has the trigger.
 const LOCK_PLANNER: &str = "
 SELECT i.id FROM ing_schedule_instance i
 WHERE i.id = (SELECT schedule_instance_id FROM ing_plan WHERE id = $1)
@@ -44,7 +44,7 @@ FROM ing_plan_slice s WHERE s.id = $1";
 
 const FIND_TASK: &str = "SELECT true FROM ing_task WHERE id = $1";
 
-/// Those that have not ended, of plans, slices, or by their own ids. In the order of their ids, as everybody locks them.
+/// Open tasks of plans and slices or by id, locked in the order of their ids, like everywhere.
 const CANCEL_TASKS: &str = "
 WITH open AS (
   SELECT id FROM ing_task
@@ -69,7 +69,8 @@ const CANCEL_SLICES: &str = "
 UPDATE ing_plan_slice SET status_code = 'CANCELLED'
 WHERE (plan_id = ANY ($1::bigint[]) OR id = ANY ($2::bigint[])) AND status_code IN ('PENDING', 'READY')";
 
-/// A chore has an end. A plan that is not sliced to its end takes its trigger with it: it would be planned again at once.
+/// Cancelling a plan that is not fully sliced also cancels its trigger: it would be planned again at once. Only
+/// background jobs get an end time.
 const CANCEL_TRIGGERS: &str = "
 UPDATE ing_schedule_instance
 SET status_code = 'CANCELLED', record_remarks = $3, lease_owner = NULL, leased_until = NULL,
@@ -96,9 +97,9 @@ pub(super) const STATEMENTS: &[&str] = &[
     CANCEL_PLANS,
 ];
 
-/// What goes, by id. The plans bring their slices, slices and plans their tasks.
+/// Work to cancel, by id. Plans include their slices; slices and plans include their tasks.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct CancelTargets {
     pub(super) triggers: Vec<i64>,
     pub(super) plans: Vec<i64>,
     slices: Vec<i64>,
@@ -108,62 +109,62 @@ pub(super) struct Found {
 pub(super) async fn cancel(session: &Session, op: &CancelWork) -> Result<WorkCancelled, Fail> {
     let [now] = session.prepare([NOW]).await?;
     session.begin().await?;
-    let Some(found) = find(session, &op.target).await? else {
+    let Some(targets) = find(session, &op.target).await? else {
         session.commit().await?;
         return Ok(WorkCancelled::default());
     };
     let now = moment(session, &now).await?;
-    let done = end(session, op, &found, now).await?;
+    let done = end(session, op, &targets, now).await?;
     session.commit().await?;
     Ok(done)
 }
 
-/// `None` when it is not there.
-async fn find(session: &Session, target: &CancelSubject) -> Result<Option<Found>, Fail> {
-    let mut found = Found::default();
+/// Returns `None` if it does not exist.
+async fn find(session: &Session, target: &CancelSubject) -> Result<Option<CancelTargets>, Fail> {
+    let mut targets = CancelTargets::default();
     match target {
         CancelSubject::Job(public_id) => {
             let [lock, family, plans] = session.prepare([LOCK_TRIGGER, LOCK_FAMILY, FIND_PLANS]).await?;
             let Some(trigger) = session.opt(&lock, &[public_id]).await? else { return Ok(None) };
             for row in session.rows(&family, &[&trigger.try_get::<_, i64>(0)?]).await? {
-                found.triggers.push(row.try_get(0)?);
+                targets.triggers.push(row.try_get(0)?);
             }
-            for row in session.rows(&plans, &[&found.triggers]).await? {
-                found.plans.push(row.try_get(0)?);
+            for row in session.rows(&plans, &[&targets.triggers]).await? {
+                targets.plans.push(row.try_get(0)?);
             }
         }
         CancelSubject::Plan(plan) => {
             let [lock, find] = session.prepare([LOCK_PLANNER, FIND_PLAN]).await?;
             let (_, row) = pipeline!(session.opt(&lock, &[&plan.0]), session.opt(&find, &[&plan.0]))?;
             let Some(row) = row else { return Ok(None) };
-            found.plans.extend(row.try_get::<_, bool>(0)?.then_some(plan.0));
+            targets.plans.extend(row.try_get::<_, bool>(0)?.then_some(plan.0));
         }
         CancelSubject::Slice(slice) => {
             let [find] = session.prepare([FIND_SLICE]).await?;
             let Some(row) = session.opt(&find, &[&slice.0]).await? else { return Ok(None) };
-            found.slices.extend(row.try_get::<_, bool>(0)?.then_some(slice.0));
+            targets.slices.extend(row.try_get::<_, bool>(0)?.then_some(slice.0));
         }
         CancelSubject::Task(task) => {
             let [find] = session.prepare([FIND_TASK]).await?;
             if session.opt(&find, &[&task.0]).await?.is_none() {
                 return Ok(None);
             }
-            found.tasks.push(task.0);
+            targets.tasks.push(task.0);
         }
     }
-    Ok(Some(found))
+    Ok(Some(targets))
 }
 
-/// In the caller's transaction, which holds the triggers.
-pub(super) async fn end(session: &Session, op: &CancelWork, found: &Found, now: Time) -> Result<WorkCancelled, Fail> {
+/// Runs in the caller's transaction, which has locked the triggers.
+pub(super) async fn end(session: &Session, op: &CancelWork, targets: &CancelTargets, now: Time) -> Result<WorkCancelled, Fail> {
     let [tasks, slices, triggers, plans] =
         session.prepare([CANCEL_TASKS, CANCEL_SLICES, CANCEL_TRIGGERS, CANCEL_PLANS]).await?;
     let (error, remarks) = (Json::of(&op.fault())?, Json(op.remarks()));
     let (tasks, slices, triggers, plans) = pipeline!(
-        session.one(&tasks, &[&found.plans, &found.slices, &found.tasks, &error, &now]),
-        session.write(&slices, &[&found.plans, &found.slices]),
-        session.write(&triggers, &[&found.triggers, &found.plans, &remarks, &now]),
-        session.write(&plans, &[&found.plans]),
+        session.one(&tasks, &[&targets.plans, &targets.slices, &targets.tasks, &error, &now]),
+        session.write(&slices, &[&targets.plans, &targets.slices]),
+        session.write(&triggers, &[&targets.triggers, &targets.plans, &remarks, &now]),
+        session.write(&plans, &[&targets.plans]),
     )?;
     Ok(WorkCancelled {
         found: true,

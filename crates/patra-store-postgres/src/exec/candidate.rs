@@ -1,4 +1,4 @@
-//! Ids whose details are fetched apart: what became of each, and which are still wanted.
+//! Candidates: ids whose details are fetched separately, the outcome of each, and which are still wanted.
 
 use patra_core::record::{DetailCandidate, RecordStream};
 use patra_core::tx::CommitBatch;
@@ -8,7 +8,7 @@ use crate::error::Fail;
 use crate::pool::Session;
 use crate::time::Time;
 
-/// Marks come sorted by id, so two pages lock them in the same order. The pause of a bad id is
+/// Marks arrive sorted by id, so two pages lock them in the same order. The pause of a bad id is
 /// `patra_core::record::bad_id_pause` in SQL: an hour, doubling, at most a week.
 pub(super) const MARK: &str = "
 INSERT INTO ing_candidate AS c (project_key, provenance_code, endpoint_name, candidate_id, version, status_code, reason,
@@ -47,7 +47,7 @@ pub(super) async fn mark(session: &Session, statement: &Statement, op: &CommitBa
     Ok(())
 }
 
-/// Those that are neither fetched in this version nor bad for now.
+/// Ids that are neither fetched in this version nor paused as bad.
 pub(crate) async fn screen(
     session: &Session,
     stream: RecordStream,

@@ -1,12 +1,12 @@
-//! The fair claim. A first statement looks at the head of every lane of the queue and locks nothing; from that follows which
-//! of them may be next. A second round trip takes the locks of their partitions, counts again what each has in progress, and
-//! takes the tasks.
+//! The fair claim. A first statement reads the head of every lane of the queue without locks and decides which lanes
+//! may be next. A second round trip locks their partitions, counts again what each has in progress, and takes the
+//! tasks.
 //!
-//! A *lane* is what of the queue has the same partition, C_max, credential and priority: few, however much waits. Within a
-//! lane only time and id decide, so what is taken of it is its beginning.
+//! A *lane* is the part of the queue with the same partition, C_max, credential and priority. There are few lanes,
+//! however long the queue. Within a lane only time and id decide, so a claim takes its beginning.
 //!
-//! C_max holds over all processes because whoever raises the count of a partition holds that partition's advisory lock
-//! until it has committed, and counts in a statement that starts when it has the lock.
+//! C_max holds over all processes because a claim holds the advisory lock of a partition until it has committed, and
+//! counts in a statement that starts after it got the lock.
 
 mod lane;
 
@@ -15,14 +15,14 @@ use patra_core::{CredentialId, CursorId, Fence, JobId, PlanId, SliceId, SourceId
 use tokio_postgres::Row;
 
 use self::lane::{Chosen, Lane, choose, direction};
-use super::hold::{covers_task, names_partition};
+use super::pause::{covers_task, names_partition};
 use super::{count, micros, now, taken};
 use crate::error::Fail;
 use crate::json::JsonText;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, window};
 
-/// What [`read_lease`] reads of row `c`, behind the moment.
+/// Columns of row `c` for [`read_lease`], after the time.
 macro_rules! lease_columns {
     () => {
         "c.id, c.lease_epoch, c.leased_until, c.attempt_count, c.schedule_instance_id, c.plan_id, c.slice_id,
@@ -32,7 +32,7 @@ macro_rules! lease_columns {
 }
 pub(super) use lease_columns;
 
-/// The tasks of a lane whose time has come and that nothing holds, in their order.
+/// Due tasks of a lane that are not paused, in order.
 macro_rules! due_of_lane {
     () => {
         concat!(
@@ -52,8 +52,8 @@ macro_rules! due_of_lane {
     };
 }
 
-/// The first task of every lane, of a recursive query: it steps through `idx_task_pick` from lane to lane, and where it lands
-/// is the first.
+/// First task of every lane. The recursive query steps through `idx_task_pick` from lane to lane and lands on the first
+/// task of each.
 macro_rules! lanes {
     () => {
         "lanes AS (
@@ -83,8 +83,8 @@ macro_rules! lanes {
 }
 pub(crate) use lanes;
 
-/// If the time of a lane's first task has not come, nothing of the lane is due. Only holds on plans, slices and tasks need a
-/// look behind the first.
+/// If the first task of a lane is not due, nothing of the lane is. Only pauses of plans, slices and tasks require
+/// reading past the first.
 pub(crate) const LOOK: &str = concat!(
     "
 WITH RECURSIVE moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
@@ -129,7 +129,7 @@ heads AS (
 SELECT moment.now, heads.* FROM moment LEFT JOIN heads ON true"
 );
 
-/// A partition's lock, by its name and ours: schemas of one database have nothing to do with each other.
+/// Advisory lock of a partition, by its name and the schema: schemas of one database are independent.
 macro_rules! lock_of {
     ($lane:literal) => {
         concat!(
@@ -144,7 +144,7 @@ macro_rules! lock_of {
     };
 }
 
-/// The lanes whose partitions nobody else is claiming from right now; the next statement reads them from the setting.
+/// Lanes whose partitions no other claim has locked. The next statement reads them from the setting.
 const TRY_LOCK: &str = concat!(
     "
 SELECT set_config('patra.lanes', coalesce(string_agg(lane.place::text, ','), ''), true)
@@ -155,7 +155,7 @@ WHERE pg_try_advisory_xact_lock(",
     ")"
 );
 
-/// All of them, in the order in which everybody waits.
+/// Locks all of them, in the order that every claim uses.
 const WAIT_LOCK: &str = concat!(
     "
 SELECT set_config('patra.lanes', string_agg(place::text, ','), true), count(pg_advisory_xact_lock(lock))
@@ -169,9 +169,9 @@ FROM (
 ) AS lanes"
 );
 
-/// Takes the first `$2` of the lanes in their order. `most` is the greatest C_max of the partition, or its cap. `ANY (ARRAY(…))`
-/// looks rows up by key, whatever the planner thinks of their number, and `coalesce` keeps it from reading all that are QUEUED
-/// instead; one that is locked is being cancelled.
+/// Takes the first `$2` tasks of the lanes, in order. `most` is the greatest C_max of the partition, or its cap. `ANY
+/// (ARRAY(…))` looks rows up by key, whatever the planner thinks of their number, and `coalesce` keeps it from reading
+/// all QUEUED tasks instead. A locked row is being cancelled.
 pub(crate) const TAKE: &str = concat!(
     "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
@@ -236,8 +236,8 @@ ORDER BY p.rank, p.turn, p.scheduled_at, p.id"
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOOK, TRY_LOCK, WAIT_LOCK, TAKE];
 
-/// How often a claim looks again when others were faster. From the second time on it waits for them: with few partitions
-/// there may be nothing else to take.
+/// Tries of a claim when others were faster. From the second on it waits for them: with few partitions there may be
+/// nothing else to take.
 const LOOKS: usize = 3;
 
 pub(super) async fn claim(session: &Session, op: &ClaimTasks) -> Result<ClaimedTasks, Fail> {
@@ -276,7 +276,7 @@ async fn look(session: &Session) -> Result<(Ts, Vec<Lane>), Fail> {
     Ok((now(&rows)?.0, lanes.collect::<Result<_, Fail>>()?))
 }
 
-/// Everything goes out at once, the COMMIT with it: the locks are held for no longer than the server needs.
+/// Sends everything at once, with the COMMIT, so that the locks are held no longer than the server needs.
 async fn take(session: &Session, op: &ClaimTasks, chosen: &[Chosen<'_>], wait: bool) -> Result<ClaimedTasks, Fail> {
     let [lock, take] = session.prepare([if wait { WAIT_LOCK } else { TRY_LOCK }, TAKE]).await?;
     let lanes = || chosen.iter().map(|chosen| chosen.lane);

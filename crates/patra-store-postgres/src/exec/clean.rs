@@ -1,4 +1,4 @@
-//! What collectors no longer need: the content of old items, the ledger of old polls, and old jobs.
+//! Purging of expired data: the content of old items, the ledger of old polls, and old jobs.
 
 use patra_core::tx::{ExpiredPurged, PurgeExpired};
 
@@ -7,8 +7,8 @@ use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// An item that is locked is being stored just now: it stays for the next time. Gives those whose links go, and whether the
-/// content went with this.
+/// A locked item is being stored: it stays until the next time. Returns the items whose links are removed, and whether
+/// their content was emptied now.
 const EMPTY: &str = "
 WITH old AS (
   SELECT item_id FROM item_source
@@ -26,10 +26,11 @@ emptied AS (
 )
 SELECT locked.id, emptied.id IS NOT NULL FROM locked LEFT JOIN emptied ON emptied.id = locked.id";
 
-/// A statement of its own, so that it sees links that were made while ours waited.
+/// A separate statement, so that it sees links that were committed while the first one waited.
 const UNLINK: &str = "DELETE FROM item_source WHERE item_id = ANY ($1::bigint[])";
 
-/// All that belongs to the polls in `old`. `ANY (ARRAY(…))` looks rows up by key, whatever the planner thinks of their number.
+/// Deletes all rows of the polls in `old`. `ANY (ARRAY(…))` looks rows up by key, whatever the planner thinks of their
+/// number.
 macro_rules! forget {
     ($old:literal, $counted:literal) => {
         concat!(
@@ -64,7 +65,7 @@ SELECT count(*) FROM ",
     };
 }
 
-/// Those of a job go with the job.
+/// Polls of a job are deleted with the job.
 const FORGET: &str = forget!(
     "old AS MATERIALIZED (
   SELECT t.id, t.schedule_instance_id, t.plan_id, t.slice_id FROM ing_task t
@@ -78,7 +79,7 @@ const FORGET: &str = forget!(
     "tasks"
 );
 
-/// Jobs of which no poll ended later, or has not ended.
+/// Jobs without an open poll and without one that ended later.
 const FORGET_JOBS: &str = forget!(
     "gone AS MATERIALIZED (
   SELECT i.id FROM ing_schedule_instance i
@@ -102,7 +103,7 @@ jobs AS (
     "jobs"
 );
 
-const FORGET_CHORES: &str = "
+const FORGET_BACKGROUND_JOBS: &str = "
 WITH gone AS (
   DELETE FROM ing_schedule_instance
   WHERE id = ANY (ARRAY(
@@ -116,10 +117,11 @@ WITH gone AS (
 SELECT count(*) FROM gone";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[EMPTY, UNLINK, FORGET, FORGET_JOBS, FORGET_CHORES];
+pub(super) const STATEMENTS: &[&str] = &[EMPTY, UNLINK, FORGET, FORGET_JOBS, FORGET_BACKGROUND_JOBS];
 
 pub(super) async fn clean(session: &Session, op: &PurgeExpired) -> Result<ExpiredPurged, Fail> {
-    let [now, forget, jobs, chores] = session.prepare([NOW, FORGET, FORGET_JOBS, FORGET_CHORES]).await?;
+    let [now, forget, jobs, background_jobs] =
+        session.prepare([NOW, FORGET, FORGET_JOBS, FORGET_BACKGROUND_JOBS]).await?;
     let ((), now) = pipeline!(session.begin(), moment(session, &now))?;
     let limit = i64::from(op.limit);
     let items = match op.keep {
@@ -127,13 +129,13 @@ pub(super) async fn clean(session: &Session, op: &PurgeExpired) -> Result<Expire
         None => 0,
     };
     let keep_jobs = micros(op.keep_jobs);
-    let (polls, jobs, chores, ()) = pipeline!(
+    let (polls, jobs, background_jobs, ()) = pipeline!(
         session.one(&forget, &[&now, &micros(op.keep_ledger), &limit]),
         session.one(&jobs, &[&now, &keep_jobs, &limit]),
-        session.one(&chores, &[&now, &keep_jobs, &limit]),
+        session.one(&background_jobs, &[&now, &keep_jobs, &limit]),
         session.commit(),
     )?;
-    let jobs = count(jobs.try_get(0)?) + count(chores.try_get(0)?);
+    let jobs = count(jobs.try_get(0)?) + count(background_jobs.try_get(0)?);
     Ok(ExpiredPurged { items, polls: count(polls.try_get(0)?), jobs })
 }
 

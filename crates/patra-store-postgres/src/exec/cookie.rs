@@ -1,5 +1,5 @@
-//! The pool of cookies. What wears one out and which is taken is decided in the core; here its wear is read under its lock
-//! and written back. The order of locks: name or source, binding, definition, runtime half.
+//! The cookie pool. The core computes usage and picks the cookie; this reads the usage under a lock and writes it back.
+//! The order of locks: name or source, binding, definition, runtime half.
 
 use patra_core::CredentialId;
 use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY};
@@ -17,12 +17,12 @@ use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, maybe};
 
-/// "No other has the name" must still hold when ours is written.
+/// Serializes writers of a name, so that it is still free when the cookie is written.
 pub(super) const LOCK_NAME: &str =
     "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' cookie ' || $1::text, 0))";
 
-/// Whoever takes a cookie of a source sees what those before have taken: no limit is passed, and none is found used up that
-/// is not.
+/// Serializes picks of a source, so that each sees the usage of those before: no limit is exceeded, and no cookie looks
+/// used up that is not.
 const LOCK_POOL: &str =
     "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' cookies of ' || $1::text, 0))";
 
@@ -56,7 +56,7 @@ SELECT c.id, c.alias, c.provenance_code, c.endpoint_name, c.version, c.type_code
 FROM reg_prov_credential c LEFT JOIN ing_credential_state s ON s.credential_id = c.id
 WHERE c.provenance_code = $1 AND c.status_code = 'ACTIVE' AND c.type_code = 'COOKIE' AND c.endpoint_name IN ($2, '*')";
 
-/// Holds off a revocation until the runtime half is written.
+/// Blocks a revocation until the runtime half is written.
 const MAKE_STATE: &str = "
 WITH live AS (
   SELECT id FROM reg_prov_credential WHERE id = $1 AND status_code = 'ACTIVE' AND type_code = 'COOKIE' FOR SHARE)
@@ -84,9 +84,9 @@ SET cookie_code = $2, daily_used = $3, used_day = $4, consecutive_errors = $5, t
   cooling_since = $8, last_used_at = $9, updated_at = $10
 WHERE credential_id = $1";
 
-const BLAME: &str = "UPDATE ing_credential_state SET last_error = $2 WHERE credential_id = $1";
+const WRITE_LAST_ERROR: &str = "UPDATE ing_credential_state SET last_error = $2 WHERE credential_id = $1";
 
-const TRUST: &str = "
+const RESET: &str = "
 UPDATE ing_credential_state
 SET version = version + $2::boolean::integer, status_code = 'ACTIVE', fail_count = 0, last_error = NULL
 WHERE credential_id = $1";
@@ -115,14 +115,15 @@ pub(super) const STATEMENTS: &[&str] = &[
     LOCK_STATE,
     RESTED,
     WRITE_WEAR,
-    BLAME,
-    TRUST,
+    WRITE_LAST_ERROR,
+    RESET,
     RESEAL,
     RESEAL_TOKEN,
 ];
 
-/// Nine columns from `at` on: the limit, and the wear in the order of [`LOCK_STATE`], null for one that was never used.
-pub(crate) fn read_wear(row: &Row, at: usize) -> Result<CookieUsage, Fail> {
+/// Reads nine columns from `at` on: the limit, and the usage in the order of [`LOCK_STATE`], null for a cookie that was
+/// never used.
+pub(crate) fn read_usage(row: &Row, at: usize) -> Result<CookieUsage, Fail> {
     let daily_limit = row.try_get::<_, Option<i64>>(at)?.map_or(DEFAULT_DAILY_LIMIT, count);
     let Some(status) = row.try_get::<_, Option<&str>>(at + 1)? else { return Ok(CookieUsage::new(daily_limit)) };
     Ok(CookieUsage {
@@ -138,28 +139,28 @@ pub(crate) fn read_wear(row: &Row, at: usize) -> Result<CookieUsage, Fail> {
     })
 }
 
-/// With the lock on the runtime half.
+/// Locks and reads the runtime half.
 async fn lock(session: &Session, id: i64) -> Result<Option<(CredentialRuntime, CookieUsage)>, Fail> {
     let [lock] = session.prepare([LOCK_STATE]).await?;
     let found = session.opt(&lock, &[&id]).await?;
-    found.map(|row| Ok((read_state(&row, 0)?, read_wear(&row, 7)?))).transpose()
+    found.map(|row| Ok((read_state(&row, 0)?, read_usage(&row, 7)?))).transpose()
 }
 
-async fn write(session: &Session, id: i64, wear: &CookieUsage, now: Time) -> Result<(), Fail> {
+async fn write(session: &Session, id: i64, usage: &CookieUsage, now: Time) -> Result<(), Fail> {
     let [write] = session.prepare([WRITE_WEAR]).await?;
     session
         .write(
             &write,
             &[
                 &id,
-                &wear.status.as_str(),
-                &i64::from(wear.daily_used),
-                &wear.day.map(Time),
-                &i64::from(wear.consecutive_errors),
-                &i64::from(wear.total_errors),
-                &wear.cooling_until.map(Time),
-                &wear.cooling_since.map(Time),
-                &wear.last_used_at.map(Time),
+                &usage.status.as_str(),
+                &i64::from(usage.daily_used),
+                &usage.day.map(Time),
+                &i64::from(usage.consecutive_errors),
+                &i64::from(usage.total_errors),
+                &usage.cooling_until.map(Time),
+                &usage.cooling_since.map(Time),
+                &usage.last_used_at.map(Time),
                 &now,
             ],
         )
@@ -167,15 +168,15 @@ async fn write(session: &Session, id: i64, wear: &CookieUsage, now: Time) -> Res
     Ok(())
 }
 
-/// Somebody has looked at it, or put in another value.
-async fn trust(session: &Session, id: i64, replaced: bool, now: Time) -> Result<(), Fail> {
-    let [trust] = session.prepare([TRUST]).await?;
-    let Some((state, wear)) = lock(session, id).await? else { return Ok(()) };
-    let blamed = state.status != TokenStatus::Active || state.fail_count > 0 || state.last_error.is_some();
-    let trusted = wear.reactivated();
-    if replaced || blamed || trusted != wear {
-        session.write(&trust, &[&id, &replaced]).await?;
-        write(session, id, &trusted, now).await?;
+/// Resets the usage after a check by a person, or after the value was replaced.
+async fn reset(session: &Session, id: i64, replaced: bool, now: Time) -> Result<(), Fail> {
+    let [reset] = session.prepare([RESET]).await?;
+    let Some((state, usage)) = lock(session, id).await? else { return Ok(()) };
+    let has_failed = state.status != TokenStatus::Active || state.fail_count > 0 || state.last_error.is_some();
+    let reactivated = usage.reactivated();
+    if replaced || has_failed || reactivated != usage {
+        session.write(&reset, &[&id, &replaced]).await?;
+        write(session, id, &reactivated, now).await?;
     }
     Ok(())
 }
@@ -208,7 +209,7 @@ pub(super) async fn save(session: &Session, op: &SaveCookie) -> Result<CookieSav
     session.write(&change, &[&id, &text, &key, &op.priority, &limit, &now]).await?;
     if value.is_some() {
         session.write(&make, &[&id]).await?;
-        trust(session, id, true, now).await?;
+        reset(session, id, true, now).await?;
     }
     session.commit().await?;
     Ok(CookieSaved { id: CredentialId(id), created: false })
@@ -234,7 +235,7 @@ pub(super) async fn pick(session: &Session, op: &PickCookie) -> Result<CookiePic
     loop {
         let (rows, now) =
             pipeline!(session.rows(&pool, &[&op.provenance_code, &op.endpoint_name]), moment(session, &now),)?;
-        let found = rows.iter().map(|row| Ok((read_credential(row)?, read_wear(row, 16)?)));
+        let found = rows.iter().map(|row| Ok((read_credential(row)?, read_usage(row, 16)?)));
         let (mut credential, _) = match op.choose(found.collect::<Result<_, Fail>>()?, now.0) {
             Ok(chosen) => chosen,
             Err(none) => {
@@ -244,35 +245,36 @@ pub(super) async fn pick(session: &Session, op: &PickCookie) -> Result<CookiePic
         };
         let id = credential.id.0;
         session.write(&make, &[&id]).await?;
-        // Judged, replaced or revoked since it was read? Then look again: whatever did that has been committed.
-        let Some((state, wear)) = lock(session, id).await? else { continue };
-        if state.version != credential.state.version || !wear.is_selectable(now.0, op.day) {
+        // The cookie may have been used, replaced or revoked since it was read. If so, pick again: that change has been
+        // committed.
+        let Some((state, usage)) = lock(session, id).await? else { continue };
+        if state.version != credential.state.version || !usage.is_selectable(now.0, op.day) {
             continue;
         }
-        write(session, id, &wear.used(now.0, op.day), now).await?;
+        write(session, id, &usage.used(now.0, op.day), now).await?;
         session.commit().await?;
         credential.state = CredentialRuntime { updated_at: Some(now.0), ..state };
         return Ok(CookiePicked::Picked { credential: Box::new(credential), now: now.0 });
     }
 }
 
-pub(super) async fn judge(session: &Session, op: &RecordCookieOutcome) -> Result<CookieOutcomeRecorded, Fail> {
-    let [make, now, blame] = session.prepare([MAKE_STATE, NOW, BLAME]).await?;
+pub(super) async fn record_outcome(session: &Session, op: &RecordCookieOutcome) -> Result<CookieOutcomeRecorded, Fail> {
+    let [make, now, write_error] = session.prepare([MAKE_STATE, NOW, WRITE_LAST_ERROR]).await?;
     let id = op.credential.0;
     let ((), _) = pipeline!(session.begin(), session.write(&make, &[&id]))?;
     let found = lock(session, id).await?.filter(|(state, _)| state.version == op.seen_version);
-    let judged = match found {
+    let recorded = match found {
         None => CookieOutcomeRecorded { before: None, after: None },
-        Some((state, wear)) => {
+        Some((state, usage)) => {
             let now = moment(session, &now).await?;
-            let (after, last_error) = op.apply(&wear, state.last_error, now.0);
+            let (after, last_error) = op.apply(&usage, state.last_error, now.0);
             write(session, id, &after, now).await?;
-            session.write(&blame, &[&id, &last_error]).await?;
-            CookieOutcomeRecorded { before: Some(wear.status), after: Some(after.status) }
+            session.write(&write_error, &[&id, &last_error]).await?;
+            CookieOutcomeRecorded { before: Some(usage.status), after: Some(after.status) }
         }
     };
     session.commit().await?;
-    Ok(judged)
+    Ok(recorded)
 }
 
 pub(super) async fn reactivate(session: &Session, op: &ReactivateCookie) -> Result<CookieReactivated, Fail> {
@@ -280,7 +282,7 @@ pub(super) async fn reactivate(session: &Session, op: &ReactivateCookie) -> Resu
     let ((), known, now) = pipeline!(session.begin(), session.opt(&named, &[&op.name]), moment(session, &now))?;
     let id: Option<i64> = known.map(|row| row.try_get(0)).transpose()?;
     if let Some(id) = id {
-        trust(session, id, false, now).await?;
+        reset(session, id, false, now).await?;
     }
     session.commit().await?;
     Ok(CookieReactivated { id: id.map(CredentialId) })
@@ -292,15 +294,15 @@ pub(super) async fn reseal(session: &Session, op: &Reseal) -> Result<Resealed, F
     Ok(Resealed { resealed: !rows.is_empty() })
 }
 
-/// Those whose cooling has ended are active, and how many these are.
+/// Reactivates cookies whose cooling has ended and returns their number.
 pub(super) async fn rest(session: &Session, now: Time) -> Result<u64, Fail> {
     let [rested] = session.prepare([RESTED]).await?;
     let mut count = 0;
     for row in session.rows(&rested, &[&now]).await? {
         let id: i64 = row.try_get(0)?;
-        let Some((_, wear)) = lock(session, id).await? else { continue };
-        let after = wear.after_cooling(now.0);
-        if after != wear {
+        let Some((_, usage)) = lock(session, id).await? else { continue };
+        let after = usage.after_cooling(now.0);
+        if after != usage {
             write(session, id, &after, now).await?;
             count += 1;
         }

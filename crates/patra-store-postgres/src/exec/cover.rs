@@ -1,4 +1,4 @@
-//! What of a namespace is done or in progress.
+//! Coverage: windows of a namespace that are done or in progress.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::error::Fail;
 use crate::pool::Session;
 use crate::time::{Time, maybe};
 
-/// The tasks with windows beyond `c.start`, where `c` is the cursor. One half for each direction, each with its own index;
-/// the one of the other direction reads nothing. Forward, something more may be asked of them.
+/// Tasks with windows beyond `c.start`, where `c` is the cursor. One half per direction, each with its own index; the
+/// other half reads nothing. Forward, a further condition may apply.
 macro_rules! tasks_beyond {
     ($forward:literal) => {
         concat!(
@@ -31,7 +31,7 @@ macro_rules! tasks_beyond {
 }
 pub(super) use tasks_beyond;
 
-/// One statement, so one snapshot: an epoch with the windows that belong to it.
+/// One statement, so one snapshot: an epoch with its windows.
 pub(crate) const COVERAGE: &str = concat!(
     "
 WITH c AS MATERIALIZED (

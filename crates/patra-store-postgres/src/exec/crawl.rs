@@ -1,4 +1,4 @@
-//! Notes that wait for their details, and notes that were fetched. Several rows are locked in the order of their ids.
+//! Notes that wait for their details, and fetched notes. Several rows are locked in the order of their ids.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use patra_core::tx::{
 };
 use tokio_postgres::Row;
 
-use super::execution::{self, Found};
+use super::execution::{self, ExecutionState};
 use super::scope::scope_id;
 use super::{NOW, cookie, count, moment, urls};
 use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, maybe};
 
-/// Whoever adds notes of a platform takes turns: two that add the same in another order would wait for each other.
+/// Serializes additions to a platform: two that add the same notes in different orders would deadlock.
 const LOCK_PLATFORM: &str = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' notes of ' || $1::text || ' ' || $2::text, 0))";
 
 const INSERT: &str = "
@@ -118,7 +118,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     INSERT_NOTE,
 ];
 
-/// Fourteen columns, in the order of [`LOCK`].
+/// Reads fourteen columns, in the order of [`LOCK`].
 pub(crate) fn read_candidate(row: &Row) -> Result<CrawlCandidate, Fail> {
     Ok(CrawlCandidate {
         id: row.try_get(0)?,
@@ -141,7 +141,7 @@ pub(crate) fn read_candidate(row: &Row) -> Result<CrawlCandidate, Fail> {
 pub(super) async fn add(session: &Session, op: &AddCandidates) -> Result<CandidatesAdded, Fail> {
     let given = op.candidates.len();
     if given > MAX_CANDIDATES {
-        return Err(refused(format!("{given} notes at once, of {MAX_CANDIDATES}")));
+        return Err(refused(format!("{given} notes in one request: at most {MAX_CANDIDATES}")));
     }
     let [lock, now, insert, renew] = session.prepare([LOCK_PLATFORM, NOW, INSERT, RENEW_TOKENS]).await?;
     let ((), _, now) =
@@ -151,9 +151,9 @@ pub(super) async fn add(session: &Session, op: &AddCandidates) -> Result<Candida
     let urls: Vec<_> = notes().map(|new| new.note_url.as_str()).collect();
     let keywords: Vec<_> = notes().map(|new| new.source_keyword.as_deref()).collect();
     let tokens: Vec<_> = notes().map(|new| new.tokens.as_str()).collect();
-    // Of a note that is named twice the last tokens count.
-    let told = notes().filter(|new| new.tokens != "{}").map(|new| (new.note_id.as_str(), new.tokens.as_str()));
-    let newest: HashMap<_, _> = told.collect();
+    // The last tokens win for a note that is named twice.
+    let with_tokens = notes().filter(|new| new.tokens != "{}").map(|new| (new.note_id.as_str(), new.tokens.as_str()));
+    let newest: HashMap<_, _> = with_tokens.collect();
     let (named, renewed): (Vec<_>, Vec<_>) = newest.into_iter().unzip();
     let (created, _, ()) = pipeline!(
         session.write(&insert, &[&op.project_key, &op.platform, &ids, &urls, &keywords, &tokens, &now]),
@@ -167,9 +167,9 @@ pub(super) async fn claim(session: &Session, op: &ClaimCandidates) -> Result<Can
     let [claim] = session.prepare([CLAIM]).await?;
     let (found, now) = execution::find(session, op.project_key.as_deref(), &op.execution_id, op.timeout).await?;
     let claimed = match found {
-        Found::Unknown => CandidatesClaimed::Unknown,
-        Found::Over(execution) => CandidatesClaimed::Lost(execution),
-        Found::Live { project_key } => {
+        ExecutionState::Unknown => CandidatesClaimed::Unknown,
+        ExecutionState::Ended(execution) => CandidatesClaimed::Lost(execution),
+        ExecutionState::Live { project_key } => {
             let limit = i64::from(op.limit.min(MAX_CANDIDATES as u32));
             let rows = session.rows(&claim, &[&project_key, &op.execution_id, &now, &op.platform, &limit]).await?;
             let mut claimed = rows.iter().map(read_candidate).collect::<Result<Vec<_>, _>>()?;

@@ -1,5 +1,5 @@
-//! Credentials: versions of a binding, and the runtime half with its lease on the refresh. The definition's row is locked
-//! before the runtime half.
+//! Credentials: versions of a binding, and the runtime half with the lease on its refresh. The row of the definition is
+//! locked before the runtime half.
 
 use patra_core::credential::{Binding, Credential, CredentialRuntime};
 use patra_core::state::AuthType;
@@ -15,7 +15,7 @@ use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// "No newer version" must still hold when ours is written: writers of one binding take turns.
+/// Serializes writers of a binding, so that the version is still the newest when it is written.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1, 7))";
 
 const NEWEST: &str = "
@@ -38,14 +38,14 @@ WHERE alias = $1 AND provenance_code = $2 AND endpoint_name = $3 AND version BET
   AND status_code = 'ACTIVE'
 RETURNING id";
 
-/// A statement of its own: it sees the runtime half that was made while the one before waited for its lock.
+/// A separate statement: it sees a runtime half that was created while the first one waited for its lock.
 const ERASE_TOKENS: &str = "
 UPDATE ing_credential_state
 SET sealed = NULL, refresh_owner = NULL, refresh_until = NULL, refresh_epoch = refresh_epoch + 1,
   updated_at = clock_timestamp()
 WHERE credential_id = ANY ($1::bigint[])";
 
-/// Holds off a revocation until the runtime half is written.
+/// Blocks a revocation until the runtime half is written.
 const MAKE_STATE: &str = "
 WITH live AS (SELECT id FROM reg_prov_credential WHERE id = $1 AND status_code = 'ACTIVE' FOR SHARE)
 INSERT INTO ing_credential_state (credential_id, status_code, updated_at)
@@ -152,7 +152,7 @@ pub(super) async fn revoke(session: &Session, op: &RevokeCredential) -> Result<C
     Ok(CredentialsRevoked { revoked: ids.len() as u32 })
 }
 
-/// Seven columns from `at` on: version, sealed, expires_at, status_code, fail_count, last_error, updated_at.
+/// Reads seven columns from `at` on: version, sealed, expires_at, status_code, fail_count, last_error, updated_at.
 pub(crate) fn read_state(row: &Row, at: usize) -> Result<CredentialRuntime, Fail> {
     let time = |at| Ok::<_, Fail>(row.try_get::<_, Option<Time>>(at)?.map(|Time(ts)| ts));
     Ok(CredentialRuntime {
@@ -166,7 +166,8 @@ pub(crate) fn read_state(row: &Row, at: usize) -> Result<CredentialRuntime, Fail
     })
 }
 
-/// Sixteen columns, nine of the definition and seven of the runtime half, which are null for one that was never used.
+/// Reads sixteen columns: nine of the definition, and seven of the runtime half, null for a credential that was never
+/// used.
 pub(crate) fn read_credential(row: &Row) -> Result<Credential, Fail> {
     let used = row.try_get::<_, Option<i64>>(9)?.is_some();
     Ok(Credential {
@@ -217,7 +218,7 @@ pub(super) async fn store(session: &Session, op: &StoreToken) -> Result<TokenSto
     let rows = session.alone(&store, &[&id, &op.owner, &fence, &op.sealed, &op.key_id, &expires]).await?;
     let row = match rows.into_iter().next() {
         Some(row) => Some(row),
-        // Our own, from before an answer that was lost?
+        // Written by an earlier try of this operation whose result was lost.
         None => session.opt(&stored, &[&id, &fence]).await?,
     };
     let row = row.ok_or(TxError::Fenced)?;

@@ -1,4 +1,4 @@
-//! Progress marks: how far the completed part of a namespace reaches, and the move behind its event.
+//! Cursors: how far the completed part of a namespace reaches, and moving the value after its event.
 
 use patra_core::cursor::{CursorValue, completed_end};
 use patra_core::state::{Direction, Operation};
@@ -24,7 +24,7 @@ const READ: &str = cursor_row!();
 
 const LOCK: &str = concat!(cursor_row!(), " FOR UPDATE");
 
-/// The furthest event, in the cursor's direction.
+/// The furthest event in the direction of the cursor.
 const FURTHEST: &str = "
 SELECT new_instant, new_numeric, new_value, run_id FROM (
   (SELECT e.new_instant, e.new_numeric, e.new_value, e.run_id FROM ing_cursor_event e
@@ -40,9 +40,9 @@ SELECT new_instant, new_numeric, new_value, run_id FROM (
    ORDER BY e.cursor_id DESC, e.new_numeric DESC LIMIT 1)
 ) AS furthest";
 
-/// Windows of which every task is SUCCEEDED, and what is done of those that ended short; beside each, forward, the end of the first window
-/// that is open. Those that begin behind that are left out unless all are asked for: there are as many as wait, and each task
-/// that ends would read them.
+/// Windows with only SUCCEEDED tasks, and the done parts of those that ended short. Forward, each row carries the end
+/// of the first open window too. Windows behind that one are left out unless all are requested: there are as many as
+/// tasks wait, and each task that ends would read them.
 const COMPLETED: &str = concat!(
     "
 WITH c AS (
@@ -70,7 +70,7 @@ SELECT done_from, done_to, (SELECT window_to FROM open) FROM tasks
 WHERE done_from IS NOT NULL AND status_code IN ('PARTIAL', 'FAILED', 'CANCELLED')"
 );
 
-/// The segments of the newest plan that has any, from the value on; whether those that count are SUCCEEDED.
+/// Segments of the newest plan that has any, from the value on, each with whether all its tasks are SUCCEEDED.
 const SEGMENTS: &str = "
 SELECT t.ordinal, coalesce(bool_and(t.status_code = 'SUCCEEDED') FILTER (WHERE t.replaced = 0), false), max(t.last_id)
 FROM ing_cursor c
@@ -97,7 +97,7 @@ FROM ing_cursor c LEFT JOIN ing_task t ON t.id = $6
 WHERE c.id = $1
 ON CONFLICT (idempotent_key) DO NOTHING";
 
-/// The nearest event at the value or beyond it says where the value comes from.
+/// The nearest event at or beyond the value, which is the value's origin.
 macro_rules! advance {
     ($column:literal, $onward:literal, $events:literal) => {
         concat!(
@@ -147,8 +147,8 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
     let [read, lock, furthest, completed, segments] =
         session.prepare([READ, LOCK, FURTHEST, COMPLETED, SEGMENTS]).await?;
     let id = op.cursor.0;
-    // Of many that end at once few lead any further: whoever sees that it does not need not wait for the others. Whatever ends
-    // later sees this end too.
+    // When many tasks end at once, few move the cursor. A task that does not move it skips the lock; a task that ends
+    // later sees this one too.
     let ((), row, event, near, ()) = pipeline!(
         session.begin_looking_ahead(),
         session.opt(&read, &[&id]),
@@ -156,50 +156,50 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
         session.rows(&completed, &[&id, &false]),
         session.commit(),
     )?;
-    let seen = Seen::read(op, row, event.as_ref(), &near)?;
-    if let Some(end) = seen.end_of_windows
-        && !seen.leads_beyond_open
-        && !seen.is_news(&CursorValue::At(end))
+    let progress = CursorProgress::read(op, row, event.as_ref(), &near)?;
+    if let Some(end) = progress.end_of_windows
+        && !progress.leads_beyond_open
+        && !progress.is_beyond_all(&CursorValue::At(end))
     {
-        return Ok(seen.advance);
+        return Ok(progress.advance);
     }
-    // Events and tasks are read by statements that start when the lock is held: none of an earlier turn is missing.
+    // Events and tasks are read by statements that start after the lock was taken, so they see every earlier move.
     let ((), row, event, near) = pipeline!(
         session.begin_derived(),
         session.opt(&lock, &[&id]),
         session.opt(&furthest, &[&id]),
         session.rows(&completed, &[&id, &false]),
     )?;
-    let mut seen = Seen::read(op, row, event.as_ref(), &near)?;
-    let complete = match seen.start {
-        Some(start) if seen.leads_beyond_open => {
+    let mut progress = CursorProgress::read(op, row, event.as_ref(), &near)?;
+    let complete = match progress.start {
+        Some(start) if progress.leads_beyond_open => {
             let all = windows(&session.rows(&completed, &[&id, &true]).await?)?;
-            Some(CursorValue::At(completed_end(seen.advance.direction, start, &all)))
+            Some(CursorValue::At(completed_end(progress.advance.direction, start, &all)))
         }
-        Some(_) => seen.end_of_windows.map(CursorValue::At),
+        Some(_) => progress.end_of_windows.map(CursorValue::At),
         None => completed_segments(&session.rows(&segments, &[&id]).await?)?,
     };
-    if let Some(mark) = complete.filter(|mark| seen.is_news(mark)) {
-        append(session, op, seen.operation, &mark).await?;
-        (seen.advance.target, seen.advance.by) = (Some(mark), op.cause.map(|cause| cause.run));
+    if let Some(mark) = complete.filter(|mark| progress.is_beyond_all(mark)) {
+        append(session, op, progress.operation, &mark).await?;
+        (progress.advance.target, progress.advance.by) = (Some(mark), op.cause.map(|cause| cause.run));
     }
     session.commit().await?;
-    Ok(seen.advance)
+    Ok(progress.advance)
 }
 
 /// A cursor, its furthest event, and how far the windows beyond it are complete.
-struct Seen {
+struct CursorProgress {
     advance: AdvanceRecorded,
     operation: Operation,
-    /// Where the completed part begins; `None` when it counts segments.
+    /// Start of the completed part; `None` if the cursor counts segments.
     start: Option<Ts>,
     end_of_windows: Option<Ts>,
-    /// Beyond a window that is open another has led the way, and more may follow.
+    /// The furthest event lies beyond an open window, so more may follow.
     leads_beyond_open: bool,
 }
 
-impl Seen {
-    fn read(op: RecordAdvance, row: Option<Row>, event: Option<&Row>, near: &[Row]) -> Result<Seen, Fail> {
+impl CursorProgress {
+    fn read(op: RecordAdvance, row: Option<Row>, event: Option<&Row>, near: &[Row]) -> Result<CursorProgress, Fail> {
         let row = row.ok_or_else(|| refused(format!("there is no cursor {}", op.cursor)))?;
         let direction: Direction = row.try_get::<_, &str>(5)?.parse()?;
         let value = read_mark(&row)?;
@@ -210,7 +210,7 @@ impl Seen {
         let leads_beyond_open = end_of_windows.zip(open).is_some_and(|(end, open)| end > open);
         let target = event.map(read_mark).transpose()?.flatten();
         let by = event.map(|row| row.try_get::<_, Option<i64>>(3)).transpose()?.flatten().map(RunId);
-        Ok(Seen {
+        Ok(CursorProgress {
             advance: AdvanceRecorded { direction, value, target, by, version: row.try_get(4)? },
             operation: row.try_get::<_, &str>(6)?.parse()?,
             start,
@@ -219,8 +219,8 @@ impl Seen {
         })
     }
 
-    /// No event says so much yet.
-    fn is_news(&self, mark: &CursorValue) -> bool {
+    /// No event reaches this value yet.
+    fn is_beyond_all(&self, mark: &CursorValue) -> bool {
         let AdvanceRecorded { direction, value, target, .. } = &self.advance;
         let start = self.start.map(CursorValue::At);
         mark.is_beyond(start.as_ref().or(value.as_ref()), *direction) && mark.is_beyond(target.as_ref(), *direction)
@@ -231,7 +231,7 @@ fn windows(rows: &[Row]) -> Result<Vec<Window>, Fail> {
     rows.iter().map(|row| Ok(Window { from: row.try_get::<_, Time>(0)?.0, to: row.try_get::<_, Time>(1)?.0 })).collect()
 }
 
-/// How far segments, by ordinal, are complete. Numbers that are left out are another plan's.
+/// Returns the last ordinal up to which segments are complete. Missing ordinals belong to another plan.
 fn completed_segments(rows: &[Row]) -> Result<Option<CursorValue>, Fail> {
     let mut mark = None;
     for row in rows {
@@ -264,7 +264,7 @@ async fn append(session: &Session, op: RecordAdvance, operation: Operation, mark
     Ok(())
 }
 
-/// A value in its three columns: the instant, the number, the text.
+/// A value as its three columns: instant, number and text.
 fn read_mark(row: &Row) -> Result<Option<CursorValue>, Fail> {
     mark_at(row, 0)
 }

@@ -1,4 +1,4 @@
-//! Writing the dictionary. It is small and nothing refers to its rows: what differs is replaced as a whole.
+//! Writes the dictionary. It is small and nothing refers to its rows: rows that differ are replaced.
 
 use patra_core::tx::{DictionarySynced, SyncDictionary};
 
@@ -7,7 +7,7 @@ use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
 use crate::query::dictionary;
 
-/// Processes that start at once take turns; whoever reads is not kept waiting.
+/// Serializes processes that start at once; readers are not blocked.
 const LOCK: &str = "LOCK TABLE sys_dict_type, sys_dict_item, sys_dict_item_alias IN SHARE ROW EXCLUSIVE MODE";
 
 const EMPTY: &str = "
@@ -35,7 +35,7 @@ pub(super) async fn sync(session: &Session, op: &SyncDictionary) -> Result<Dicti
     if let Some(flaw) = op.invalid_reason() {
         return Err(refused(flaw));
     }
-    // Mostly nothing has changed, and then nobody needs a lock.
+    // Mostly nothing has changed, and no lock is needed.
     if dictionary::read(session).await? == op.types {
         return Ok(DictionarySynced { changed: false });
     }
@@ -57,7 +57,7 @@ pub(super) async fn sync(session: &Session, op: &SyncDictionary) -> Result<Dicti
     Ok(DictionarySynced { changed })
 }
 
-/// The three tables as the arrays that `unnest` takes.
+/// The three tables as arrays for `unnest`.
 #[derive(Default)]
 struct Columns<'a> {
     types: Part<'a>,

@@ -1,4 +1,4 @@
-//! Documents that people put in, as items.
+//! Documents that users add, stored as items.
 
 use patra_core::tx::{DocumentPut, PutDocument};
 
@@ -6,7 +6,7 @@ use super::scope::scope_id;
 use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 
-/// `xmax` is 0 in a row that was inserted, not updated; nothing comes back of one that stays as it is.
+/// `xmax` is 0 in an inserted row; an unchanged row is not returned.
 const PUT: &str = "
 INSERT INTO item
   (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at, source_version,

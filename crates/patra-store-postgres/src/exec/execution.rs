@@ -1,4 +1,4 @@
-//! Named locks. Whether one is alive is decided in the core. An execution is locked before the records that it holds.
+//! Named locks. The core decides whether one is alive. An execution is locked before the records that it has claimed.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ WHERE project_key = $1 AND workflow_name = $2 AND status = 'running'";
 const LOCK_SILENT: &str = "
 SELECT execution_id FROM ing_execution WHERE status = 'running' AND heartbeat_at <= $1 ORDER BY id FOR UPDATE";
 
-/// Whichever of the two unique keys is taken.
+/// Conflicts on either of the two unique keys.
 const INSERT: &str = "
 INSERT INTO ing_execution (project_key, workflow_name, execution_id, status, started_at, heartbeat_at)
 VALUES ($1, $2, $3, 'running', $4, $4)
@@ -47,7 +47,7 @@ SET heartbeat_at = $2, items_processed = coalesce($3, items_processed), items_fa
 WHERE execution_id = $1
 RETURNING execution_id, workflow_name, status, started_at, heartbeat_at, completed_at, items_processed, items_failed";
 
-/// Rows are locked in the order of their ids, here and wherever several are.
+/// Rows are locked in the order of their ids, here and wherever several are locked.
 const KEEP_RECORDS: &str = "
 WITH held AS MATERIALIZED (SELECT id FROM crawl_candidate WHERE processing_lock = $1 ORDER BY id FOR UPDATE)
 UPDATE crawl_candidate SET locked_at = $2 WHERE id = ANY (ARRAY(SELECT id FROM held)) AND processing_lock = $1";
@@ -63,7 +63,7 @@ RETURNING execution_id, workflow_name, status, started_at, heartbeat_at, complet
 pub(super) const STATEMENTS: &[&str] =
     &[LOCK, LOCK_RUNNING, READ_RUNNING, LOCK_SILENT, INSERT, KEEP, KEEP_RECORDS, END];
 
-/// The first eight columns.
+/// Reads the first eight columns.
 pub(crate) fn read_execution(row: &Row) -> Result<Execution, Fail> {
     let time = |at| Ok::<_, Fail>(row.try_get::<_, Time>(at)?.0);
     Ok(Execution {
@@ -82,32 +82,32 @@ pub(super) fn from_count(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// What an execution is to whoever comes with its id.
-pub(super) enum Found {
+/// State of an execution for a caller with its id.
+pub(super) enum ExecutionState {
     Live { project_key: String },
-    Over(Execution),
+    Ended(Execution),
     Unknown,
 }
 
-/// Begins the transaction and locks the execution; one that is not alive any more is over when this returns.
+/// Begins the transaction and locks the execution. Ends an execution that is no longer alive.
 pub(super) async fn find(
     session: &Session,
     project: Option<&str>,
     execution_id: &str,
     timeout: Duration,
-) -> Result<(Found, Time), Fail> {
+) -> Result<(ExecutionState, Time), Fail> {
     let [lock, now] = session.prepare([LOCK, NOW]).await?;
     let ((), row, now) = pipeline!(session.begin(), session.opt(&lock, &[&execution_id]), moment(session, &now))?;
-    let Some(row) = row else { return Ok((Found::Unknown, now)) };
+    let Some(row) = row else { return Ok((ExecutionState::Unknown, now)) };
     let project_key: String = row.try_get(8)?;
     if project.is_some_and(|project| project != project_key) {
-        return Ok((Found::Unknown, now));
+        return Ok((ExecutionState::Unknown, now));
     }
     let execution = read_execution(&row)?;
     let found = match execution.status {
-        ExecutionStatus::Running if is_alive(execution.heartbeat_at, now.0, timeout) => Found::Live { project_key },
-        ExecutionStatus::Running => Found::Over(time_out(session, execution_id, now).await?),
-        _ => Found::Over(execution),
+        ExecutionStatus::Running if is_alive(execution.heartbeat_at, now.0, timeout) => ExecutionState::Live { project_key },
+        ExecutionStatus::Running => ExecutionState::Ended(time_out(session, execution_id, now).await?),
+        _ => ExecutionState::Ended(execution),
     };
     Ok((found, now))
 }
@@ -136,7 +136,7 @@ pub(super) async fn acquire(session: &Session, op: &AcquireExecution) -> Result<
     if let Some(running) = running.as_ref().map(read_execution).transpose()? {
         if is_alive(running.heartbeat_at, now.0, op.timeout) {
             session.commit().await?;
-            return Ok(answer(running, op));
+            return Ok(acquired(running, op));
         }
         time_out(session, &running.execution_id, now).await?;
     }
@@ -146,21 +146,21 @@ pub(super) async fn acquire(session: &Session, op: &AcquireExecution) -> Result<
         session.commit().await?;
         return Ok(ExecutionAcquired::Granted(granted));
     }
-    // Somebody was quicker, or the id is no new one.
+    // Another caller was faster, or the id exists already.
     let row = session.opt(&read, &[&op.project_key, &op.workflow_name]).await?;
     if let Some(running) = row.as_ref().map(read_execution).transpose()? {
         session.commit().await?;
-        return Ok(answer(running, op));
+        return Ok(acquired(running, op));
     }
     let [known] = session.prepare([LOCK]).await?;
     match session.opt(&known, &[&op.execution_id]).await? {
         Some(_) => Err(refused(format!("{} was used before", op.execution_id))),
-        // Whoever was quicker is gone again.
+        // The faster caller has released the lock again.
         None => Err(TxError::Busy.into()),
     }
 }
 
-fn answer(running: Execution, op: &AcquireExecution) -> ExecutionAcquired {
+fn acquired(running: Execution, op: &AcquireExecution) -> ExecutionAcquired {
     let own = running.execution_id == op.execution_id;
     if own { ExecutionAcquired::Granted(running) } else { ExecutionAcquired::Held(running) }
 }
@@ -169,9 +169,9 @@ pub(super) async fn keep(session: &Session, op: &KeepExecution) -> Result<Execut
     let [keep, keep_records] = session.prepare([KEEP, KEEP_RECORDS]).await?;
     let (found, now) = find(session, op.project_key.as_deref(), &op.execution_id, op.timeout).await?;
     let kept = match found {
-        Found::Unknown => ExecutionKept::Unknown,
-        Found::Over(execution) => ExecutionKept::Lost(execution),
-        Found::Live { .. } => {
+        ExecutionState::Unknown => ExecutionKept::Unknown,
+        ExecutionState::Ended(execution) => ExecutionKept::Lost(execution),
+        ExecutionState::Live { .. } => {
             let (processed, failed) = (op.items_processed.map(from_count), op.items_failed.map(from_count));
             let (row, _) = pipeline!(
                 session.one(&keep, &[&op.execution_id, &now, &processed, &failed]),
@@ -186,14 +186,14 @@ pub(super) async fn keep(session: &Session, op: &KeepExecution) -> Result<Execut
 
 pub(super) async fn end(session: &Session, op: &EndExecution) -> Result<ExecutionKept, Fail> {
     if !matches!(op.status, ExecutionStatus::Completed | ExecutionStatus::Failed) {
-        return Err(refused(format!("an execution is not given back as {}", op.status)));
+        return Err(refused(format!("an execution cannot end as {}", op.status)));
     }
     let (found, now) = find(session, op.project_key.as_deref(), &op.execution_id, op.timeout).await?;
     let kept = match found {
-        Found::Unknown => ExecutionKept::Unknown,
-        Found::Over(execution) if execution.status == op.status => ExecutionKept::Kept(execution),
-        Found::Over(execution) => ExecutionKept::Lost(execution),
-        Found::Live { .. } => {
+        ExecutionState::Unknown => ExecutionKept::Unknown,
+        ExecutionState::Ended(execution) if execution.status == op.status => ExecutionKept::Kept(execution),
+        ExecutionState::Ended(execution) => ExecutionKept::Lost(execution),
+        ExecutionState::Live { .. } => {
             let items = (op.items_processed, op.items_failed);
             ExecutionKept::Kept(end_as(session, &op.execution_id, op.status, items, now).await?)
         }
@@ -202,7 +202,7 @@ pub(super) async fn end(session: &Session, op: &EndExecution) -> Result<Executio
     Ok(kept)
 }
 
-/// All that have been silent for too long are over, and how many these are.
+/// Ends all executions that have been silent for too long and returns their number.
 pub(super) async fn recover(session: &Session, timeout: Duration, now: Time) -> Result<u64, Fail> {
     let [lock] = session.prepare([LOCK_SILENT]).await?;
     let silent = session.rows(&lock, &[&Time(now.0 - timeout)]).await?;

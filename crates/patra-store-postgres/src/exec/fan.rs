@@ -1,4 +1,4 @@
-//! A trigger that becomes one trigger per partition, and the records that name partitions.
+//! Fan-out of a trigger into one per partition, and the parent records that name the partitions.
 
 use patra_core::tx::{FanOut, FannedOut, MAX_PARENTS, MAX_WAITING, ParentRecord, ReadParents, TxError};
 
@@ -82,7 +82,7 @@ pub(super) async fn fan_out(session: &Session, op: &FanOut) -> Result<FannedOut,
 
 pub(super) async fn read_parents(session: &Session, op: &ReadParents) -> Result<Vec<ParentRecord>, Fail> {
     let [statement] = session.prepare([READ_PARENTS]).await?;
-    // Every key lies behind the empty text, since no key is empty.
+    // Every key sorts after the empty text, since no key is empty.
     let after = op.after.as_deref().unwrap_or_default();
     let limit = i64::from(op.limit.min(MAX_PARENTS));
     let rows = session

@@ -1,4 +1,4 @@
-//! What a successful poll of tweets leaves beside its items: the statistics of its source, and an event for the world outside.
+//! Results of a successful poll of tweets, besides its items: the statistics of its source and an outbox event.
 
 use patra_core::Ts;
 use patra_core::tweet::FetchStats;
@@ -6,7 +6,7 @@ use patra_core::tx::{EndRun, PollEnd};
 use tokio_postgres::Row;
 
 use super::count;
-use super::outbox::{self, TELL};
+use super::outbox;
 use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
@@ -47,7 +47,7 @@ ORDER BY dedup_key";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[SUMS, READ, WRITE, ABOUT, KEYS];
 
-/// The poll has succeeded; in the caller's transaction, which holds the source.
+/// Records a successful poll. Runs in the caller's transaction, which has locked the source.
 pub(super) async fn record(session: &Session, op: &EndRun, poll: &PollEnd, now: Time) -> Result<(), Fail> {
     if !poll.counted && !poll.emit {
         return Ok(());
@@ -61,12 +61,12 @@ pub(super) async fn record(session: &Session, op: &EndRun, poll: &PollEnd, now: 
         write(session, source, &before.after(fetched, new, now.0), now).await?;
     }
     if poll.emit && new > 0 {
-        tell(session, op, poll, now).await?;
+        emit(session, op, poll, now).await?;
     }
     Ok(())
 }
 
-/// Seven columns, in the order of [`READ`].
+/// Reads seven columns, in the order of [`READ`].
 pub(crate) fn read_stats(row: &Row) -> Result<(i64, FetchStats), Fail> {
     let number = |at| Ok::<_, Fail>(count(row.try_get(at)?));
     let Time(last_fetch_at): Time = row.try_get(1)?;
@@ -102,12 +102,12 @@ async fn write(session: &Session, source: i64, stats: &FetchStats, now: Time) ->
     Ok(())
 }
 
-async fn tell(session: &Session, op: &EndRun, poll: &PollEnd, now: Time) -> Result<(), Fail> {
+async fn emit(session: &Session, op: &EndRun, poll: &PollEnd, now: Time) -> Result<(), Fail> {
     let task = op.lease.task.0;
-    let [about, keys, tell] = session.prepare([ABOUT, KEYS, TELL]).await?;
+    let [about, keys, insert] = session.prepare([ABOUT, KEYS, outbox::INSERT]).await?;
     let (about, keys) = pipeline!(session.one(&about, &[&task]), session.rows(&keys, &[&task]))?;
     let keys = keys.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, _>>()?;
     let (project, job): (&str, &str) = (about.try_get(0)?, about.try_get(1)?);
     let event = poll.event(op.run, project, job, about.try_get(2)?, &keys);
-    outbox::tell(session, &tell, &[event], now).await
+    outbox::put(session, &insert, &[event], now).await
 }

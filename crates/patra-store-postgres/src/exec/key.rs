@@ -6,7 +6,7 @@ use crate::error::Fail;
 use crate::json::Json;
 use crate::pool::{Session, pipeline};
 
-/// "No key has ever been made" must still hold when ours is written: makers queue up, readers do not notice.
+/// Serializes creation, so that "no key exists" still holds when the key is written. Readers are not blocked.
 const LOCK: &str = "LOCK TABLE api_key IN SHARE ROW EXCLUSIVE MODE";
 
 const CREATE: &str = "

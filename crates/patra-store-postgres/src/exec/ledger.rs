@@ -1,4 +1,4 @@
-//! The ledger row of a page, whether it was committed or not.
+//! The ledger row of a page, committed or failed.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::json::Json;
 use crate::rows::Value;
 use crate::time::Time;
 
-/// Ledger rows; the statement ends in one of two ways.
+/// Inserts ledger rows; the statement ends in one of two ways.
 macro_rules! insert {
     ($ending:literal) => {
         concat!(
@@ -41,28 +41,28 @@ ORDER BY n.run_id, n.batch_no
     };
 }
 
-/// Of pages: a key that is taken is a bug, and must not pass.
+/// For pages: a duplicate key is a bug and must fail.
 pub(super) const INSERT_PAGES: &str = insert!("RETURNING run_id, batch_no, id");
 
-/// Of failures: they never stand in the way of the run's end.
+/// For failures: they must never prevent the end of the run.
 pub(super) const INSERT_FAILURES: &str = insert!("ON CONFLICT DO NOTHING");
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[INSERT_PAGES, INSERT_FAILURES];
 
-/// An index entry holds a third of a page at most (2,704 bytes). A longer token is compared by its digest; `position` has
+/// An index entry has at most a third of a page (2,704 bytes). A longer token is compared by its digest; `position` has
 /// it in full.
 const MAX_TOKEN: usize = 1_024;
 
-/// The values of one row, each in the form that its column takes.
+/// The values of one row, in the types of the columns.
 pub(super) struct Ledger<'a> {
     run: RunId,
     task: TaskId,
     lineage: TaskLineage,
     expr_hash: &'a str,
     batch_no: i64,
-    here: Place,
-    next: Option<Place>,
+    here: LedgerPosition,
+    next: Option<LedgerPosition>,
     page_size: i64,
     before_token: Option<Cow<'a, str>>,
     status: &'static str,
@@ -84,8 +84,8 @@ impl<'a> Ledger<'a> {
             lineage: op.lineage,
             expr_hash: &op.expr_hash,
             batch_no: i64::from(op.batch_no),
-            here: Place::of(&op.position)?,
-            next: op.next.as_ref().map(Place::of).transpose()?,
+            here: LedgerPosition::of(&op.position)?,
+            next: op.next.as_ref().map(LedgerPosition::of).transpose()?,
             page_size: i64::from(op.page_size),
             before_token: op.before_token.as_deref().map(indexable),
             status: "SUCCEEDED",
@@ -100,7 +100,7 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// Without a token: the page may be asked for again under another number.
+    /// Without a token: the page may be requested again under another number.
     pub(super) fn of_failure(op: &EndRun, failure: &'a BatchFailure, now: Time) -> Result<Ledger<'a>, Fail> {
         Ok(Ledger {
             run: op.run,
@@ -108,7 +108,7 @@ impl<'a> Ledger<'a> {
             lineage: op.lineage,
             expr_hash: &failure.expr_hash,
             batch_no: i64::from(failure.batch_no),
-            here: Place::of(&failure.position)?,
+            here: LedgerPosition::of(&failure.position)?,
             next: None,
             page_size: i64::from(failure.page_size),
             before_token: None,
@@ -124,10 +124,10 @@ impl<'a> Ledger<'a> {
         })
     }
 
-    /// In the order of the statements.
+    /// The values in the order of the statements.
     pub(super) fn row(&self) -> [Value<'_>; 30] {
-        const NOWHERE: &Place = &Place { json: None, number: None, token: None, url: None };
-        let (next, counts) = (self.next.as_ref().unwrap_or(NOWHERE), &self.counts);
+        const NO_POSITION: &LedgerPosition = &LedgerPosition { json: None, number: None, token: None, url: None };
+        let (next, counts) = (self.next.as_ref().unwrap_or(NO_POSITION), &self.counts);
         [
             &self.run.0,
             &self.task.0,
@@ -163,17 +163,17 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// A position in full, and as people read it.
-struct Place {
+/// A position in full, and in readable form.
+struct LedgerPosition {
     json: Option<Json<String>>,
     number: Option<i64>,
     token: Option<String>,
     url: Option<String>,
 }
 
-impl Place {
-    fn of(position: &Position) -> Result<Place, Fail> {
-        Ok(Place {
+impl LedgerPosition {
+    fn of(position: &Position) -> Result<LedgerPosition, Fail> {
+        Ok(LedgerPosition {
             json: Some(Json::of(position)?),
             number: position.number().and_then(|number| i64::try_from(number).ok()),
             token: position.token_key(),
@@ -190,7 +190,7 @@ impl Place {
     }
 }
 
-/// The statistics that have columns of their own, to be summed without reading JSON.
+/// Statistics with columns of their own, to be summed without reading JSON.
 struct Counts {
     latency_ms: i64,
     inserted: i64,
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_no_index_entry_holds_is_compared_by_its_digest() {
+    fn long_token_is_compared_by_its_digest() {
         assert_eq!(indexable("abc"), "abc");
         let (a, b) = ("a".repeat(5_000), "b".repeat(5_000));
         assert!(indexable(&a).len() < 100);

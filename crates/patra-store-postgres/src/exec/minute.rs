@@ -1,5 +1,5 @@
-//! What was counted by the minute grows old: the minutes of a quarter become one, quarters an hour, and hours are
-//! forgotten. Before that, the shards of a minute become one.
+//! Rollup of the counters: the minutes of a quarter are merged into one row, quarters into hours, and old hours are
+//! deleted. Before that, the shards of a minute are merged.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// Nobody counts anything of a minute that is so long over.
+/// After this time nothing is added to a minute any more.
 const SHARDS_KEPT: Duration = Duration::from_secs(600);
 
 const FOLD: &str = "

@@ -1,4 +1,4 @@
-//! Events that wait to be told.
+//! Outbox: events that wait for delivery.
 
 use patra_core::tx::{
     ClaimEvents, EVENTS_KEPT, EventSettled, EventUpdate, EventsClaimed, EventsRetried, NewEvent, OutboxEvent,
@@ -12,8 +12,8 @@ use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// In the caller's transaction, with what it tells.
-pub(super) const TELL: &str = "
+/// Runs in the transaction that the event reports.
+pub(super) const INSERT: &str = "
 INSERT INTO outbox_event
   (project_key, event_type, topic, idempotency_key, payload, status_code, not_before, created_at)
 SELECT e.project_key, e.event_type, e.topic, e.idempotency_key, e.payload, 'PENDING', $6, $6
@@ -27,11 +27,11 @@ DELETE FROM outbox_event
 WHERE id = ANY (ARRAY(
   SELECT id FROM outbox_event WHERE ended_at < $1 ORDER BY ended_at LIMIT $2))";
 
-/// One teller after the other takes and settles: of two, one would not see that the other holds an event of the same topic, or has
-/// put it off.
+/// Relays claim and settle one after the other: two at once would not see each other's leases and retries within a
+/// topic.
 const ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' outbox', 0))";
 
-/// None of a topic of which one is on its way, and none behind another that is put off.
+/// Skips topics with an event in delivery, and events behind an earlier one of their topic that waits for a retry.
 const TAKE: &str = "
 WITH next AS MATERIALIZED (
   SELECT next.id FROM outbox_event next
@@ -61,7 +61,7 @@ SET status_code = $2, tries = $3, last_error = coalesce($4, last_error), not_bef
   ended_at = $6, lease_owner = NULL, leased_until = NULL
 WHERE id = $1";
 
-const RETELL: &str = "
+const RETRY: &str = "
 UPDATE outbox_event
 SET status_code = 'PENDING', tries = 0, not_before = clock_timestamp(), ended_at = NULL
 WHERE id = ANY (ARRAY(
@@ -71,10 +71,10 @@ WHERE id = ANY (ARRAY(
   LIMIT $3))";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[TELL, FORGET, ALONE, TAKE, READ_TRIES, SETTLE, RETELL];
+pub(super) const STATEMENTS: &[&str] = &[INSERT, FORGET, ALONE, TAKE, READ_TRIES, SETTLE, RETRY];
 
-/// Writes them with [`TELL`].
-pub(super) async fn tell(session: &Session, statement: &Statement, events: &[NewEvent], now: Time) -> Result<(), Fail> {
+/// Writes the events with [`INSERT`].
+pub(super) async fn put(session: &Session, statement: &Statement, events: &[NewEvent], now: Time) -> Result<(), Fail> {
     if events.is_empty() {
         return Ok(());
     }
@@ -121,21 +121,21 @@ pub(super) async fn settle(session: &Session, op: &SettleEvent) -> Result<EventS
         moment(session, &now),
     )?;
     if let Some(held) = held {
-        let EventUpdate { status, tries, error, retry_in: again } = op.delivery.settle(count(held.try_get(0)?));
-        let not_before = again.map(|again| Time(now.0 + again));
-        let ended = again.is_none().then_some(now);
+        let EventUpdate { status, tries, error, retry_in } = op.delivery.settle(count(held.try_get(0)?));
+        let not_before = retry_in.map(|pause| Time(now.0 + pause));
+        let ended = retry_in.is_none().then_some(now);
         session.write(&settle, &[&op.id, &status, &i64::from(tries), &error, &not_before, &ended]).await?;
     }
     session.commit().await?;
     Ok(EventSettled)
 }
 
-pub(super) async fn retell(session: &Session, op: &RetryEvents) -> Result<EventsRetried, Fail> {
-    let [alone, retell] = session.prepare([ALONE, RETELL]).await?;
+pub(super) async fn retry(session: &Session, op: &RetryEvents) -> Result<EventsRetried, Fail> {
+    let [alone, retry] = session.prepare([ALONE, RETRY]).await?;
     let ((), _, events, ()) = pipeline!(
         session.begin(),
         session.one(&alone, &[]),
-        session.write(&retell, &[&op.project_key, &op.event, &i64::from(RETRY_BATCH)]),
+        session.write(&retry, &[&op.project_key, &op.event, &i64::from(RETRY_BATCH)]),
         session.commit(),
     )?;
     Ok(EventsRetried { events: u32::try_from(events).unwrap_or(RETRY_BATCH) })

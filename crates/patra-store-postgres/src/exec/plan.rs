@@ -1,4 +1,4 @@
-//! A plan with its slices and tasks, whole or in parts.
+//! Writes a plan with its slices and tasks, whole or in parts.
 
 use patra_core::tx::{NewPlan, NewSlice, PlanSaved, PlanTarget, SavePlan, TxError};
 use patra_core::{CursorId, PlanId};
@@ -20,7 +20,7 @@ INSERT INTO ing_cursor (provenance_code, endpoint_name, operation_code, cursor_k
 VALUES ($1, $2, $3, $4, $5, $6, $10, $7, $8, $9, $9, $11)
 ON CONFLICT (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key) DO NOTHING";
 
-/// A statement of its own, so that it sees a row that another planner made while ours waited for it.
+/// A separate statement, so that it sees a row that another planner created while the first one waited.
 const LOCK_CURSOR: &str = "
 SELECT id, plan_epoch FROM ing_cursor
 WHERE project_key = $6 AND provenance_code = $1 AND operation_code = $2 AND cursor_key = $3
@@ -86,14 +86,14 @@ pub(super) const STATEMENTS: &[&str] = &[
     END_TRIGGER,
 ];
 
-/// What a planner may go on with.
+/// State that lets a planner continue.
 struct Locked {
     origin: Origin,
     cursor: CursorId,
     now: Time,
 }
 
-/// Whose slices and tasks these are: the trigger's own columns.
+/// Columns that slices and tasks copy from the trigger.
 struct Origin {
     provenance_code: String,
     endpoint_name: String,
@@ -117,7 +117,7 @@ pub(super) async fn save(session: &Session, op: &SavePlan) -> Result<PlanSaved, 
     })
 }
 
-/// Trigger, then cursor; both must be as the planner saw them.
+/// Locks the trigger, then the cursor; both must be as the planner saw them.
 async fn lock(session: &Session, op: &SavePlan) -> Result<Locked, Fail> {
     let [trigger, now, make, lock] = session.prepare([LOCK_TRIGGER, NOW, MAKE_CURSOR, LOCK_CURSOR]).await?;
     let name = &op.cursor;
@@ -268,7 +268,7 @@ async fn end_trigger(session: &Session, op: &SavePlan, proto: &str, now: Time) -
     if ended == 1 { Ok(()) } else { Err(refused("a locked trigger disappeared")) }
 }
 
-/// The slices as the arrays that `unnest` takes.
+/// The slices as arrays for `unnest`.
 #[derive(Default)]
 pub(super) struct Columns<'a> {
     pub(super) specs: Vec<Json<&'a str>>,

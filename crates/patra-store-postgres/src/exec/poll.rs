@@ -1,7 +1,7 @@
-//! Polls: queueing them, claiming them by host, what a page of one belongs to, and what its end means for its source.
+//! Polls: queueing them, claiming them by host, the items of a page, and the effect of their end on the source.
 //!
-//! No host is asked more than it should be over all processes because whoever raises a count of polls in progress holds one
-//! advisory lock until it has committed, and counts in a statement that starts when it has the lock.
+//! The limits per host hold over all processes because a claim holds one advisory lock until it has committed, and
+//! counts the polls in progress in a statement that starts after it got the lock.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,29 +14,29 @@ use patra_core::{TaskId, Ts, hash};
 use tokio_postgres::Statement;
 
 use super::claim::{lease_columns, read_lease};
-use super::hold::covers_task;
+use super::pause::covers_task;
 use super::scope::scope_id;
-use super::scrape::{self, Begun};
-use super::source::{self, Kept, provisional};
+use super::scrape::{self, ScrapeStart};
+use super::source::{self, ScheduledSource, provisional};
 use super::{NOW, fetched, micros, moment};
 use crate::error::{Fail, refused};
 use crate::json::Json;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// In the order in which everybody stores them.
+/// Stores snapshots in one order, like everywhere.
 const STORE_SNAPSHOTS: &str = "
 INSERT INTO ing_snapshot (hash, body, created_at)
 SELECT n.hash, n.body, $3 FROM unnest($1::text[], $2::text[]) AS n (hash, body)
 ORDER BY n.hash
 ON CONFLICT (hash) DO NOTHING";
 
-/// A statement of its own, so that it sees what was queued while ours waited for the sources.
-const UNDER_WAY: &str = "
+/// A separate statement, so that it sees polls that were queued while the first one waited for the sources.
+const IN_PROGRESS: &str = "
 SELECT source_id FROM ing_task
 WHERE source_id = ANY ($1::bigint[]) AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')";
 
-/// Everything that a poll is made of. A poll moves no cursor: it has the number of none.
+/// Inserts all rows of a poll. A poll moves no cursor: its cursor number is that of none.
 const QUEUE: &str = "
 WITH given AS MATERIALIZED (
   SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
@@ -101,7 +101,7 @@ SELECT host, count(*) FROM ing_task
 WHERE status_code IN ('DISPATCHED', 'EXECUTING') AND source_id IS NOT NULL
 GROUP BY host";
 
-/// The next ones after a place in the queue, those apart that are held or of a host that is full.
+/// Next polls after a position in the queue, without paused ones and without full hosts.
 pub(crate) const NEXT: &str = concat!(
     "
 SELECT t.id, t.scheduled_at, t.host
@@ -117,7 +117,7 @@ ORDER BY t.scheduled_at, t.id
 LIMIT $5"
 );
 
-/// One that is locked is being cancelled.
+/// A locked poll is being cancelled.
 const LEASE: &str = concat!(
     "
 WITH locked AS (
@@ -137,7 +137,7 @@ FROM unnest($1) WITH ORDINALITY AS picked (id, place) JOIN claimed c ON c.id = p
 ORDER BY picked.place"
 );
 
-/// The lock of the keys of a source's project, see [`source::LOCK_KEYS`].
+/// Locks the keys of the source's project, see [`source::LOCK_KEYS`].
 const LOCK_OWN_KEYS: &str = "
 SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' source keys ' || project_key, 0))
 FROM source WHERE id = $1";
@@ -153,7 +153,7 @@ WHERE id = $1 AND jsonb_typeof(config -> 'url') = 'string' AND NOT EXISTS (
   SELECT 1 FROM source other
   WHERE other.project_key = source.project_key AND other.source_key = source.type || ' ' || $2 AND other.is_deleted = 0)";
 
-/// The records' rows are locked by then: whoever wants to empty one waits, or has done so.
+/// The rows of the records are locked by then: a purge of one waits, or is done.
 pub(super) const LINK: &str = concat!(
     "
 INSERT INTO item_source (source_id, item_id, project_key, kind, fetched_at)
@@ -167,7 +167,7 @@ ON CONFLICT (source_id, item_id) DO NOTHING"
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[
     STORE_SNAPSHOTS,
-    UNDER_WAY,
+    IN_PROGRESS,
     QUEUE,
     HURRY,
     LOCK_POLLS,
@@ -182,31 +182,31 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 pub(super) async fn queue(session: &Session, op: &QueuePolls) -> Result<PollsQueued, Fail> {
-    let [lock, read, under_way, now, snapshots, queue] =
-        session.prepare([source::LOCK, source::READ, UNDER_WAY, NOW, STORE_SNAPSHOTS, QUEUE]).await?;
+    let [lock, read, in_progress, now, snapshots, queue] =
+        session.prepare([source::LOCK, source::READ, IN_PROGRESS, NOW, STORE_SNAPSHOTS, QUEUE]).await?;
     let unfit = op.unfit.iter().map(|poll| poll.source.0);
     let ids: Vec<_> = op.polls.iter().map(|poll| poll.source.0).chain(unfit).collect();
     let ((), _, kept, busy, now) = pipeline!(
         session.begin(),
         session.rows(&lock, &[&ids]),
         session.rows(&read, &[&ids]),
-        session.rows(&under_way, &[&ids]),
+        session.rows(&in_progress, &[&ids]),
         moment(session, &now),
     )?;
-    let kept = kept.iter().map(|row| Kept::of(row).map(|kept| (kept.id, kept)));
+    let kept = kept.iter().map(|row| ScheduledSource::of(row).map(|kept| (kept.id, kept)));
     let mut kept = kept.collect::<Result<HashMap<_, _>, _>>()?;
     let mut busy = busy.iter().map(|row| row.try_get(0)).collect::<Result<HashSet<i64>, _>>()?;
     let mut columns = Columns::default();
     if let Some(job) = &op.job {
         let (tasks, by) = match scrape::begin(session, op, job, &kept, now).await? {
-            Begun::Now(trigger) => {
+            ScrapeStart::Started(trigger) => {
                 columns.job = Some(trigger);
-                // What waited there has given way.
+                // The polls that waited have been replaced.
                 busy.retain(|id| op.polls.iter().all(|poll| poll.source.0 != *id));
                 (None, None)
             }
-            Begun::Before(tasks) => (Some(tasks), None),
-            Begun::Busy(by) => (Some(vec![None; op.polls.len()]), Some(by)),
+            ScrapeStart::Existing(tasks) => (Some(tasks), None),
+            ScrapeStart::Busy(by) => (Some(vec![None; op.polls.len()]), Some(by)),
         };
         if let Some(tasks) = tasks {
             session.commit().await?;
@@ -215,7 +215,7 @@ pub(super) async fn queue(session: &Session, op: &QueuePolls) -> Result<PollsQue
     }
     let mut failed = Vec::new();
     for poll in &op.unfit {
-        let is_free = |kept: &Kept| kept.poll_count == poll.poll_count && !busy.contains(&kept.id);
+        let is_free = |kept: &ScheduledSource| kept.poll_count == poll.poll_count && !busy.contains(&kept.id);
         if let Some(mut kept) = kept.remove(&poll.source.0).filter(is_free) {
             let outcome = PollOutcome::Failed { reason: &poll.reason, counted: true, gone: false };
             kept.state.after(kept.id, &outcome, kept.interval(), now.0);
@@ -240,15 +240,15 @@ pub(super) async fn queue(session: &Session, op: &QueuePolls) -> Result<PollsQue
         session.commit(),
     )?;
     let task_of = |(poll, takes_part): (&NewPoll, bool)| {
-        let task = || made.get(&poll.source.0).copied().ok_or_else(|| refused("a poll without its task"));
+        let task = || made.get(&poll.source.0).copied().ok_or_else(|| refused("a poll has no task"));
         takes_part.then(task).transpose()
     };
     let tasks = op.polls.iter().zip(takes_part).map(task_of).collect::<Result<_, _>>()?;
     Ok(PollsQueued { tasks, busy: None, now: now.0 })
 }
 
-/// What became of sources that cannot be polled.
-async fn fail(session: &Session, failed: &[Kept], now: Time) -> Result<(), Fail> {
+/// Records the failure of sources that cannot be polled.
+async fn fail(session: &Session, failed: &[ScheduledSource], now: Time) -> Result<(), Fail> {
     if failed.is_empty() {
         return Ok(());
     }
@@ -258,7 +258,7 @@ async fn fail(session: &Session, failed: &[Kept], now: Time) -> Result<(), Fail>
     source::write(session, failed, now).await
 }
 
-/// Polls as the arrays that `unnest` takes.
+/// Polls as arrays for `unnest`.
 #[derive(Default)]
 struct Columns<'a> {
     sources: Vec<i64>,
@@ -278,12 +278,12 @@ struct Columns<'a> {
     priorities: Vec<i32>,
     due: Vec<Option<Time>>,
     job_types: Vec<&'a str>,
-    /// The trigger of the job that they are.
+    /// The trigger of their job.
     job: Option<i64>,
 }
 
 impl<'a> Columns<'a> {
-    fn push(&mut self, poll: &'a NewPoll, kept: &'a Kept, now: Ts) {
+    fn push(&mut self, poll: &'a NewPoll, kept: &'a ScheduledSource, now: Ts) {
         let public_id = format!("source-{}-{}", kept.id, poll.poll_count);
         self.sources.push(kept.id);
         self.projects.push(&kept.project_key);
@@ -304,7 +304,7 @@ impl<'a> Columns<'a> {
         self.job_types.push(job_type(&poll.provenance_code, &poll.endpoint_name));
     }
 
-    /// Gives the task of each source.
+    /// Inserts the polls and returns the task of each source.
     async fn insert(&self, session: &Session, queue: &Statement, now: Time) -> Result<HashMap<i64, TaskId>, Fail> {
         let made = session
             .rows(
@@ -354,10 +354,10 @@ pub(super) async fn claim(session: &Session, op: &ClaimPolls) -> Result<ClaimedT
     Ok(ClaimedTasks { leases: rows.iter().map(read_lease).collect::<Result<_, _>>()?, now: now.0 })
 }
 
-/// Polls that are looked at in one go.
+/// Polls read per statement.
 const LOOKED_AT: i64 = 500;
 
-/// The first ones in the queue of hosts that have room, in their order.
+/// Returns the first queued polls of hosts with room, in order.
 async fn pick(
     session: &Session,
     op: &ClaimPolls,
@@ -386,7 +386,7 @@ async fn pick(
     Ok(picked)
 }
 
-/// The records of a page, stored now or before, are items of the source. With [`LINK`], in the caller's transaction.
+/// Links the records of a page, stored now or before, to the source. Uses [`LINK`] in the caller's transaction.
 pub(super) async fn link(session: &Session, link: &Statement, op: &CommitBatch, now: Time) -> Result<(), Fail> {
     let Some(source) = op.source.filter(|_| !op.records.is_empty()) else { return Ok(()) };
     let stream = &op.stream;
@@ -397,7 +397,7 @@ pub(super) async fn link(session: &Session, link: &Statement, op: &CommitBatch, 
     Ok(())
 }
 
-/// The task of a run is in this state now; in the caller's transaction, which holds the task.
+/// Applies the new state of a run's task to its source. Runs in the caller's transaction, which has locked the task.
 pub(super) async fn end(session: &Session, op: &EndRun, status: TaskStatus, now: Time) -> Result<(), Fail> {
     let Some(poll) = &op.poll else { return Ok(()) };
     let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
@@ -411,12 +411,12 @@ pub(super) async fn end(session: &Session, op: &EndRun, status: TaskStatus, now:
     let id = poll.source.0;
     let moved_to = poll.moved_to.as_ref().filter(|_| outcome == PollOutcome::Fetched);
     if moved_to.is_some() {
-        // Keys come before sources.
+        // Keys are locked before sources.
         session.opt(&keys, &[&id]).await?;
     }
     let ids = [id];
     let (_, found) = pipeline!(session.rows(&lock, &[&&ids[..]]), session.opt(&read, &[&&ids[..]]))?;
-    let Some(mut kept) = found.as_ref().map(Kept::of).transpose()? else { return Ok(()) };
+    let Some(mut kept) = found.as_ref().map(ScheduledSource::of).transpose()? else { return Ok(()) };
     let interval = kept.interval();
     kept.state.after(id, &outcome, interval, now.0);
     source::write(session, &[kept], now).await?;

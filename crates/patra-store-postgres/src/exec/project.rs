@@ -1,4 +1,4 @@
-//! Projects, and whose URLs are captured for them.
+//! Projects, and the job types whose URLs are captured for them.
 
 use patra_core::tx::{CaptureConfigured, ConfigureCapture, CreateProject, MAX_JOB_TYPES, ProjectCreated};
 
@@ -10,7 +10,7 @@ INSERT INTO project (project_key, name, created_at) VALUES ($1, $2, clock_timest
 ON CONFLICT (project_key) DO NOTHING
 RETURNING id";
 
-/// In the order of the job types, once each: two that say something of the same ones never wait for each other in a circle.
+/// Job types sorted and distinct, so that two calls never deadlock.
 const CONFIGURE: &str = "
 INSERT INTO resource_pool_capture (project_key, job_type, scope, enabled, updated_at)
 SELECT $1, job_type, $3, $4::boolean::integer, clock_timestamp()
@@ -31,7 +31,7 @@ pub(super) async fn create(session: &Session, op: &CreateProject) -> Result<Proj
 pub(super) async fn configure_capture(session: &Session, op: &ConfigureCapture) -> Result<CaptureConfigured, Fail> {
     let given = op.job_types.len();
     if given > MAX_JOB_TYPES {
-        return Err(refused(format!("{given} job types at once, of {MAX_JOB_TYPES}")));
+        return Err(refused(format!("{given} job types in one request: at most {MAX_JOB_TYPES}")));
     }
     let [configure] = session.prepare([CONFIGURE]).await?;
     session.alone(&configure, &[&op.project_key, &op.job_types, &op.library.as_str(), &op.enabled]).await?;

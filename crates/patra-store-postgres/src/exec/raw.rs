@@ -1,4 +1,4 @@
-//! Answers of the upstream as they came, kept for a while.
+//! Raw responses of the upstream, kept for a while.
 
 use patra_core::RunId;
 use patra_core::tx::RawResponse;
@@ -21,10 +21,10 @@ pub(super) async fn keep(
     insert: &Statement,
     run: RunId,
     batch_no: u32,
-    answer: Option<&RawResponse>,
+    response: Option<&RawResponse>,
     now: Time,
 ) -> Result<(), Fail> {
-    let Some(RawResponse { status, headers, body, keep }) = answer else { return Ok(()) };
+    let Some(RawResponse { status, headers, body, keep }) = response else { return Ok(()) };
     let (batch_no, status, expires_at) = (i64::from(batch_no), i32::from(*status), Time(now.0 + *keep));
     session.write(insert, &[&run.0, &batch_no, &status, headers, &&body[..], &now, &expires_at]).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Running again what has ended.
+//! Redrive: running ended work again.
 
 use patra_core::paging::Position;
 use patra_core::tx::{RedriveTarget, RedriveWork, Redriven, TaskView, TxError};
@@ -11,7 +11,7 @@ use crate::pool::{Session, pipeline};
 
 const READ_RUN: &str = "SELECT task_id FROM ing_task_run WHERE id = $1";
 
-/// A batch that was moved to the archive was executed all the same.
+/// Archived batches count as executed too.
 const READ_BATCH: &str = "
 SELECT id, stats, next_position FROM ing_task_run_batch
 WHERE run_id = $1 AND batch_no = $2 AND status_code IN ('SUCCEEDED', 'SKIPPED')
@@ -26,7 +26,7 @@ SELECT status_code, replaced = 1, source_id IS NOT NULL FROM ing_task WHERE id =
 
 const FIND: &str = "SELECT id FROM ing_task WHERE idempotent_key = $1";
 
-/// Slice, then plan, as who cancels them locks them.
+/// Locks the slice, then the plan, like cancelling does.
 const LOCK_SLICE: &str = "
 SELECT s.id FROM ing_plan_slice s WHERE s.id = (SELECT slice_id FROM ing_task WHERE id = $1) FOR UPDATE";
 
@@ -74,7 +74,7 @@ pub(super) async fn redrive(session: &Session, op: &RedriveWork) -> Result<Redri
     Ok(redriven)
 }
 
-/// The old result of a batch that was executed.
+/// The recorded result of an executed batch.
 fn read_back(row: &tokio_postgres::Row) -> Result<Redriven, Fail> {
     let stats = serde_json::from_str(&row.try_get::<_, JsonText>(1)?.0)?;
     let next: Option<JsonText> = row.try_get(2)?;

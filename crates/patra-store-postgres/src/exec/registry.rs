@@ -1,11 +1,11 @@
-//! Writing the registry. The provenance's row is the lock: two who write the same one take turns.
+//! Writes the registry. The row of the provenance is the lock: writers of the same one take turns.
 
 use patra_core::Ts;
 use patra_core::registry::{RegistryTable, WHOLE};
 use patra_core::state::UpdateReason;
 use patra_core::tx::{ApplyProvenance, ProvenanceApplied, ProvenanceRemoved, RemoveProvenance, ResumeWork, TxError};
 
-use super::hold::RELEASE_ADVISED;
+use super::pause::RESUME_ADVISED;
 use super::{NOW, moment};
 use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
@@ -41,7 +41,7 @@ WHERE s.provenance_code = $1 AND NOT EXISTS (
   WHERE given.endpoint_name = s.endpoint_name AND given.operation_code = s.operation_code
     AND given.reason_code = s.reason_code)";
 
-/// One whose time is the same keeps its next due time.
+/// A schedule with an unchanged time keeps its next due time.
 const PUT_SCHEDULES: &str = "
 INSERT INTO reg_schedule (provenance_code, endpoint_name, operation_code, reason_code, when_text, next_due_at)
 SELECT $1, given.endpoint_name, given.operation_code, given.reason_code, given.when_text, given.next_due_at
@@ -54,7 +54,7 @@ WHERE reg_schedule.when_text <> excluded.when_text";
 
 macro_rules! sections {
     ($($cte:ident $name:literal),* $(,)?) => {
-        /// Takes out of the tables that are written alike what is not given.
+        /// Deletes rows that are not given, from the tables that are written alike.
         const REMOVE_SECTIONS: &str = concat!(
             "WITH given AS (SELECT * FROM unnest($2::text[], $3::text[]) AS given (table_name, endpoint_name))",
             $(", ", stringify!($cte), " AS (
@@ -64,7 +64,7 @@ DELETE FROM ", $name, " AS known WHERE known.provenance_code = $1 AND NOT EXISTS
 SELECT 1"
         );
 
-        /// Puts in what is given. A section that is the same keeps its row as it is.
+        /// Writes the given rows. An unchanged section keeps its row.
         const PUT_SECTIONS: &str = concat!(
             "WITH given AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[]) WITH ORDINALITY
   AS given (table_name, endpoint_name, config, place))",
@@ -109,7 +109,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<ProvenanceApplied, Fail> {
-    let [create, lock, now, change, release] = session.prepare([CREATE, LOCK, NOW, CHANGE, RELEASE_ADVISED]).await?;
+    let [create, lock, now, change, release] = session.prepare([CREATE, LOCK, NOW, CHANGE, RESUME_ADVISED]).await?;
     let [remove_endpoints, put_endpoints, remove_sections, put_sections, remove_schedules, put_schedules] = session
         .prepare([REMOVE_ENDPOINTS, PUT_ENDPOINTS, REMOVE_SECTIONS, PUT_SECTIONS, REMOVE_SCHEDULES, PUT_SCHEDULES])
         .await?;
@@ -124,7 +124,7 @@ pub(super) async fn apply(session: &Session, op: &ApplyProvenance) -> Result<Pro
         session.opt(&lock, &[code]),
         moment(session, &now),
     )?;
-    // Removed by somebody else between the two statements.
+    // Removed by another process between the two statements.
     let stored = stored.ok_or(TxError::Busy)?;
     let applied = if created > 0 { ProvenanceApplied::Created } else { ProvenanceApplied::Changed };
     if applied == ProvenanceApplied::Changed && stored.try_get::<_, &str>(0)? == op.document_hash {
@@ -170,7 +170,7 @@ pub(super) async fn remove(session: &Session, op: &RemoveProvenance) -> Result<P
     Ok(ProvenanceRemoved { removed: stored.is_some() })
 }
 
-/// The manifest as the arrays that `unnest` takes.
+/// The manifest as arrays for `unnest`.
 #[derive(Default)]
 struct Columns<'a> {
     names: Vec<&'a str>,

@@ -1,4 +1,4 @@
-//! Old rows leave the ledger for the archive; what nobody needs any more is deleted.
+//! Retention: old ledger rows move to the archive, and expired rows are deleted.
 
 use patra_core::tx::{ArchiveLedger, ExportRecorded, LedgerArchived, RecordExport};
 use tokio_postgres::Row;
@@ -9,10 +9,10 @@ use crate::object::object;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// Only for this transaction: the trigger of the events lets nobody else delete one.
+/// For this transaction only: a trigger forbids all other deletions of events.
 const ARCHIVING: &str = "SELECT set_config('patra.archiving', 'on', true)";
 
-/// A row that is locked is being archived by somebody else.
+/// A locked row is being archived by another process.
 pub(crate) const READ_BATCHES: &str = "
 SELECT b.*
 FROM ing_task_run_batch b JOIN ing_task t ON t.id = b.task_id
@@ -21,7 +21,7 @@ ORDER BY b.created_at, b.id
 LIMIT $2
 FOR UPDATE OF b SKIP LOCKED";
 
-/// By number, which is the order in which they came. The newest of a cursor is what its value is aligned to.
+/// By number, which is the order of creation. The value of a cursor is aligned to its newest event, which stays.
 const READ_EVENTS: &str = "
 SELECT e.*
 FROM ing_cursor_event e
@@ -112,7 +112,7 @@ pub(super) async fn archive(session: &Session, op: ArchiveLedger) -> Result<Ledg
     })
 }
 
-/// Rows on their way into the archive, as the arrays that `unnest` takes.
+/// Rows for the archive, as arrays for `unnest`.
 #[derive(Default)]
 struct Old {
     ids: Vec<i64>,
@@ -156,6 +156,6 @@ pub(super) async fn record_export(session: &Session, op: &RecordExport) -> Resul
     let [export] = session.prepare([EXPORT]).await?;
     let (batch_no, expires_at) = (i64::from(op.batch_no), Time(op.expires_at));
     let rows = session.alone(&export, &[&op.run, &batch_no, &op.by, &op.reason, &op.package_hash, &expires_at]).await?;
-    let row = rows.first().ok_or_else(|| crate::error::refused("an export without its number"))?;
+    let row = rows.first().ok_or_else(|| crate::error::refused("an export returned no id"))?;
     Ok(ExportRecorded { export: row.try_get(0)? })
 }

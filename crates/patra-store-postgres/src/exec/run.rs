@@ -1,4 +1,5 @@
-//! Opening and closing runs, some at a time. A task's row is locked first, under the caller's fence: no row, no right (D1).
+//! Opens and closes runs, several at a time. The row of the task is locked first, under the caller's fence: without a
+//! row, the lease is lost (D1).
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -12,14 +13,14 @@ use serde_json::json;
 use tokio_postgres::Row;
 
 use super::ledger::{INSERT_FAILURES, Ledger};
-use super::{count, hold, now, poll, raw, split, taken};
+use super::{count, now, pause, poll, raw, split, taken};
 use crate::error::Fail;
 use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline, unless_empty};
 use crate::rows::{Rows, Value};
 use crate::time::Time;
 
-/// By key only: with a condition on the status, the planner may read all that are in progress.
+/// By key only: with a condition on the status, the planner may read all tasks in progress.
 const LOCK_LEASED: &str = "
 SELECT t.id, p.status_code, p.spec_fingerprint, s.status_code, t.redrive_of, t.redrive_request, polled.validators,
   s.slice_signature_hash, t.status_code IN ('DISPATCHED', 'EXECUTING'), t.lease_epoch
@@ -39,8 +40,8 @@ LEFT JOIN (
   JOIN ing_task_run r ON r.task_id = asked.task AND r.attempt_no = asked.fence
 ) ON true";
 
-/// Runs of a task follow each other, so the greatest id is the latest. A task that drives another one again goes on where
-/// that one stopped, as long as it has nothing of its own.
+/// The run with the greatest id is the latest of a task. A redrive resumes where its original task stopped, as long as
+/// it has no run of its own.
 const LAST_BATCH: &str = "
 WITH RECURSIVE driven AS (
   SELECT id, redrive_of, 0 AS step FROM ing_task WHERE id = $1
@@ -82,7 +83,7 @@ const LOCK_TASKS: &str = "
 SELECT id, status_code, lease_epoch, attempt_count, provenance_code, endpoint_name, operation_code
 FROM ing_task WHERE id = ANY ($1) ORDER BY id FOR UPDATE";
 
-/// With the moment comes whether there is any advice that a success could answer.
+/// Returns the time, and whether there is any advisory pause that a success could end.
 const READ_RUNS: &str = "
 SELECT moment.now, r.id, r.task_id, moment.is_advised,
   r.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED', 'CANCELLED'), r.attempt_no,
@@ -96,7 +97,7 @@ LEFT JOIN (
   JOIN ing_task_run r ON r.id = asked.run AND r.task_id = asked.task
 ) ON true";
 
-/// `MATERIALIZED`: both updates read it. The rows are locked and the fence is checked.
+/// `MATERIALIZED`: both updates read it. It locks the rows and checks the fence.
 const END_RUNS: &str = "
 WITH ended AS MATERIALIZED (
   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[], $7::bigint[],
@@ -136,7 +137,7 @@ pub(super) async fn start(session: &Session, ops: &[StartRun]) -> Result<Vec<Res
     let mut leased = leased.iter().map(Leased::read).collect::<Result<HashMap<_, _>, _>>()?;
     leased.retain(|_, leased| leased.is_held);
     let mut runs = run_ids(taken(&opened)?, 1)?;
-    // The first run of a task has nothing to go on from, unless it is opened again.
+    // The first run of a task has nothing to resume, unless it is opened again.
     let may_resume = |(at, leased): &(&At, &Leased)| at.1 > 1 || leased.redriven.is_some() || runs.contains_key(*at);
     let resumed = leased.iter().filter(may_resume).map(async |((task, _), _)| {
         let last = session.opt(&last, &[task]).await?;
@@ -160,7 +161,7 @@ pub(super) async fn start(session: &Session, ops: &[StartRun]) -> Result<Vec<Res
         session.commit(),
     )?;
     runs.extend(run_ids(opened.iter(), 0)?);
-    let answer = |op: &StartRun| {
+    let result = |op: &StartRun| {
         let at = (op.lease.task.0, op.lease.fence.0);
         let leased = leased.get(&at).ok_or(TxError::Fenced)?;
         if leased.is_cancelled {
@@ -173,17 +174,17 @@ pub(super) async fn start(session: &Session, ops: &[StartRun]) -> Result<Vec<Res
             snapshot_hash: leased.snapshot_hash.clone(),
             slice_signature_hash: leased.slice_signature_hash.clone(),
             resume: resume_of(at.0).cloned(),
-            // What cannot be read costs one whole answer, no more.
+            // Unreadable validators cost one full response, no more.
             validators: leased.known.as_ref().and_then(|JsonText(text)| serde_json::from_str(text).ok()),
         })
     };
-    Ok(ops.iter().map(answer).collect())
+    Ok(ops.iter().map(result).collect())
 }
 
-/// A task and a fence: a group may hold an operation of a lease that is gone beside one of the lease that took its place.
+/// A task and a fence. A group may contain operations of a lost lease and of the lease that replaced it.
 type At = (i64, i64);
 
-/// By task and fence, which stand in the columns before them.
+/// Matches by task and fence, in the columns before them.
 fn run_ids<'a>(rows: impl Iterator<Item = &'a Row>, at: usize) -> Result<HashMap<At, RunId>, Fail> {
     rows.map(|row| Ok(((row.try_get(at)?, row.try_get(at + 1)?), RunId(row.try_get(at + 2)?)))).collect()
 }
@@ -195,7 +196,7 @@ struct Leased {
     is_cancelled: bool,
     snapshot_hash: String,
     slice_signature_hash: String,
-    /// The task that this one drives again, and by which request.
+    /// The task that this one drives again, and the request for it.
     redriven: Option<(i64, Option<String>)>,
     known: Option<JsonText>,
 }
@@ -215,7 +216,7 @@ impl Leased {
         Ok(((row.try_get(0)?, row.try_get(9)?), leased))
     }
 
-    /// What a new run notes about where it comes from.
+    /// Origin of a new run, for its row.
     fn checkpoint(&self, resume: Option<&ResumePoint>) -> Result<Option<Json<String>>, Fail> {
         let mut checkpoint = serde_json::Map::new();
         if let Some(resume) = resume {
@@ -238,8 +239,8 @@ fn read_resume(row: &Row) -> Result<ResumePoint, Fail> {
 }
 
 pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result<RunEnded, TxError>>, Fail> {
-    let [lock, read, end, set_hold, end_advice] =
-        session.prepare([LOCK_TASKS, READ_RUNS, END_RUNS, hold::INSERT, hold::RELEASE_ADVISORY]).await?;
+    let [lock, read, end, set_pause, end_advice] =
+        session.prepare([LOCK_TASKS, READ_RUNS, END_RUNS, pause::INSERT, pause::RESUME_ADVISORY]).await?;
     let tasks: Vec<_> = ops.iter().map(|op| op.lease.task.0).collect();
     let asked: Rows<'_, 2> = ops.iter().map(|op| [&op.lease.task.0 as Value<'_>, &op.run.0]).collect();
     let ((), tasks, found) = pipeline!(
@@ -263,26 +264,26 @@ pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result
             split::replace(session, op.lease.task, slices, now).await?;
         }
         if let Some(wanted) = &op.pause {
-            hold::put(session, &set_hold, wanted, now).await?;
+            pause::put(session, &set_pause, wanted, now).await?;
         }
         endings.push(Closed::of(op, ending, now)?);
     }
     let ended: Rows<'_, 13> = endings.iter().map(Closed::row).collect();
     let ended: Vec<_> = ended.params().into_iter().chain([&now as Value<'_>]).collect();
     let is_advised = found.first().map_or(Ok(false), |row| row.try_get(3))?;
-    let answered = if is_advised { answered(&endings, &tasks)? } else { Vec::new() };
+    let resolved = if is_advised { resolved(&endings, &tasks)? } else { Vec::new() };
     pipeline!(
         unless_empty(&endings, session.write(&end, &ended)),
-        unless_empty(&answered, session.write(&end_advice, &[&answered, &ResumeWork::BY_SUCCESS, &now])),
+        unless_empty(&resolved, session.write(&end_advice, &[&resolved, &ResumeWork::BY_SUCCESS, &now])),
         session.commit(),
     )?;
-    Ok(judged.into_iter().map(Judgement::answer).collect())
+    Ok(judged.into_iter().map(Judgement::result).collect())
 }
 
-/// What is found about a run that is to be closed.
+/// State of a run that is to be closed.
 enum Judgement<'a> {
     Ends(Ending<'a>),
-    /// It was closed before under this fence.
+    /// Whether it was closed before under this fence.
     Ended(TaskStatus),
     Refused(TxError),
 }
@@ -304,7 +305,7 @@ impl<'a> Judgement<'a> {
         })
     }
 
-    fn answer(self) -> Result<RunEnded, TxError> {
+    fn result(self) -> Result<RunEnded, TxError> {
         match self {
             Judgement::Ends(ending) => Ok(RunEnded { task_status: ending.task }),
             Judgement::Ended(task_status) => Ok(RunEnded { task_status }),
@@ -313,7 +314,7 @@ impl<'a> Judgement<'a> {
     }
 }
 
-/// The values of an end, each in the form that its column takes.
+/// The values of an end, in the types of the columns.
 struct Closed<'a> {
     op: &'a EndRun,
     task_status: &'static str,
@@ -347,7 +348,7 @@ impl<'a> Closed<'a> {
         })
     }
 
-    /// In the order of the statement.
+    /// The values in the order of the statement.
     fn row(&self) -> [Value<'_>; 13] {
         [
             &self.op.lease.task.0,
@@ -367,19 +368,19 @@ impl<'a> Closed<'a> {
     }
 }
 
-/// A FAILED row in the ledger, with its answer. A row that is there already stands, and so does its answer.
+/// Writes a FAILED ledger row with its raw response. An existing row stays, and so does its response.
 async fn record_failure(session: &Session, op: &EndRun, now: Time) -> Result<(), Fail> {
     let Some(failure) = &op.failure else { return Ok(()) };
     let [insert, keep] = session.prepare([INSERT_FAILURES, raw::INSERT]).await?;
     let entry = Ledger::of_failure(op, failure, now)?;
     let rows: Rows<'_, 30> = [entry.row()].into_iter().collect();
     let recorded = session.write(&insert, &rows.params()).await?;
-    let answer = failure.raw.as_ref().filter(|_| recorded > 0);
-    raw::keep(session, &keep, op.run, failure.batch_no, answer, now).await
+    let response = failure.raw.as_ref().filter(|_| recorded > 0);
+    raw::keep(session, &keep, op.run, failure.batch_no, response, now).await
 }
 
-/// What was advised about a partition is answered by a task of it that succeeds.
-fn answered(endings: &[Closed<'_>], tasks: &HashMap<i64, &Row>) -> Result<Vec<String>, Fail> {
+/// A success of a task ends the advisory pause of its partition.
+fn resolved(endings: &[Closed<'_>], tasks: &HashMap<i64, &Row>) -> Result<Vec<String>, Fail> {
     let mut subjects = BTreeSet::new();
     for ending in endings.iter().filter(|ending| ending.op.end == RunEnd::Succeeded) {
         let Some(task) = tasks.get(&ending.op.lease.task.0) else { continue };
@@ -392,13 +393,13 @@ fn answered(endings: &[Closed<'_>], tasks: &HashMap<i64, &Row>) -> Result<Vec<St
     Ok(subjects.into_iter().collect())
 }
 
-/// What becomes of a run and its task.
+/// Next state of a run and its task.
 struct Ending<'a> {
     run: &'static str,
     task: TaskStatus,
     error: Option<&'a Fault>,
     attempts: u32,
-    /// Until a requeued task is visible again; `None` for one that is over.
+    /// Time until a requeued task is visible again; `None` for an ended task.
     delay: Option<Duration>,
 }
 

@@ -1,7 +1,7 @@
-//! Within what the ids of records are unique: a number that stands for project, provenance and scope (MAP-C-10). Who writes asks
-//! `item_scope_of`, which makes it when it is the first time.
+//! Scope of record ids: a number that stands for project, provenance and scope name (MAP-C-10). Writers call
+//! `item_scope_of`, which creates it on first use.
 
-/// The number of a scope for who reads, in a statement that has its three names as these values.
+/// The number of a scope in a query, from its three names as these values.
 macro_rules! scope_id {
     ($project:literal, $provenance:literal, $scope:literal) => {
         concat!(

@@ -1,12 +1,12 @@
-//! One job that polls many sources: all of them, or none.
+//! A job that polls many sources: all of them, or none.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use patra_core::tx::{NewPoll, QueuePolls, ScrapeConflict, ScrapeJob, TxError};
 use patra_core::{SourceId, TaskId};
 
-use super::cancel::{self, Found};
-use super::source::Kept;
+use super::cancel::{self, CancelTargets};
+use super::source::ScheduledSource;
 use super::trigger::FIND;
 use crate::error::Fail;
 use crate::json::Json;
@@ -18,7 +18,7 @@ SELECT t.source_id, t.id
 FROM ing_schedule_instance i JOIN ing_task t ON t.schedule_instance_id = i.id
 WHERE i.parent_id = $1 AND t.source_id IS NOT NULL";
 
-/// Polls that wait for their turn, of no job. One that is locked is being claimed or cancelled: it is in progress.
+/// Queued polls without a job. A locked one is being claimed or cancelled: it is in progress.
 const LOCK_WAITING: &str = "
 SELECT t.id, i.id, t.plan_id
 FROM ing_task t JOIN ing_schedule_instance i ON i.id = t.schedule_instance_id
@@ -26,7 +26,7 @@ WHERE t.source_id = ANY ($1::bigint[]) AND t.status_code = 'QUEUED' AND i.parent
 ORDER BY t.id
 FOR UPDATE OF t, i SKIP LOCKED";
 
-/// All others that have not ended, with the job that they are of.
+/// All other open polls, with their jobs.
 const OTHERS: &str = "
 SELECT t.source_id, coalesce(root.public_id, i.public_id)
 FROM ing_task t
@@ -46,29 +46,29 @@ RETURNING id";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[TASKS, LOCK_WAITING, OTHERS, INSERT];
 
-/// Whether a job can begin.
-pub(super) enum Begun {
-    /// Its trigger, which the polls are children of. Nothing stands in their way any more.
-    Now(i64),
-    /// It was there already, with these tasks.
-    Before(Vec<Option<TaskId>>),
+/// Result of starting a job.
+pub(super) enum ScrapeStart {
+    /// Started. The polls are children of this trigger.
+    Started(i64),
+    /// The job existed already, with these tasks.
+    Existing(Vec<Option<TaskId>>),
     Busy(ScrapeConflict),
 }
 
-/// In the caller's transaction, which holds the sources.
+/// Runs in the caller's transaction, which has locked the sources.
 pub(super) async fn begin(
     session: &Session,
     op: &QueuePolls,
     job: &ScrapeJob,
-    kept: &HashMap<i64, Kept>,
+    kept: &HashMap<i64, ScheduledSource>,
     now: Time,
-) -> Result<Begun, Fail> {
+) -> Result<ScrapeStart, Fail> {
     let [find, lock, others, insert] = session.prepare([FIND, LOCK_WAITING, OTHERS, INSERT]).await?;
     if let Some(known) = session.opt(&find, &[&job.public_id]).await? {
-        return Ok(Begun::Before(tasks(session, op, known.try_get(0)?).await?));
+        return Ok(ScrapeStart::Existing(tasks(session, op, known.try_get(0)?).await?));
     }
     let ids: Vec<_> = op.polls.iter().map(|poll| poll.source.0).collect();
-    let (mut waiting, mut replaced) = (Vec::<i64>::new(), Found::default());
+    let (mut waiting, mut replaced) = (Vec::<i64>::new(), CancelTargets::default());
     for row in session.rows(&lock, &[&ids]).await? {
         waiting.push(row.try_get(0)?);
         replaced.triggers.push(row.try_get(1)?);
@@ -79,7 +79,7 @@ pub(super) async fn begin(
         at_it.insert(row.try_get(0)?, row.try_get(1)?);
     }
     if let Some(busy) = conflict(&op.polls, kept, &at_it) {
-        return Ok(Begun::Busy(busy));
+        return Ok(ScrapeStart::Busy(busy));
     }
     if !waiting.is_empty() {
         cancel::end(session, &job.cancel_replaced(String::new()), &replaced, now).await?;
@@ -111,8 +111,8 @@ pub(super) async fn begin(
             ],
         )
         .await?;
-    // Somebody else was just begun under this name: asked again, it is known.
-    Ok(Begun::Now(made.ok_or(TxError::Busy)?.try_get(0)?))
+    // Another job was just created under this name. The repeated operation finds it.
+    Ok(ScrapeStart::Started(made.ok_or(TxError::Busy)?.try_get(0)?))
 }
 
 async fn tasks(session: &Session, op: &QueuePolls, job: i64) -> Result<Vec<Option<TaskId>>, Fail> {
@@ -124,7 +124,7 @@ async fn tasks(session: &Session, op: &QueuePolls, job: i64) -> Result<Vec<Optio
     Ok(op.polls.iter().map(|poll| found.get(&poll.source.0).copied()).collect())
 }
 
-fn conflict(polls: &[NewPoll], kept: &HashMap<i64, Kept>, at_it: &BTreeMap<i64, String>) -> Option<ScrapeConflict> {
+fn conflict(polls: &[NewPoll], kept: &HashMap<i64, ScheduledSource>, at_it: &BTreeMap<i64, String>) -> Option<ScrapeConflict> {
     if let Some(public_id) = at_it.values().next() {
         let sources = at_it.iter().filter(|(_, by)| *by == public_id).map(|(id, _)| SourceId(*id));
         return Some(ScrapeConflict { public_id: public_id.clone(), sources: sources.collect() });

@@ -1,4 +1,4 @@
-//! Which records an UPDATE wants, and how they are cut into ranges.
+//! Records that an UPDATE selects, and their division into key ranges.
 
 use patra_core::record::RecordStream;
 use patra_core::tx::{IdRange, MAX_SEGMENTS, ReadSegments, RefreshCriteria, Segments};
@@ -11,7 +11,7 @@ use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// The wanted keys behind `$5`, for one way to want them.
+/// Selected keys after `$5`, for one reason.
 macro_rules! stale {
     () => {
         concat!(
@@ -47,7 +47,7 @@ macro_rules! signalled {
     };
 }
 
-/// The last key of every range of `$7`, and the last one of all; of the first `$8` keys.
+/// Last key of every range of `$7` keys and of the last range, among the first `$8` keys.
 macro_rules! borders {
     ($wanted:expr) => {
         concat!(
@@ -83,7 +83,7 @@ const SIGNALLED_KEYS: &str = keys!(signalled!());
 pub(super) const STATEMENTS: &[&str] =
     &[STALE_BORDERS, MAPPED_BORDERS, SIGNALLED_BORDERS, STALE_KEYS, MAPPED_KEYS, SIGNALLED_KEYS];
 
-/// What decides whether a record is wanted, as the sixth parameter.
+/// The criterion of the selection, as the sixth parameter.
 enum Bound<'a> {
     Before(Time),
     Other(&'a str),
@@ -116,7 +116,7 @@ pub(super) async fn read(session: &Session, op: &ReadSegments) -> Result<Segment
     };
     let [borders, now] = session.prepare([sql, NOW]).await?;
     let RecordStream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = &op.stream;
-    // Every key lies behind the empty text, since no key is empty.
+    // Every key sorts after the empty text, since no key is empty.
     let after = op.after.as_deref().unwrap_or_default();
     let size = i64::from(op.size.max(1));
     let most = size * i64::from(op.limit.min(MAX_SEGMENTS));
@@ -140,7 +140,7 @@ pub(super) async fn read(session: &Session, op: &ReadSegments) -> Result<Segment
     Ok(Segments { ranges, more, now })
 }
 
-/// The keys of the wanted records of a range, behind `after`, at most so many.
+/// Returns the selected keys of a range after `after`, at most the limit.
 pub(crate) async fn wanted(
     session: &Session,
     stream: RecordStream,
@@ -156,7 +156,7 @@ pub(crate) async fn wanted(
     };
     let [keys] = session.prepare([sql]).await?;
     let RecordStream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = &stream;
-    // No key lies before the range's beginning, whatever the caller says.
+    // A key before the start of the range is never returned, whatever `after` is.
     let after = after.max(range.after).unwrap_or_default();
     let bound = Bound::of(&wanted);
     let rows = session

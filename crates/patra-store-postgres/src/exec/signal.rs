@@ -1,4 +1,4 @@
-//! Records that must be fetched again: who says so, and what became of it.
+//! Signals: records that must be fetched again, and the outcome.
 
 use patra_core::tx::{
     AbandonRecord, CommitBatch, MAX_SIGNAL_KEYS, MAX_SIGNAL_TRIES, RecordAbandoned, RecordsSignalled, SignalRecords,
@@ -22,7 +22,7 @@ ORDER BY asked.place
 ON CONFLICT (project_key, provenance_code, endpoint_name, item_key) WHERE status_code = 'OPEN' DO NOTHING
 RETURNING id";
 
-/// Records that cannot be stored: into the quarantine, and those that have a key with a signal that asks for them again.
+/// Quarantines records that cannot be stored, and sets a signal for those that have a key.
 pub(super) const SET_ASIDE: &str = "
 WITH given AS (
   SELECT * FROM unnest($7::bigint[], $8::text[], $9::text[], $10::text[], $11::text[])
@@ -41,7 +41,7 @@ SELECT $1, $2, $3, $4, $5, $6, given.item_index, given.dedup_key, given.error_co
   CASE WHEN given.dedup_key IS NULL THEN 'OPEN' ELSE 'SIGNALLED' END, $12
 FROM given ORDER BY given.place";
 
-/// Records came that the quarantine asked for.
+/// Resolves the quarantine of records that were fetched again.
 pub(super) const RESOLVE: &str = "
 WITH signals AS (
   UPDATE ing_signal SET status_code = 'RESOLVED', updated_at = $5
@@ -52,7 +52,7 @@ UPDATE item_quarantine SET status_code = 'RESOLVED'
 WHERE status_code = 'SIGNALLED' AND project_key = $1 AND provenance_code = $2 AND endpoint_name = $3
   AND dedup_key = ANY ($4::text[])";
 
-/// The rows that [`CHECK`] and the records of its page write, in the order in which everybody locks them.
+/// Locks the rows that [`CHECK`] and the records of its page write, in the order that every page uses.
 pub(super) const LOCK_ITEMS: &str = concat!(
     "
 SELECT id FROM item
@@ -63,7 +63,7 @@ ORDER BY dedup_key
 FOR UPDATE"
 );
 
-/// What an UPDATE looked at.
+/// Records that an UPDATE checked.
 pub(super) const CHECK: &str = concat!(
     "
 WITH given AS MATERIALIZED (
@@ -175,7 +175,7 @@ pub(super) async fn set_aside(
     Ok(())
 }
 
-/// With the keys of the records that were inserted or replaced others.
+/// Takes the keys of the records that were inserted or updated.
 pub(super) async fn resolve(
     session: &Session,
     statement: &Statement,
@@ -194,7 +194,7 @@ pub(super) async fn resolve(
     Ok(())
 }
 
-/// A page writes to the records that it checks after those that it brings: without this, two pages could wait for each other.
+/// A page writes its checked records after the records that it stores. Without this lock, two pages could deadlock.
 pub(super) async fn lock_items(session: &Session, statement: &Statement, op: &CommitBatch) -> Result<(), Fail> {
     if op.checked.is_empty() {
         return Ok(());

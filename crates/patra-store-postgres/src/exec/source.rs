@@ -1,8 +1,8 @@
-//! Sources: what people say of them, what collectors know of their types, and their state between two polls. When one is due
-//! is decided in the core; here its state is read under its lock and written back.
+//! Sources: their configuration, the types that collectors register, and their state between polls. The core computes
+//! the due time; this reads and writes the state.
 //!
-//! Rows are locked in the order of their ids, and read in a statement of their own after that: in one with the lock, what is
-//! joined to a row could be older than the lock.
+//! Rows are locked in the order of their ids, and then read by a separate statement: joined rows that are read with the
+//! lock could be older than it.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -22,17 +22,17 @@ use crate::json::Json;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, maybe};
 
-/// Whoever writes keys of a project takes turns, so that a key is seen to be taken before the unique index says so.
+/// Serializes writers of the source keys of a project, so that a taken key is found before the unique index fails.
 pub(super) const LOCK_KEYS: &str =
     "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' source keys ' || $1::text, 0))";
 
-/// What a new source is told of its type must not be old when others see it.
+/// Keeps the attributes that a new source copies from its type current until others can see the source.
 const SHARE_TYPES: &str =
     "SELECT pg_advisory_xact_lock_shared(hashtextextended(current_schema() || ' source types', 0))";
 
 const LOCK_TYPES: &str = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' source types', 0))";
 
-/// The first of those that have the same key gets in.
+/// The first of several sources with the same key is inserted.
 const INSERT: &str = "
 INSERT INTO source (project_key, type, name, config, source_key, minutes, is_public, is_active, paused_reason, paused_at,
   last_fetched_at, fetch_count, created_at, updated_at)
@@ -53,7 +53,7 @@ pub(super) const LOCK: &str = "SELECT id FROM source WHERE id = ANY ($1::bigint[
 const LOCK_OF_TYPES: &str = "
 SELECT id FROM source WHERE type = ANY ($1::text[]) AND is_deleted = 0 ORDER BY id FOR UPDATE";
 
-/// With the minutes in force, and whether anybody can fetch it.
+/// Reads sources with their effective interval, and whether any collector can fetch them.
 pub(super) const READ: &str = "
 SELECT s.paused_reason, s.paused_at, s.last_fetched_at, s.fetch_count, s.fetch_error_count, s.last_error, s.last_error_at,
   s.probe_count, s.next_due_at, s.id, s.project_key, s.poll_count, s.minutes, t.minutes,
@@ -104,14 +104,14 @@ const SLEEP: &str = "
 UPDATE source SET next_due_at = NULL
 WHERE type = ANY ($1::text[]) AND is_deleted = 0 AND next_due_at IS NOT NULL";
 
-/// Those that nobody could fetch are asleep; the others follow the interval, unless they have their own.
+/// Sources without a collector sleep; the others follow the interval of the type, unless they have their own.
 const OF_TYPES: &str = "
 SELECT id FROM source
 WHERE type = ANY ($1::text[]) AND is_deleted = 0 AND (next_due_at IS NULL OR minutes IS NULL)";
 
 const BEAT: &str = "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
-told AS (
+beat AS (
   INSERT INTO collector_beat (owner, last_tick_at, next_tick_at, tick_seconds, concurrency, leaving)
   SELECT $1, now, now + $2::bigint * interval '1 microsecond', $3, $4, $5::boolean::integer FROM moment
   ON CONFLICT (owner) DO UPDATE SET last_tick_at = excluded.last_tick_at, next_tick_at = excluded.next_tick_at,
@@ -154,23 +154,23 @@ pub(super) const STATEMENTS: &[&str] = &[
     UNCONFIGURE,
 ];
 
-/// A source's state with what decides when it is due.
-pub(super) struct Kept {
+/// State of a source and the inputs of its due time.
+pub(super) struct ScheduledSource {
     pub(super) id: i64,
     pub(super) project_key: String,
     pub(super) poll_count: i64,
     pub(super) state: SourceState,
-    /// Its own.
+    /// Interval of the source.
     minutes: Option<u32>,
-    /// Its type's.
+    /// Interval of the type.
     of_type: Option<u32>,
     supported: bool,
 }
 
-impl Kept {
-    pub(super) fn of(row: &Row) -> Result<Kept, Fail> {
+impl ScheduledSource {
+    pub(super) fn of(row: &Row) -> Result<ScheduledSource, Fail> {
         let minutes = |at| Ok::<_, Fail>(row.try_get::<_, Option<i64>>(at)?.map(count));
-        Ok(Kept {
+        Ok(ScheduledSource {
             state: read_state(row)?,
             id: row.try_get(9)?,
             project_key: row.try_get(10)?,
@@ -186,7 +186,7 @@ impl Kept {
     }
 }
 
-/// The first nine columns, in the order of [`READ`].
+/// Reads the first nine columns, in the order of [`READ`].
 pub(crate) fn read_state(row: &Row) -> Result<SourceState, Fail> {
     Ok(SourceState {
         paused: row.try_get::<_, Option<&str>>(0)?.map(str::parse).transpose()?,
@@ -201,8 +201,8 @@ pub(crate) fn read_state(row: &Row) -> Result<SourceState, Fail> {
     })
 }
 
-/// States on their way back, as the arrays that `unnest` takes.
-pub(super) async fn write(session: &Session, kept: &[Kept], now: Time) -> Result<(), Fail> {
+/// States to write, as arrays for `unnest`.
+pub(super) async fn write(session: &Session, kept: &[ScheduledSource], now: Time) -> Result<(), Fail> {
     if kept.is_empty() {
         return Ok(());
     }
@@ -217,7 +217,7 @@ pub(super) async fn write(session: &Session, kept: &[Kept], now: Time) -> Result
     let errors: Vec<_> = states().map(|state| state.last_error.as_deref()).collect();
     let failed_at: Vec<_> = states().map(|state| state.last_error_at.map(Time)).collect();
     let probes: Vec<_> = states().map(|state| i64::from(state.probe_count)).collect();
-    // What nobody can fetch is never due.
+    // A source that no collector can fetch is never due.
     let due = kept.iter().map(|kept| kept.state.next_due_at.filter(|_| kept.supported).map(Time));
     let due: Vec<_> = due.collect();
     session
@@ -257,7 +257,7 @@ pub(super) async fn save(session: &Session, op: &SaveSources) -> Result<SourcesS
     let made = made.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
     let found = found.iter().map(|row| Ok((row.try_get(1)?, row.try_get(0)?)));
     let found = found.collect::<Result<HashMap<String, i64>, Fail>>()?;
-    let mut kept = session.rows(&read, &[&made]).await?.iter().map(Kept::of).collect::<Result<Vec<_>, _>>()?;
+    let mut kept = session.rows(&read, &[&made]).await?.iter().map(ScheduledSource::of).collect::<Result<Vec<_>, _>>()?;
     for kept in &mut kept {
         kept.state.reschedule(kept.id, kept.interval());
     }
@@ -265,7 +265,7 @@ pub(super) async fn save(session: &Session, op: &SaveSources) -> Result<SourcesS
     session.commit().await?;
     let mut new: HashSet<_> = made.into_iter().collect();
     let sources = source_keys.iter().map(|key| {
-        let id = *found.get(*key).ok_or_else(|| refused("a source that was saved is not there"))?;
+        let id = *found.get(*key).ok_or_else(|| refused("a saved source is missing"))?;
         Ok(SavedSource { id: SourceId(id), existed: !new.remove(&id) })
     });
     Ok(SourcesSaved { sources: sources.collect::<Result<_, Fail>>()? })
@@ -281,7 +281,7 @@ pub(super) async fn change(session: &Session, op: &ChangeSource) -> Result<Sourc
     }
     let (_, found, now) =
         pipeline!(session.rows(&lock, &[&&ids[..]]), session.opt(&read, &[&&ids[..]]), moment(session, &now),)?;
-    let kept = found.as_ref().map(Kept::of).transpose()?.filter(|kept| kept.project_key == op.project_key);
+    let kept = found.as_ref().map(ScheduledSource::of).transpose()?.filter(|kept| kept.project_key == op.project_key);
     let Some(mut kept) = kept else {
         session.commit().await?;
         return Ok(SourceChanged::Unknown);
@@ -314,19 +314,19 @@ pub(super) async fn change(session: &Session, op: &ChangeSource) -> Result<Sourc
 pub(super) async fn sync_types(session: &Session, op: &SyncTypes) -> Result<TypesSynced, Fail> {
     let [lock, now, write_types, lock_sources, sleep] =
         session.prepare([LOCK_TYPES, NOW, WRITE_TYPES, LOCK_OF_TYPES, SLEEP]).await?;
-    // Mostly nothing is new, and then nobody has to wait.
-    if news(session, op).await?.is_empty() {
+    // Mostly nothing is new, and no lock is needed.
+    if changed_types(session, op).await?.is_empty() {
         return Ok(TypesSynced { moved: 0 });
     }
     let ((), _, now) = pipeline!(session.begin(), session.one(&lock, &[]), moment(session, &now))?;
-    let news = news(session, op).await?;
-    let rows = || news.iter().map(|new| new.row);
+    let changed_types = changed_types(session, op).await?;
+    let rows = || changed_types.iter().map(|new| new.row);
     let types: Vec<_> = rows().map(|row| row.r#type.as_str()).collect();
     let minutes: Vec<_> = rows().map(|row| i64::from(row.interval.minutes)).collect();
     let origins: Vec<_> = rows().map(|row| row.interval.from.as_str()).collect();
     let reasons: Vec<_> = rows().map(|row| row.unsupported.as_deref()).collect();
     let asleep: Vec<_> = rows().filter(|row| row.unsupported.is_some()).map(|row| row.r#type.as_str()).collect();
-    let moving: Vec<_> = news.iter().filter(|new| new.moves).map(|new| new.row.r#type.as_str()).collect();
+    let moving: Vec<_> = changed_types.iter().filter(|new| new.moves).map(|new| new.row.r#type.as_str()).collect();
     let (_, _, slept) = pipeline!(
         session.write(&write_types, &[&types, &minutes, &origins, &reasons, &now]),
         session.rows(&lock_sources, &[&[&asleep[..], &moving[..]].concat()]),
@@ -337,14 +337,14 @@ pub(super) async fn sync_types(session: &Session, op: &SyncTypes) -> Result<Type
     Ok(TypesSynced { moved })
 }
 
-/// A type of which the table says something else, or nothing.
-struct News<'a> {
+/// A type that is missing in the table or differs from it.
+struct ChangedType<'a> {
     row: &'a SourceTypeRow,
-    /// Its sources are due at other times now.
+    /// Its sources have new due times.
     moves: bool,
 }
 
-async fn news<'a>(session: &Session, op: &'a SyncTypes) -> Result<Vec<News<'a>>, Fail> {
+async fn changed_types<'a>(session: &Session, op: &'a SyncTypes) -> Result<Vec<ChangedType<'a>>, Fail> {
     let [read] = session.prepare([READ_TYPES]).await?;
     let types: Vec<_> = op.types.iter().map(|row| row.r#type.as_str()).collect();
     let mut before = HashMap::new();
@@ -352,7 +352,7 @@ async fn news<'a>(session: &Session, op: &'a SyncTypes) -> Result<Vec<News<'a>>,
         let (minutes, from): (i64, String) = (row.try_get(1)?, row.try_get(2)?);
         before.insert(row.try_get::<_, String>(0)?, (count(minutes), from, row.try_get::<_, Option<String>>(3)?));
     }
-    let mut news = Vec::new();
+    let mut changed_types = Vec::new();
     for row in &op.types {
         let before = before.get(&row.r#type);
         let same = |(minutes, from, unsupported): &(u32, String, Option<String>)| {
@@ -362,9 +362,9 @@ async fn news<'a>(session: &Session, op: &'a SyncTypes) -> Result<Vec<News<'a>>,
             continue;
         }
         let other = before.is_none_or(|before| before.0 != row.interval.minutes || before.2.is_some());
-        news.push(News { row, moves: other && row.unsupported.is_none() });
+        changed_types.push(ChangedType { row, moves: other && row.unsupported.is_none() });
     }
-    Ok(news)
+    Ok(changed_types)
 }
 
 async fn reschedule(session: &Session, types: &[&str], now: Time) -> Result<u64, Fail> {
@@ -376,10 +376,10 @@ async fn reschedule(session: &Session, types: &[&str], now: Time) -> Result<u64,
     let ids = ids.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
     let mut moved = Vec::new();
     for row in session.rows(&read, &[&ids]).await? {
-        let mut kept = Kept::of(&row)?;
+        let mut kept = ScheduledSource::of(&row)?;
         let before = kept.state.next_due_at;
         kept.state.reschedule(kept.id, kept.interval());
-        // One that had failed lost its time when nobody could fetch it.
+        // A failed source lost its due time when no collector could fetch it.
         if kept.state.next_due_at.is_none() && kept.state.paused != Some(PausedReason::User) {
             kept.state.next_due_at = Some(now.0);
         }
@@ -396,7 +396,7 @@ pub(super) async fn beat(session: &Session, op: &Heartbeat) -> Result<HeartbeatR
     let tick_seconds = i64::try_from(op.tick.as_secs()).unwrap_or(i64::MAX);
     let concurrency = i64::from(op.concurrency);
     let rows = session.alone(&beat, &[&op.owner, &micros(op.tick), &tick_seconds, &concurrency, &op.leaving]).await?;
-    let row = rows.first().ok_or_else(|| refused("a statement without its moment"))?;
+    let row = rows.first().ok_or_else(|| refused("a statement returned no row with its time"))?;
     let Time(now): Time = row.try_get(0)?;
     Ok(HeartbeatRecorded { now })
 }
@@ -415,7 +415,7 @@ pub(super) async fn configure(session: &Session, op: &SaveSetting) -> Result<Set
     Ok(SettingSaved)
 }
 
-/// What a poll that begins now moves the due time to.
-pub(super) fn provisional(kept: &Kept, now: Ts) -> Option<Time> {
+/// Due time after a poll that begins now.
+pub(super) fn provisional(kept: &ScheduledSource, now: Ts) -> Option<Time> {
     kept.state.next_due_at.map(|_| Time(now + kept.interval()))
 }

@@ -1,4 +1,4 @@
-//! Narrower slices in the place of one that was too much.
+//! Splitting: narrower slices replace one that was too large.
 
 use patra_core::TaskId;
 use patra_core::tx::NewSlice;
@@ -40,7 +40,7 @@ ON CONFLICT (idempotent_key) DO NOTHING";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[RETIRE_SLICE, INSERT_SLICES, INSERT_TASKS];
 
-/// Puts the slices in the task's place. Its row is locked.
+/// Replaces the task with the slices. Its row is locked.
 pub(super) async fn replace(session: &Session, task: TaskId, slices: &[NewSlice], now: Time) -> Result<(), Fail> {
     let [retire, insert_slices, insert_tasks] = session.prepare([RETIRE_SLICE, INSERT_SLICES, INSERT_TASKS]).await?;
     let given = Columns::of(slices);

@@ -1,15 +1,15 @@
-//! Leases that are held. Each operation is one statement; all times are the server's, read once per statement.
+//! Live leases. Each operation is one statement; all times are the server's, read once per statement.
 
 use patra_core::tx::{LeaseRef, Renew, Renewed, Sweep, Swept};
 use patra_core::{Code, Fault, Fence, TaskId};
 
-use super::hold::covers_task;
+use super::pause::covers_task;
 use super::{micros, now, taken};
 use crate::error::Fail;
 use crate::json::Json;
 use crate::pool::Session;
 
-/// Rows are locked in the order of their ids, then the clock is read: a lease that ran out while this waited for a lock
+/// Rows are locked in the order of their ids, then the clock is read: a lease that expired while this waited for a lock
 /// is not revived.
 const RENEW: &str = concat!(
     "
@@ -36,7 +36,7 @@ FROM moment LEFT JOIN renewed r ON true
 ORDER BY r.id"
 );
 
-/// A row that is locked is being written by its owner or by another sweep: the next sweep looks again.
+/// A locked row is being written by its owner or by another sweep: the next sweep looks again.
 const SWEEP: &str = "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
 dead AS (

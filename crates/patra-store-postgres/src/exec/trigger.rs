@@ -1,4 +1,4 @@
-//! Triggers: asked for, due, taken by a planner, settled without a plan.
+//! Triggers: requested, due, claimed by a planner, settled without a plan.
 
 use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::{
@@ -9,7 +9,7 @@ use patra_core::{Fence, JobId, PlanId};
 use serde_json::json;
 use tokio_postgres::Row;
 
-use super::hold::{RELEASE_OLD_ADVICE, names_partition};
+use super::pause::{RESUME_OLD_ADVICE, names_partition};
 use super::{NOW, count, micros, moment};
 use crate::error::{Fail, refused};
 use crate::json::{Json, JsonText};
@@ -26,7 +26,7 @@ ON CONFLICT (public_id) DO NOTHING";
 
 pub(super) const FIND: &str = "SELECT id FROM ing_schedule_instance WHERE public_id = $1";
 
-/// Locked ones are being fired by somebody else.
+/// A locked schedule is being fired by another process.
 const DUE: &str = "
 SELECT s.id, s.next_due_at, s.when_text,
   EXISTS (SELECT 1 FROM ing_schedule_instance i WHERE i.schedule_id = s.id AND i.status_code = 'REQUESTED')
@@ -56,7 +56,8 @@ WHERE s.id = moved.id";
 
 const NEXT_DUE: &str = "SELECT min(next_due_at) FROM reg_schedule";
 
-/// Chores are no planner's. A hold that names a plan, a task or a credential does not cover a trigger, which has none yet.
+/// Planners skip background jobs. A pause that names a plan, a task or a credential does not cover a trigger: it has
+/// none yet.
 pub(super) const TAKE: &str = concat!(
     "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
@@ -85,7 +86,7 @@ RETURNING i.id, i.lease_epoch, i.public_id, i.trigger_type_code, i.project_key, 
   i.reason_code, i.activity"
 );
 
-/// A statement of its own, after the lock: in one with it, its snapshot could be older than the lock, and miss the plan.
+/// A separate statement after the lock: in one with it, its snapshot could be older than the lock and miss the plan.
 const OPEN_PLAN: &str = "
 SELECT p.id, p.spec_fingerprint, p.window_from, p.window_to, sliced.window_from, sliced.window_to, segments.last_id
 FROM ing_plan p
@@ -173,7 +174,7 @@ pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue,
 }
 
 pub(super) async fn take(session: &Session, op: &ClaimJob) -> Result<Option<ClaimedJob>, Fail> {
-    let [advice, take, open_plan] = session.prepare([RELEASE_OLD_ADVICE, TAKE, OPEN_PLAN]).await?;
+    let [advice, take, open_plan] = session.prepare([RESUME_OLD_ADVICE, TAKE, OPEN_PLAN]).await?;
     let lease = micros(op.lease);
     let full: Vec<_> = op.full.iter().map(PartitionKey::to_text).collect();
     let ((), _, taken) = pipeline!(

@@ -1,9 +1,10 @@
-//! URLs on their way into the pool.
+//! Adds URLs to the pool.
 //!
-//! `covered` of a project counts its URLs that are shared too. Two that add the same URL at once, one to the project and one to
-//! the shared library, would not see each other, and it would be counted by neither. So whoever writes the shared library has
-//! an advisory lock alone, and whoever writes a project's has it with others of that kind; both until they have committed, and
-//! both look for the other's URLs in a statement that starts when they have the lock. Projects do not wait for each other.
+//! `covered` of a project counts its URLs that are shared too. Two transactions that add the same URL at once, one to
+//! the project and one to the shared library, would not see each other, and neither would count it. So a writer of the
+//! shared library takes an advisory lock exclusively and a writer of a project takes it shared, both until they have
+//! committed, and both look for the other's URLs in a statement that starts after they got the lock. Projects do not
+//! wait for each other.
 
 use patra_core::TaskId;
 use patra_core::project::Library;
@@ -20,14 +21,14 @@ const LOCK_WITH_OTHERS: &str =
 
 const LOCK_ALONE: &str = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' shared urls', 0))";
 
-/// Most URLs that are found have been found before: nobody has to wait for these.
+/// Most URLs are known already: no lock is needed for these.
 const HAS_NEW: &str = "
 SELECT EXISTS (
   SELECT 1 FROM unnest($1::text[]) AS n (url)
   WHERE NOT EXISTS (
     SELECT 1 FROM resource_pool_urls u WHERE u.scope = 'shared' AND u.project_key = '' AND u.url = n.url))";
 
-/// Sorted, so that two that add the same URLs wait for each other in one direction only.
+/// Sorted, so that two writers of the same URLs do not deadlock.
 macro_rules! added {
     () => {
         "
@@ -42,7 +43,7 @@ WITH added AS (
     };
 }
 
-/// One row per shard, of which there are sixteen: those who write at the same time are different processes of the server.
+/// One row per shard, of sixteen: concurrent writers are different processes of the server.
 macro_rules! count_up {
     () => {
         "
@@ -52,7 +53,7 @@ SELECT urls FROM sums"
     };
 }
 
-/// The count comes after the URLs in every transaction. `LIMIT 1` makes each URL one step in the index.
+/// Every transaction locks the count after the URLs. `LIMIT 1` makes each URL one step in the index.
 const ADD_TO_PROJECT: &str = concat!(
     added!(),
     ",
@@ -100,7 +101,7 @@ WHERE t.id = $1";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOCK_WITH_OTHERS, LOCK_ALONE, HAS_NEW, ADD_TO_PROJECT, ADD_TO_SHARED, TRIGGER];
 
-/// URLs as the arrays that `unnest` takes, and where they go.
+/// URLs as arrays for `unnest`, and their library.
 struct New<'a> {
     library: Library,
     project_key: &'a str,
@@ -114,12 +115,12 @@ impl New<'_> {
     fn check(&self) -> Result<(), Fail> {
         let given = self.urls.len();
         if given > MAX_URLS {
-            return Err(refused(format!("{given} URLs at once, of {MAX_URLS}")));
+            return Err(refused(format!("{given} URLs in one request: at most {MAX_URLS}")));
         }
         Ok(())
     }
 
-    /// In the caller's transaction, which waits for nobody after this.
+    /// Runs in the caller's transaction, which waits for no lock after this.
     async fn add(&self, session: &Session) -> Result<u32, Fail> {
         let (lock, add) = match self.library {
             Library::Project => (LOCK_WITH_OTHERS, ADD_TO_PROJECT),
@@ -154,7 +155,8 @@ pub(super) async fn add(session: &Session, op: &AddUrls) -> Result<UrlsAdded, Fa
     Ok(UrlsAdded { new })
 }
 
-/// URLs that a page or a note of a project brought, at the end of the caller's transaction. A failure takes back only this.
+/// Captures the URLs of a page or a note of a project, at the end of the caller's transaction. A failure rolls back
+/// only this part.
 pub(super) async fn capture(
     session: &Session,
     capture: &Capture,
@@ -165,7 +167,7 @@ pub(super) async fn capture(
     match store(session, capture, project_key, task).await {
         Ok(new) => Ok(Captured::Stored { new }),
         Err(fail) => {
-            // On a connection that is gone this fails too, and with it the whole.
+            // On a lost connection this fails too, and with it the transaction.
             session.roll_back_to_savepoint().await?;
             let (reason, _) = fail.settle(Phase::Open);
             tracing::warn!(%reason, "URLs were not captured");

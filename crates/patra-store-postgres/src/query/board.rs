@@ -1,4 +1,4 @@
-//! What boards show: the queue as it is, and what was counted by the minute.
+//! Data of the boards: the current queue and the counters by the minute.
 
 use patra_core::port::board::{
     ActivePause, CursorFilter, CursorStep, HttpStatusCount, MAX_ROWS, MAX_STEPS, QueueDepth, SeriesStep, TopError,
@@ -16,7 +16,7 @@ use crate::error::Fail;
 use crate::pool::Session;
 use crate::time::{Time, maybe};
 
-/// Which rows: project, source, endpoint and operation are the first four parameters.
+/// Filter of the rows. Project, source, endpoint and operation are the first four parameters.
 macro_rules! about {
     () => {
         "($1::text IS NULL OR project_key = $1) AND ($2::text IS NULL OR provenance_code = $2)
@@ -112,7 +112,7 @@ ORDER BY normalized_instant, id
 LIMIT $6"
 );
 
-/// By the index of the timeline, which knows the namespace and not the cursor.
+/// Uses the index of the timeline, which has the namespace and not the cursor.
 const ADVANCES: &str = "
 SELECT e.id, e.prev_value, e.new_value, e.observed_max_value, coalesce((e.record_remarks ->> 'lateArrival')::bigint, 0),
   e.run_id, e.batch_no, e.created_at
@@ -166,8 +166,8 @@ impl BoardQueries for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(errors(session, about, level, window, limit))))
     }
 
-    fn watermarks(&self, ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(watermarks(session, ask))))
+    fn watermarks(&self, filter: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(watermarks(session, filter))))
     }
 
     fn advances(
@@ -276,12 +276,12 @@ async fn errors(
     rows.iter().map(read).collect()
 }
 
-async fn watermarks(session: &Session, ask: CursorFilter) -> Result<Vec<Watermark>, Fail> {
+async fn watermarks(session: &Session, filter: CursorFilter) -> Result<Vec<Watermark>, Fail> {
     let [watermarks] = session.prepare([WATERMARKS]).await?;
-    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &ask.work;
-    let (operation, limit) = (operation.map(Operation::as_str), i64::from(ask.limit.min(MAX_ROWS)));
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &filter.work;
+    let (operation, limit) = (operation.map(Operation::as_str), i64::from(filter.limit.min(MAX_ROWS)));
     let rows = session
-        .rows(&watermarks, &[project_key, provenance_code, endpoint_name, &operation, &ask.namespace, &limit])
+        .rows(&watermarks, &[project_key, provenance_code, endpoint_name, &operation, &filter.namespace, &limit])
         .await?;
     let read = |row: &Row| {
         Ok(Watermark {

@@ -1,4 +1,4 @@
-//! What is shown of the crawler.
+//! Queries about the crawler.
 
 use patra_core::alert::{self, RATE_WINDOW};
 use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution, NoteFields, idempotency_key};
@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use super::count;
 use crate::PostgresStore;
 use crate::error::Fail;
-use crate::exec::{read_alert, read_candidate, read_execution, read_wear};
+use crate::exec::{read_alert, read_candidate, read_execution, read_usage};
 use crate::pool::{Params, Session, pipeline};
 use crate::time::{Time, maybe};
 
@@ -32,7 +32,7 @@ WHERE project_key = $1 AND id > $2 AND ($3::text IS NULL OR platform = $3) AND (
 ORDER BY id
 LIMIT $7";
 
-/// Who is named is found at once, however many there are.
+/// A named one is found by index, however many there are.
 const CANDIDATE: &str = "
 SELECT id, platform, note_id, note_url, status, processing_lock, locked_at, retry_count, source_keyword, tokens,
   last_error_code, exec_meta, created_at, updated_at
@@ -186,7 +186,7 @@ async fn cookies(session: &Session, platform: Option<String>) -> Result<(Vec<Coo
             encryption_key_id: row.try_get(4)?,
             created_at: row.try_get::<_, Time>(5)?.0,
             updated_at: row.try_get::<_, Time>(6)?.0,
-            usage: read_wear(row, 7)?,
+            usage: read_usage(row, 7)?,
         })
     };
     Ok((rows.iter().map(read).collect::<Result<_, Fail>>()?, now.try_get::<_, Time>(0)?.0))

@@ -40,9 +40,9 @@ LIMIT $3";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[BOUND, BY_ID, BY_ALIAS, SEALED_WITHOUT];
 
-pub(crate) async fn credentials(session: &Session, ask: CredentialFilter) -> Result<Vec<Credential>, Fail> {
+pub(crate) async fn credentials(session: &Session, filter: CredentialFilter) -> Result<Vec<Credential>, Fail> {
     let limit = i64::from(MAX_CREDENTIALS);
-    match &ask {
+    match &filter {
         CredentialFilter::Bound { provenance_code, endpoint_name } => {
             read(session, BOUND, &[provenance_code, endpoint_name, &limit]).await
         }

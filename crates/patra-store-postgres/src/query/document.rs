@@ -1,5 +1,5 @@
-//! Items as documents and as tweets. No value of this database holds the character NUL, which JSON can name: it is read as a
-//! blank, so that one such item does not keep others from being found.
+//! Items as documents and as tweets. No text of this database can contain the character NUL, which JSON can express: it
+//! is read as a blank, so that one such item does not hide others.
 
 use patra_core::SourceId;
 use patra_core::port::pool::{DocumentFilter, DocumentRow, StoredTweet, TweetFilter};
@@ -31,7 +31,7 @@ ORDER BY id DESC
 LIMIT $5"
 );
 
-/// Ids alone decide when they are given.
+/// If ids are given, no other filter applies.
 const THESE_DOCUMENTS: &str = "
 SELECT id, fields, payload, kind FROM item
 WHERE project_key = $1 AND emptied_at IS NULL AND id = ANY ($2::bigint[]) 
@@ -55,7 +55,7 @@ LIMIT $4"
 
 const TWEETS: &str = tweets!("$2::text IS NULL");
 
-/// The expression of the index, to the letter.
+/// Must be exactly the expression of the index.
 pub(crate) const TWEETS_OF: &str =
     tweets!(concat!("lower(", field!("jsonb", "author_username"), " COLLATE \"C\") = lower($2::text COLLATE \"C\")"));
 
@@ -69,8 +69,8 @@ ORDER BY source_id";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[DOCUMENTS, THESE_DOCUMENTS, TWEETS, TWEETS_OF, STATS];
 
-pub(crate) async fn documents(session: &Session, ask: DocumentFilter) -> Result<Vec<DocumentRow>, Fail> {
-    let DocumentFilter { project_key, ids, doc_types, states, before, limit } = &ask;
+pub(crate) async fn documents(session: &Session, filter: DocumentFilter) -> Result<Vec<DocumentRow>, Fail> {
+    let DocumentFilter { project_key, ids, doc_types, states, before, limit } = &filter;
     let limit = i64::from(*limit);
     let rows = match ids {
         Some(ids) => {
@@ -93,9 +93,9 @@ pub(crate) async fn documents(session: &Session, ask: DocumentFilter) -> Result<
     rows.iter().map(read).collect()
 }
 
-pub(crate) async fn tweets(session: &Session, ask: TweetFilter) -> Result<Vec<StoredTweet>, Fail> {
-    let [tweets] = session.prepare([if ask.author.is_some() { TWEETS_OF } else { TWEETS }]).await?;
-    let TweetFilter { project_key, author, since, limit } = &ask;
+pub(crate) async fn tweets(session: &Session, filter: TweetFilter) -> Result<Vec<StoredTweet>, Fail> {
+    let [tweets] = session.prepare([if filter.author.is_some() { TWEETS_OF } else { TWEETS }]).await?;
+    let TweetFilter { project_key, author, since, limit } = &filter;
     let rows = session.rows(&tweets, &[project_key, author, &since.map(Time), &i64::from(*limit)]).await?;
     let read = |row: &Row| {
         Ok(StoredTweet {

@@ -1,4 +1,4 @@
-//! All that is known of one batch: the rows that the diagnostic bundle is made of.
+//! All rows about one batch, for the diagnostic bundle.
 
 use patra_core::RunId;
 use patra_core::port::query::BatchEvidence;
@@ -25,7 +25,7 @@ const PLAN: &str = "
 SELECT p.* FROM ing_plan p
 WHERE p.id = (SELECT t.plan_id FROM ing_task t JOIN ing_task_run r ON r.task_id = t.id WHERE r.id = $1)";
 
-/// By the whole lineage, which is what the index begins with.
+/// By the whole lineage, because the index begins with it.
 const EVENTS: &str = "
 SELECT e.* FROM ing_task_run r
 JOIN ing_task t ON t.id = r.task_id
@@ -78,7 +78,7 @@ pub(crate) async fn evidence(session: &Session, run: RunId, batch_no: u32) -> Re
     }))
 }
 
-/// The row as it was when it was archived.
+/// The row at the time of archiving.
 pub(super) fn body(row: &Row) -> Result<Value, Fail> {
     Ok(nested(row.try_get(0)?))
 }

@@ -1,4 +1,4 @@
-//! Jobs that have ended, and what they left.
+//! Ended jobs and their results.
 
 use patra_core::SourceId;
 use patra_core::port::pool::{EndedJob, JobFilter, JobPoll};
@@ -10,7 +10,7 @@ use crate::json::JsonText;
 use crate::pool::Session;
 use crate::time::{Time, maybe};
 
-/// Those of a job and of all that were made of it: `family`, with `id`.
+/// Triggers of a job and of its children: `family`, with `id`.
 macro_rules! family {
     ($job:literal) => {
         concat!(
@@ -45,7 +45,7 @@ ORDER BY i.id DESC
 LIMIT $5"
 );
 
-/// First the ids, from the index alone: what is in an item is read only of those that are asked for.
+/// Reads the ids first, from the index alone, and the items only of the requested page.
 const ITEMS: &str = concat!(
     "
 WITH family AS MATERIALIZED (",
@@ -88,7 +88,7 @@ CROSS JOIN LATERAL (
 ORDER BY t.source_id, t.id"
 );
 
-/// From one to the next in the index, however many jobs there are of each.
+/// Steps from one job type to the next in the index, however many jobs there are of each.
 const TYPES: &str = "
 WITH RECURSIVE seen AS (
   (SELECT job_type FROM ing_schedule_instance WHERE project_key = $1 ORDER BY job_type LIMIT 1)
@@ -106,9 +106,9 @@ SELECT job_type FROM seen ORDER BY job_type";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[ENDED, ITEMS, POLLS, TYPES];
 
-pub(crate) async fn ended(session: &Session, ask: JobFilter) -> Result<Vec<EndedJob>, Fail> {
+pub(crate) async fn ended(session: &Session, filter: JobFilter) -> Result<Vec<EndedJob>, Fail> {
     let [ended] = session.prepare([ENDED]).await?;
-    let JobFilter { project_key, public_ids, job_type, since, limit } = &ask;
+    let JobFilter { project_key, public_ids, job_type, since, limit } = &filter;
     let (since, limit) = (since.map(Time), i64::from(*limit));
     let read = |row: &Row| {
         Ok(EndedJob {

@@ -1,4 +1,4 @@
-//! A plan and all that came of it.
+//! A plan and everything it led to.
 
 use patra_core::PlanId;
 use patra_core::port::query::{BatchPage, PlanLineage};
@@ -70,7 +70,7 @@ pub(crate) async fn lineage(session: &Session, plan: PlanId, page: BatchPage) ->
     }))
 }
 
-/// Archived ones are older, but not all older ones are archived: by id.
+/// Sorted by id: archived rows are older, but not all older rows are archived.
 fn first_batches(rows: &[Row], archived: &[Row], limit: usize) -> Result<Vec<Value>, Fail> {
     let mut batches = archived.iter().map(body).collect::<Result<Vec<_>, _>>()?;
     batches.extend(objects(rows)?);

@@ -1,4 +1,5 @@
-//! Lists. The only statements that are put together: from the names that a view declares, never from a caller's text.
+//! List queries. These are the only statements assembled at run time: from the names that a view declares, never from a
+//! caller's text.
 
 use patra_core::port::query::{Cell, CellKind, RowOwner, View, ViewColumn, ViewCondition, ViewFilter, ViewRow};
 use patra_core::tx::TxError;
@@ -25,14 +26,14 @@ pub(crate) async fn list(session: &Session, view: View, filter: ViewFilter) -> R
             Cell::Text(text) => (text, Type::TEXT),
             Cell::Int(number) => (number, Type::INT8),
             Cell::Time(_) => (at, Type::TIMESTAMPTZ),
-            _ => return Err(refused(format!("{column} is no column to filter by"))),
+            _ => return Err(refused(format!("{column} cannot be used as a filter"))),
         });
     }
     if let Some(project) = &filter.project_key {
         params.push((project, Type::TEXT));
     }
     params.push((&limit, Type::INT8));
-    // There are many combinations, each rarely asked for: not worth a prepared statement on every connection.
+    // There are many combinations, each rarely used: not worth a prepared statement on every connection.
     let rows = session.client()?.query_typed(&sql, &params).await?;
     rows.iter()
         .map(|row| view.columns().iter().enumerate().map(|(at, column)| cell(row, at, *column)).collect())
@@ -75,7 +76,7 @@ fn cell(row: &tokio_postgres::Row, at: usize, column: ViewColumn) -> Result<Cell
         CellKind::Json if *stored == Type::JSONB => {
             row.try_get::<_, Option<JsonText>>(at)?.map(|JsonText(text)| Cell::Json(text))
         }
-        // As received. An endpoint that maps no fields stores '' there.
+        // The payload as received. An endpoint that maps no fields stores ''.
         CellKind::Json => row.try_get::<_, Option<String>>(at)?.filter(|text| !text.is_empty()).map(Cell::Json),
     };
     Ok(cell.unwrap_or(Cell::Null))

@@ -1,4 +1,4 @@
-//! What waits, what is at work, and how far cursors have come.
+//! Load: queued work, work in progress, and cursor positions.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::error::Fail;
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// Each part from an index that holds nothing else; the moment is there even when nothing waits.
+/// Each part reads an index of its own; the time is returned even if nothing waits.
 const QUEUES: &str = "
 SELECT provenance_code, endpoint_name, operation_code, count(*), min(scheduled_at)
 FROM ing_task

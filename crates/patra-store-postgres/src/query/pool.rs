@@ -1,7 +1,7 @@
 //! Projects and the URL pool.
 //!
-//! A page is read from the newest on, as far as it lies: of both libraries the project's and, of the shared one, what the
-//! project does not have itself. How many there are is known without counting, as long as nothing is filtered.
+//! A page is read from the newest row up to its end: of the project's library and, from the shared one, the URLs that
+//! the project does not have itself. Without a filter, the total is known without counting.
 
 use patra_core::SourceId;
 use patra_core::port::BoxFuture;
@@ -29,7 +29,7 @@ SELECT project_key, job_type, scope, enabled = 1, updated_at FROM resource_pool_
 WHERE $1::text IS NULL OR project_key = $1
 ORDER BY project_key, job_type";
 
-/// The rows of a library; `$1` is the project.
+/// Rows of a library; `$1` is the project.
 macro_rules! of_project {
     () => {
         "FROM resource_pool_urls u WHERE u.scope = 'project' AND u.project_key = $1"
@@ -42,7 +42,7 @@ macro_rules! of_shared {
     };
 }
 
-/// Covering comes before filtering (POOL-09): whatever the project's entry is, the shared one is not seen.
+/// Covering applies before filtering (POOL-09): the project's entry hides the shared one, whatever it is.
 macro_rules! not_covered {
     () => {
         concat!(
@@ -54,7 +54,7 @@ macro_rules! not_covered {
     };
 }
 
-/// `$2` rows behind the first `$3` of those in `found`: what is in them is read only of these.
+/// `$2` rows after the first `$3` in `found`; only these are read in full.
 macro_rules! page {
     ($found:expr) => {
         concat!(
@@ -70,7 +70,7 @@ ORDER BY u.created_at DESC, u.id DESC"
     };
 }
 
-/// The newest of some rows, as many as a page reaches to; from the index alone where it can be.
+/// The newest rows up to the end of the page, from the index alone if possible.
 macro_rules! newest {
     ($rows:expr) => {
         concat!(
@@ -85,7 +85,7 @@ const PROJECT: &str = page!(newest!(of_project!()));
 const SHARED: &str = page!(newest!(of_shared!()));
 pub(crate) const EFFECTIVE: &str = page!(concat!(newest!(of_project!()), " UNION ALL ", newest!(not_covered!())));
 
-/// All that a filter lets through, since they are counted anyway. Nothing in a domain has a meaning of its own.
+/// All rows that match the filter, since they are counted anyway. No character of a domain is special.
 macro_rules! filtered {
     ($rows:expr) => {
         concat!(
@@ -96,7 +96,7 @@ macro_rules! filtered {
     };
 }
 
-/// With how many there are in all, also when there is none on the page.
+/// Returns the total with the rows, even if the page is empty.
 macro_rules! counted_page {
     ($found:expr) => {
         concat!(
@@ -118,7 +118,7 @@ const SHARED_FILTERED: &str = counted_page!(filtered!(of_shared!()));
 const EFFECTIVE_FILTERED: &str =
     counted_page!(concat!(filtered!(of_project!()), " UNION ALL ", filtered!(not_covered!())));
 
-/// Of one library, or of the project's and, in it, the shared one.
+/// Counts of one library, or of the project's library with the shared one.
 const COUNTED: &str = "
 SELECT coalesce(sum(urls - CASE WHEN $3 THEN covered ELSE 0 END), 0)::bigint FROM resource_pool_count
 WHERE (scope = $1 AND project_key = $2) OR ($3 AND scope = 'shared' AND project_key = '')";
@@ -132,8 +132,8 @@ impl PoolQueries for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(projects(session))))
     }
 
-    fn pool_urls(&self, ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(urls(session, ask))))
+    fn pool_urls(&self, filter: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(urls(session, filter))))
     }
 
     fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
@@ -141,12 +141,12 @@ impl PoolQueries for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(rules(session, project))))
     }
 
-    fn documents(&self, ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(document::documents(session, ask))))
+    fn documents(&self, filter: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(document::documents(session, filter))))
     }
 
-    fn ended_jobs(&self, ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(job::ended(session, ask))))
+    fn ended_jobs(&self, filter: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(job::ended(session, filter))))
     }
 
     fn items_of_job(
@@ -167,8 +167,8 @@ impl PoolQueries for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(document::fetch_stats(session, sources))))
     }
 
-    fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(document::tweets(session, ask))))
+    fn tweets(&self, filter: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(document::tweets(session, filter))))
     }
 
     fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
@@ -200,23 +200,23 @@ async fn rules(session: &Session, project: Option<String>) -> Result<Vec<Capture
     session.rows(&rules, &[&project]).await?.iter().map(read).collect()
 }
 
-/// Planned again each time, for the values at hand: how deep a page lies decides how it is best found.
-async fn urls(session: &Session, ask: UrlFilter) -> Result<UrlPage, Fail> {
-    let (page, filtered) = match ask.scope {
+/// Planned each time for its values: the position of a page decides how to find it best.
+async fn urls(session: &Session, filter: UrlFilter) -> Result<UrlPage, Fail> {
+    let (page, filtered) = match filter.scope {
         LibraryScope::Project => (PROJECT, PROJECT_FILTERED),
         LibraryScope::Shared => (SHARED, SHARED_FILTERED),
         LibraryScope::Effective => (EFFECTIVE, EFFECTIVE_FILTERED),
     };
-    let (limit, offset) = (i64::from(ask.limit), i64::try_from(ask.offset).unwrap_or(i64::MAX / 2));
-    let source = ask.source.map(UrlSource::as_str);
+    let (limit, offset) = (i64::from(filter.limit), i64::try_from(filter.offset).unwrap_or(i64::MAX / 2));
+    let source = filter.source.map(UrlSource::as_str);
     let mut values: Vec<(&(dyn ToSql + Sync), Type)> =
-        vec![(&ask.project_key, Type::TEXT), (&limit, Type::INT8), (&offset, Type::INT8)];
+        vec![(&filter.project_key, Type::TEXT), (&limit, Type::INT8), (&offset, Type::INT8)];
     let client = session.client()?;
-    let (rows, total) = if source.is_none() && ask.domain.is_none() {
+    let (rows, total) = if source.is_none() && filter.domain.is_none() {
         let [counted] = session.prepare([COUNTED]).await?;
-        let library = if ask.scope == LibraryScope::Shared { Library::Shared } else { Library::Project };
+        let library = if filter.scope == LibraryScope::Shared { Library::Shared } else { Library::Project };
         let (scope, key, both) =
-            (library.as_str(), library.key(&ask.project_key), ask.scope == LibraryScope::Effective);
+            (library.as_str(), library.key(&filter.project_key), filter.scope == LibraryScope::Effective);
         let ((), rows, total, ()) = pipeline!(
             session.begin_reading(),
             async { Ok(client.query_typed(page, &values).await?) },
@@ -225,7 +225,7 @@ async fn urls(session: &Session, ask: UrlFilter) -> Result<UrlPage, Fail> {
         )?;
         (rows, total.try_get::<_, i64>(0)?)
     } else {
-        values.extend([(&source as &(dyn ToSql + Sync), Type::TEXT), (&ask.domain, Type::TEXT)]);
+        values.extend([(&source as &(dyn ToSql + Sync), Type::TEXT), (&filter.domain, Type::TEXT)]);
         let rows = client.query_typed(filtered, &values).await?;
         let total = rows.first().map(|row| row.try_get(7)).transpose()?.unwrap_or(0);
         (rows, total)

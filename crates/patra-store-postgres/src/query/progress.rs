@@ -1,4 +1,4 @@
-//! What became of one trigger.
+//! Progress of one trigger.
 
 use patra_core::JobId;
 use patra_core::port::query::JobProgress;

@@ -1,4 +1,4 @@
-//! Sources and what they brought. `now()` is the moment at which the transaction began, the same for all its statements.
+//! Sources and their items. `now()` is the start of the transaction, the same for all its statements.
 
 use patra_core::SourceId;
 use patra_core::port::BoxFuture;
@@ -17,7 +17,7 @@ use crate::json::JsonText;
 use crate::pool::{Session, pipeline};
 use crate::time::{Time, maybe};
 
-/// What is due is few, whatever exists; only that is sorted.
+/// Only due sources are sorted, and they are few.
 pub(crate) const DUE: &str = "
 SELECT id FROM source
 WHERE next_due_at <= now()
@@ -92,8 +92,8 @@ impl SourceQueries for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(due(session, limit))))
     }
 
-    fn sources(&self, ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(sources(session, ask))))
+    fn sources(&self, filter: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(sources(session, filter))))
     }
 
     fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
@@ -104,8 +104,8 @@ impl SourceQueries for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(settings(session))))
     }
 
-    fn raw_items(&self, ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(raw_items(session, ask))))
+    fn raw_items(&self, filter: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(raw_items(session, filter))))
     }
 
     fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
@@ -131,10 +131,10 @@ async fn due(session: &Session, limit: u32) -> Result<DueSources, Fail> {
     Ok(DueSources { sources, next: maybe(&next, 1)?, now: next.try_get::<_, Time>(0)?.0 })
 }
 
-async fn sources(session: &Session, ask: SourceFilter) -> Result<Vec<StoredSource>, Fail> {
+async fn sources(session: &Session, filter: SourceFilter) -> Result<Vec<StoredSource>, Fail> {
     let [sources] = session.prepare([SOURCES]).await?;
-    let limit = (ask.limit > 0).then_some(i64::from(ask.limit));
-    let SourceFilter { after, project_key, public_only, ids, polling_only, .. } = &ask;
+    let limit = (filter.limit > 0).then_some(i64::from(filter.limit));
+    let SourceFilter { after, project_key, public_only, ids, polling_only, .. } = &filter;
     let rows = session.rows(&sources, &[after, project_key, public_only, ids, &limit, polling_only]).await?;
     rows.iter().map(read_source).collect()
 }
@@ -187,10 +187,10 @@ async fn settings(session: &Session) -> Result<Vec<(String, String)>, Fail> {
     session.rows(&settings, &[]).await?.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
-async fn raw_items(session: &Session, ask: ItemFilter) -> Result<Vec<RawItem>, Fail> {
+async fn raw_items(session: &Session, filter: ItemFilter) -> Result<Vec<RawItem>, Fail> {
     let [items] = session.prepare([ITEMS]).await?;
-    let (limit, offset) = (i64::from(ask.limit), i64::from(ask.offset));
-    let rows = session.rows(&items, &[&ask.project_key, &ask.since.map(Time), &ask.sources, &limit, &offset]).await?;
+    let (limit, offset) = (i64::from(filter.limit), i64::from(filter.offset));
+    let rows = session.rows(&items, &[&filter.project_key, &filter.since.map(Time), &filter.sources, &limit, &offset]).await?;
     let read = |row: &Row| {
         Ok(RawItem {
             id: row.try_get(0)?,

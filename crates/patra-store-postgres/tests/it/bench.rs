@@ -1,5 +1,5 @@
-//! How long the two operations take that everything waits for. Not tests: they print figures. Run them alone, with
-//! `cargo test -p patra-store-postgres --release -- --ignored --nocapture bench`.
+//! Duration of the two central operations. Not tests: they print figures. Run them alone, with `cargo test -p
+//! patra-store-postgres --release -- --ignored --nocapture bench`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use patra_testkit::contract::make;
 
 use crate::support::{Schema, run};
 
-/// A number from the environment.
+/// Reads a number from the environment.
 pub(crate) fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
@@ -23,7 +23,7 @@ pub(crate) fn report(what: &str, mut times: Vec<Duration>) {
     println!("{what}: n = {}, p50 {:.2} ms, p95 {:.2} ms, p99 {:.2} ms", times.len(), at(50), at(95), at(99));
 }
 
-/// So many QUEUED tasks over so many partitions, as one plan; the slice is the same for all of them.
+/// So many QUEUED tasks over so many partitions, as one plan with one slice.
 fn fill(tasks: usize, partitions: usize) -> String {
     format!(
         "INSERT INTO ing_plan (schedule_instance_id, cursor_id, project_key, provenance_code, endpoint_name,

@@ -1,5 +1,6 @@
-//! How long boards take over a long history, beside a harvest at full speed, and what they cost it (ING-DOD-22). Not a test: it prints
-//! figures. Run it alone, with `cargo test -p patra-store-postgres --release -- --ignored --nocapture board`.
+//! Time that boards take over a long history during a harvest at full speed, and what they cost the harvest
+//! (ING-DOD-22). Not a test: it prints figures. Run it alone, with `cargo test -p patra-store-postgres --release --
+//! --ignored --nocapture board`.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on has nothing to say")]
 
@@ -21,8 +22,8 @@ use crate::support::{Schema, run};
 const DAY: Duration = Duration::from_secs(86_400);
 const HARVESTERS: i64 = 4;
 
-/// Ninety days of work of fifty endpoints: three hours by the minute (two, and up to one until
-/// the archivist comes, with its shards), two days by the quarter of an hour, the rest by the hour, as the store would have it.
+/// Ninety days of work of fifty endpoints, rolled up as the store does: three hours by the minute (the hour that
+/// retention has not merged yet with its shards), two days by the quarter of an hour, the rest by the hour.
 fn history(batches: usize, tasks: usize) -> String {
     format!(
         "ALTER TABLE ing_task_run_batch DISABLE TRIGGER USER;
@@ -71,7 +72,7 @@ fn history(batches: usize, tasks: usize) -> String {
     )
 }
 
-/// Commits pages until it is told to stop, and counts them.
+/// Commits pages until `stop` is set, and counts them.
 async fn harvest(store: PostgresStore, lease: Lease, id: RunId, commits: Arc<AtomicU32>, stop: Arc<AtomicBool>) {
     for no in 1.. {
         if stop.load(Ordering::Relaxed) {
@@ -102,7 +103,7 @@ async fn lease_tasks(store: &PostgresStore) -> Vec<(Lease, RunId)> {
 // PATRA_BENCH_BATCHES, PATRA_BENCH_TASKS and PATRA_BENCH_SECS (of each half) change the scene.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "prints figures"]
-async fn bench_board_queries_beside_a_harvest() {
+async fn bench_board_queries_during_a_harvest() {
     let Some(schema) = Schema::new() else { return };
     let (batches, tasks) = (setting("PATRA_BENCH_BATCHES", 10_000_000), setting("PATRA_BENCH_TASKS", 1_000_000));
     let half = Duration::from_secs(setting("PATRA_BENCH_SECS", 20) as u64);
@@ -132,10 +133,10 @@ async fn bench_board_queries_beside_a_harvest() {
         timed(&mut times[3], store.errors(WorkFilter::default(), None, window(DAY), 20)).await;
         timed(&mut times[4], store.watermarks(CursorFilter { limit: 20, ..CursorFilter::default() })).await;
         timed(&mut times[5], store.statuses(RunId(-1_000))).await;
-        // Ten boards, each looked at every five seconds.
+        // Ten boards, each refreshed every five seconds.
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    let beside = commits.load(Ordering::Relaxed);
+    let with_boards = commits.load(Ordering::Relaxed);
     stop.store(true, Ordering::Relaxed);
     for harvester in harvesters {
         harvester.await.unwrap();
@@ -145,7 +146,7 @@ async fn bench_board_queries_beside_a_harvest() {
     {
         report(&format!("{batches} batches, {tasks} tasks, harvesting: {board}"), times);
     }
-    println!("commits in {half:?}: {alone} alone, {beside} beside boards");
+    println!("commits in {half:?}: {alone} alone, {with_boards} with boards");
 }
 
 async fn timed<T, E: std::fmt::Debug>(times: &mut Vec<Duration>, question: impl Future<Output = Result<T, E>>) -> T {

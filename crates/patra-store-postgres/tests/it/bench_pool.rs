@@ -1,4 +1,5 @@
-//! How long a page of the URL pool takes, and what adding to it costs. Not tests: they print figures. See [`crate::bench`].
+//! Duration of reading a page of the URL pool, and the cost of adding to it. Not tests: they print figures. See
+//! [`crate::bench`].
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use patra_store_postgres::{Options, PostgresStore};
 use crate::bench::{report, setting};
 use crate::support::{Schema, run};
 
-/// So many URLs over so many projects, in turn, and so many shared ones, of which every project has a tenth.
+/// So many URLs spread over so many projects, and so many shared ones, of which every project has a tenth.
 fn fill(urls: usize, projects: usize, shared: usize) -> String {
     let (own, covered) = (urls / projects, shared / 10);
     format!(
@@ -80,8 +81,8 @@ async fn bench_pages_of_a_large_pool() {
         let mut times = Vec::new();
         for at in 0..reads.div_ceil(10) {
             let started = Instant::now();
-            let ask = UrlFilter { source, domain: domain.clone(), ..page(at, 0, 20) };
-            assert_eq!(store.pool_urls(ask).await.unwrap().items.len(), 20);
+            let filter = UrlFilter { source, domain: domain.clone(), ..page(at, 0, 20) };
+            assert_eq!(store.pool_urls(filter).await.unwrap().items.len(), 20);
             times.push(started.elapsed());
         }
         report(&format!("{scene}: page 1 of 20, effective, by {what}"), times);

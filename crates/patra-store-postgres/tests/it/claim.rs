@@ -1,4 +1,4 @@
-//! Many claim at once.
+//! Concurrent claims.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ fn claim(no: usize, limit: u32) -> ClaimTasks {
     ClaimTasks { owner: format!("worker-{no}"), ..make::claim(limit, make::LONG) }
 }
 
-/// A partition of its own, with so many tasks.
+/// Plans so many tasks in a partition of their own.
 async fn plan(store: &PostgresStore, endpoint: &str, tasks: i64, c_max: u32) {
     let fire = RequestJob { endpoint_name: endpoint.into(), ..make::fire(endpoint, Operation::Harvest) };
     run(store, fire).await.unwrap();
@@ -25,7 +25,7 @@ async fn plan(store: &PostgresStore, endpoint: &str, tasks: i64, c_max: u32) {
     assert_eq!((saved.created, saved.existing), (tasks as u32, 0));
 }
 
-/// `count` claimers at once, each until nothing is left for it; what each got.
+/// Runs `count` claimers at once, each until nothing is left, and returns what each got.
 async fn claim_all(store: &PostgresStore, count: usize, limit: u32) -> Vec<Vec<Lease>> {
     let claimers: Vec<_> = (0..count)
         .map(|no| {
@@ -52,7 +52,7 @@ async fn claim_all(store: &PostgresStore, count: usize, limit: u32) -> Vec<Vec<L
 
 // covers: class 1, at most one live lease
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_claimers_never_share_a_task_and_leave_none() {
+async fn concurrent_claimers_never_share_a_task_and_leave_none() {
     let Some(schema) = Schema::new() else { return };
     let store = schema.open().await;
     plan(&store, make::ENDPOINT, 2_000, make::C_MAX).await;
@@ -68,7 +68,7 @@ async fn eight_claimers_never_share_a_task_and_leave_none() {
 
 // covers: ING-9.7-01
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn however_many_claim_at_once_a_partition_has_no_more_under_way_than_it_may() {
+async fn concurrent_claims_respect_the_cap_of_a_partition() {
     const COUNT_HELD: &str = "
         SELECT endpoint_name, count(*) FROM ing_task WHERE status_code = 'DISPATCHED' GROUP BY endpoint_name ORDER BY 1";
     let Some(schema) = Schema::new() else { return };
@@ -90,7 +90,7 @@ async fn however_many_claim_at_once_a_partition_has_no_more_under_way_than_it_ma
 }
 
 #[tokio::test]
-async fn a_claim_does_not_wait_for_a_partition_that_another_is_claiming_from() {
+async fn claim_skips_partitions_locked_by_another_claim() {
     const LOCK: &str = "
         SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' demo busy HARVEST', 0))";
     let Some(schema) = Schema::new() else { return };

@@ -1,4 +1,4 @@
-//! The contract that every store keeps, and random sequences beside the model of it.
+//! The shared contract of the stores, and random sequences compared with its model.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use patra_store_postgres::{Options, PostgresStore};
 use patra_testkit::contract::{Subject, differential, run_case};
 use patra_testkit::postgres::{Database, ServerTime};
 
-/// A database of its own, with its time in the hands of the test.
+/// A database of its own, with a clock that the test controls.
 fn database() -> Option<Database> {
     Database::new(async |url| drop(PostgresStore::open(Options::new(url)).await.expect("migrations")))
 }

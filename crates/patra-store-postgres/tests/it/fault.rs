@@ -1,4 +1,4 @@
-//! The server goes away, turns read-only, refuses, or does not answer.
+//! Faults of the server: it disappears, turns read-only, refuses, or does not respond.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn the_pool_recovers_from_killed_sessions_without_help() {
 
 // Class 8: sockets left on a node that was demoted.
 #[tokio::test]
-async fn a_read_only_server_is_unavailable_until_it_is_not() {
+async fn read_only_server_is_unavailable_until_it_is_writable() {
     let Some(schema) = Schema::new() else { return };
     let store = schema.open().await;
     let client = schema.client().await;
@@ -52,7 +52,7 @@ async fn a_read_only_server_is_unavailable_until_it_is_not() {
     let answer = run(&demoted, make::fire("x", Operation::Harvest)).await;
     assert!(matches!(answer, Err(TxError::Unavailable(_))), "{answer:?}");
     client.batch_execute(&format!("ALTER ROLE {role} RESET default_transaction_read_only")).await.unwrap();
-    // The old connection was dropped, so the next one has the new setting: as after a failover.
+    // The old connection was dropped, so the next one has the new setting, as after a failover.
     run(&demoted, make::fire("x", Operation::Harvest)).await.unwrap();
     drop((demoted, store));
     client.execute(END_SESSIONS, &[&schema.name]).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_read_only_server_is_unavailable_until_it_is_not() {
 }
 
 #[tokio::test]
-async fn a_row_that_stays_locked_makes_an_operation_busy() {
+async fn locked_row_makes_an_operation_busy() {
     let Some(schema) = Schema::new() else { return };
     let store =
         PostgresStore::open(Options { lock_timeout: Duration::from_millis(100), ..schema.options() }).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_row_that_stays_locked_makes_an_operation_busy() {
     assert!(run(&store, key("a")).await.unwrap().created);
 }
 
-// Class 10: every call ends, and heartbeats do not wait for a pool that is full.
+// Class 10: every call ends, and heartbeats do not wait for a full pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_saturated_pool_stops_neither_its_callers_nor_the_heartbeat() {
     let Some(schema) = Schema::new() else { return };
@@ -115,11 +115,11 @@ async fn a_saturated_pool_stops_neither_its_callers_nor_the_heartbeat() {
     run(&store, make::fire("after", Operation::Harvest)).await.unwrap();
 }
 
-// Class 18: the answer to a commit is lost.
+// Class 18: the response to a COMMIT is lost.
 #[tokio::test]
-async fn a_session_killed_in_a_statement_of_its_own_leaves_the_outcome_unknown() {
+async fn session_killed_in_an_autocommit_statement_leaves_the_outcome_unknown() {
     let Some(schema) = Schema::new() else { return };
-    // One connection, which knows the statement: it is executing, not preparing, when it is killed.
+    // One connection that has prepared the statement, so that it is killed while it executes.
     let store = PostgresStore::open(Options { pool_size: 1, ..schema.options() }).await.unwrap();
     let sweep = Sweep { limit: 1, max_attempts: 5, all_owners: false };
     run(&store, sweep).await.unwrap();
@@ -154,13 +154,13 @@ async fn what_postgres_cannot_store_is_refused_without_showing_it() {
     let answer = run(&store, broken).await;
     let Err(TxError::Refused(message)) = answer else { panic!("{answer:?}") };
     assert!(!message.contains("s3cret"), "{message}");
-    // The connection is as good as before.
+    // The connection is still usable.
     assert_eq!(store.ping().await, Ok(1));
 }
 
 // covers: ING-4.4-06, ING-7.8-05
 #[tokio::test]
-async fn the_database_itself_refuses_to_touch_an_event_or_to_move_a_cursor_back() {
+async fn database_refuses_event_changes_and_backward_cursors() {
     let Some(schema) = Schema::new() else { return };
     let _store = schema.open().await;
     let client = schema.client().await;

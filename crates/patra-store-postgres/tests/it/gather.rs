@@ -1,5 +1,5 @@
-//! What many tasks do at the same time goes to the server together, and nobody pays for what stands in the way of another.
-//! Each test has one thread: all operations are there before the first of them is sent.
+//! Operations of many tasks are committed together, and one that fails affects no other. Each test has one thread: all
+//! operations are submitted before the first of them is sent.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use patra_testkit::contract::{Fixture, Subject, make};
 
 use crate::support::Schema;
 
-/// Tasks that are claimed.
+/// Claimed tasks.
 async fn leases(store: &PostgresStore, tasks: i64) -> (Fixture, Vec<Lease>) {
     let fx = Fixture::new(Subject::untimed(Arc::new(store.clone())));
     fx.plan("a", &make::windows(0, tasks)).await;
@@ -40,7 +40,7 @@ async fn start_all(store: &PostgresStore, leases: &[Lease]) -> Vec<RunId> {
 }
 
 #[tokio::test]
-async fn operations_that_come_at_once_share_a_transaction() {
+async fn concurrent_operations_share_a_transaction() {
     let Some(schema) = Schema::new() else { return };
     let (store, client) = (schema.open().await, schema.client().await);
     let (_, leases) = leases(&store, 20).await;
@@ -62,7 +62,7 @@ async fn operations_that_come_at_once_share_a_transaction() {
     let ended = at_once(&store, ends).await;
     assert!(ended.iter().all(Result::is_ok), "{ended:?}");
     assert_eq!(transactions("ing_task").await, (1, 20));
-    // What the boards are made of has counted each of them.
+    // The counters of the boards include each of them.
     let counted =
         client.query_one("SELECT sum(picks)::int, sum(batches)::int, sum(succeeded)::int FROM ing_minute", &[]);
     let counted = counted.await.expect("sums");
@@ -70,7 +70,7 @@ async fn operations_that_come_at_once_share_a_transaction() {
 }
 
 #[tokio::test]
-async fn an_operation_that_cannot_be_stored_fails_alone() {
+async fn invalid_operation_fails_alone() {
     let Some(schema) = Schema::new() else { return };
     let store = schema.open().await;
     let (fx, leases) = leases(&store, 6).await;
@@ -92,7 +92,7 @@ async fn an_operation_that_cannot_be_stored_fails_alone() {
 
 // covers: ING-5.5-04
 #[tokio::test]
-async fn a_start_whose_slice_has_failed_cancels_its_task_and_no_other() {
+async fn start_with_a_failed_slice_cancels_only_its_task() {
     let Some(schema) = Schema::new() else { return };
     let (store, client) = (schema.open().await, schema.client().await);
     let (fx, leases) = leases(&store, 4).await;

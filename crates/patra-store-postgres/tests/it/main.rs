@@ -1,4 +1,5 @@
-//! The store on a real server. `PATRA_TEST_POSTGRES_URL` names it; without it every test passes with a line that says so.
+//! The store on a real server, named by `PATRA_TEST_POSTGRES_URL`; without it every test passes with a line that says
+//! so.
 
 #[expect(clippy::disallowed_methods, reason = "it measures, and is run by hand")]
 mod bench;

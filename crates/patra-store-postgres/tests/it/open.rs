@@ -1,11 +1,11 @@
-//! Opening: what is said when it fails, and that any number of processes may do it at once.
+//! Opening: error messages, and any number of processes at once.
 
 use patra_core::port::Queries;
 use patra_store_postgres::{OpenError, Options, PostgresStore};
 
 use crate::support::Schema;
 
-/// The server's URL with another user, host part and database.
+/// The URL of the server with another user, host part and database.
 fn other(url: &str, user: &str, database: &str) -> String {
     let host = url.split_once('@').expect("a user").1;
     format!("postgres://{user}@{}/{database}", host.split_once('/').expect("a database").0)
@@ -29,7 +29,7 @@ async fn eight_may_open_an_empty_schema_at_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_says_why() {
+async fn failed_opening_reports_its_reason() {
     let Some(schema) = Schema::new() else { return };
     let nowhere = refused(Options::new("postgres://u:s3cret@127.0.0.1:1/x")).await;
     assert!(matches!(&nowhere, OpenError::Unreachable { address, .. } if address == "127.0.0.1:1"), "{nowhere}");
@@ -43,7 +43,7 @@ async fn what_cannot_be_opened_says_why() {
 }
 
 #[tokio::test]
-async fn a_user_without_rights_is_told_so_and_one_with_enough_may_open() {
+async fn opening_requires_rights_and_says_which_are_missing() {
     let Some(schema) = Schema::new() else { return };
     let store = schema.open().await;
     let client = schema.client().await;
@@ -53,7 +53,7 @@ async fn a_user_without_rights_is_told_so_and_one_with_enough_may_open() {
     let missing = Options { schema: Some(format!("{}_more", schema.name)), ..Options::new(&url) };
     let denied = refused(missing).await;
     assert!(matches!(denied, OpenError::NoPermission(_)), "{denied}");
-    // It may use what is there without the right to create anything.
+    // It may use the existing schema without the right to create anything.
     let grants =
         format!("GRANT USAGE ON SCHEMA {0} TO {user}; GRANT SELECT ON ALL TABLES IN SCHEMA {0} TO {user}", schema.name);
     client.batch_execute(&grants).await.unwrap();

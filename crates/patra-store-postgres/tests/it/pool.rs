@@ -1,4 +1,4 @@
-//! The URL pool on a server: counts that hold whoever writes at the same time, captures that fail alone, views that can be read.
+//! The URL pool on a server: counts under concurrent writers, captures that fail alone, and readable views.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ fn urls(library: Library, project: &str, numbers: impl Iterator<Item = u32>) -> 
 }
 
 async fn total(store: &PostgresStore, project: &str, sight: LibraryScope) -> u64 {
-    let ask = UrlFilter { project_key: project.into(), scope: sight, limit: 1, ..UrlFilter::default() };
-    store.pool_urls(ask).await.expect("a page").total
+    let filter = UrlFilter { project_key: project.into(), scope: sight, limit: 1, ..UrlFilter::default() };
+    store.pool_urls(filter).await.expect("a page").total
 }
 
-/// Everybody adds the same URLs at the same time, in another order: to two projects and to the shared library.
+/// Concurrent writers add the same URLs in different orders: to two projects and to the shared library.
 // covers: POOL-59, POOL-109
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counts_hold_whoever_adds_the_same_urls_to_both_libraries_at_once() {
+async fn counts_are_exact_with_concurrent_writers_of_both_libraries() {
     let Some(schema) = Schema::new() else { return };
     let store = PostgresStore::open(Options { pool_size: 24, ..schema.options() }).await.expect("a store");
     let libraries = [(Library::Shared, ""), (Library::Project, "a"), (Library::Project, "b")];
     for round in 0..20_u32 {
         let writers = (0..24_u32).map(|writer| {
             let (library, project) = libraries[writer as usize % libraries.len()];
-            // Each leaves out some, and some are old.
+            // Each writer leaves out some URLs, and some exist already.
             let numbers =
                 (0..20).map(move |at| round * 15 + (at * 7 + writer) % 20).filter(move |n| n % 5 != writer % 5);
             let (store, add) = (store.clone(), urls(library, project, numbers));
@@ -45,26 +45,26 @@ async fn counts_hold_whoever_adds_the_same_urls_to_both_libraries_at_once() {
         for writer in writers {
             writer.await.expect("a writer");
         }
-        let beside = schema.client().await;
+        let client = schema.client().await;
         for project in ["a", "b"] {
             let count = "
                 SELECT count(DISTINCT url), count(DISTINCT url) FILTER (WHERE project_key = $1),
                   count(DISTINCT url) FILTER (WHERE scope = 'shared')
                 FROM resource_pool_urls WHERE project_key IN ($1, '')";
-            let row = beside.query_one(count, &[&project]).await.expect("a count");
-            let told = [LibraryScope::Effective, LibraryScope::Project, LibraryScope::Shared];
-            for (at, sight) in told.into_iter().enumerate() {
+            let row = client.query_one(count, &[&project]).await.expect("a count");
+            let scopes = [LibraryScope::Effective, LibraryScope::Project, LibraryScope::Shared];
+            for (at, scope) in scopes.into_iter().enumerate() {
                 let counted = row.get::<_, i64>(at).cast_unsigned();
-                assert_eq!(total(&store, project, sight).await, counted, "round {round}, {project}, {sight:?}");
+                assert_eq!(total(&store, project, scope).await, counted, "round {round}, {project}, {scope:?}");
             }
         }
     }
 }
 
-/// A note stands although its URLs could not be stored.
+/// A note is stored although its URLs could not be.
 // covers: POOL-88, POOL-AC-10
 #[tokio::test]
-async fn a_capture_that_fails_takes_nothing_with_it() {
+async fn failed_capture_does_not_fail_the_note() {
     let Some(schema) = Schema::new() else { return };
     let store = schema.open().await;
     let note = |id: &str| {
@@ -87,7 +87,7 @@ async fn a_capture_that_fails_takes_nothing_with_it() {
             }),
         })
     };
-    let beside = schema.client().await;
+    let client = schema.client().await;
     let written = run(&store, note("a")).await.expect("a note");
     assert_eq!(written.captured, Captured::Stored { new: 1 });
     for (away, back) in [
@@ -97,13 +97,13 @@ async fn a_capture_that_fails_takes_nothing_with_it() {
             "ALTER TABLE resource_pool_count DROP CONSTRAINT resource_pool_count_urls_check",
         ),
     ] {
-        beside.batch_execute(away).await.expect("no pool");
+        client.batch_execute(away).await.expect("no pool");
         let id = format!("b{}", away.len());
         let written = run(&store, note(&id)).await.expect("a note without a pool");
         assert_eq!((written.created, written.captured), (true, Captured::Failed));
-        beside.batch_execute(back).await.expect("a pool");
+        client.batch_execute(back).await.expect("a pool");
         let stored = "SELECT count(*) FROM item_note WHERE note_id = $1";
-        assert_eq!(beside.query_one(stored, &[&id]).await.expect("a count").get::<_, i64>(0), 1);
+        assert_eq!(client.query_one(stored, &[&id]).await.expect("a count").get::<_, i64>(0), 1);
     }
     assert_eq!(total(&store, "default", LibraryScope::Project).await, 1);
     let written = run(&store, note("c")).await.expect("a note");
@@ -111,10 +111,11 @@ async fn a_capture_that_fails_takes_nothing_with_it() {
     assert_eq!(total(&store, "default", LibraryScope::Effective).await, 2);
 }
 
-/// JSON can name a character that no text of this database holds: it must not keep other items from being read.
+/// JSON can express a character that no text of this database can contain: it must not keep other items from being
+/// read.
 // covers: POOL-119, TWEET-136
 #[tokio::test]
-async fn views_can_be_read_whatever_the_items_hold() {
+async fn views_can_be_read_with_any_item() {
     let Some(schema) = Schema::new() else { return };
     let store = schema.open().await;
     run(&store, CreateProject { project_key: "p".into(), name: "P".into() }).await.expect("a project");
@@ -129,7 +130,7 @@ async fn views_can_be_read_whatever_the_items_hold() {
         };
         run(&store, Arc::new(document)).await.expect("a document");
     }
-    let beside = schema.client().await;
+    let client = schema.client().await;
     let tweet = |id: i32, author: &str, fields: &str| {
         format!(
             "INSERT INTO item (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at,
@@ -144,25 +145,25 @@ async fn views_can_be_read_whatever_the_items_hold() {
         (2, "Bob", r#"{"tweet_id":"2","text":"z","author_username":"Bob"}"#),
         (3, "", ""),
     ] {
-        beside.batch_execute(&tweet(id, author, fields)).await.expect("a tweet");
+        client.batch_execute(&tweet(id, author, fields)).await.expect("a tweet");
     }
-    let rows = beside.query("SELECT tweet_id, text, media::text FROM tweets ORDER BY tweet_id", &[]).await;
+    let rows = client.query("SELECT tweet_id, text, media::text FROM tweets ORDER BY tweet_id", &[]).await;
     let rows: Vec<(String, String, Option<String>)> =
         rows.expect("tweets").iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     assert_eq!(rows[0], ("1".into(), "x y".into(), Some(r#"[{"media_key":"m"}]"#.into())));
     assert_eq!(rows[1..], [("2".to_owned(), "z".to_owned(), None)]);
-    let kinds = beside.query("SELECT doc_type, count(*) FROM documents GROUP BY 1 ORDER BY 1", &[]).await;
+    let kinds = client.query("SELECT doc_type, count(*) FROM documents GROUP BY 1 ORDER BY 1", &[]).await;
     let kinds: Vec<(String, i64)> = kinds.expect("documents").iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(kinds, [("news".to_owned(), 2), ("tweet".to_owned(), 2)]);
-    let ask = DocumentFilter {
+    let filter = DocumentFilter {
         project_key: "p".into(),
         doc_types: vec!["news".into()],
         states: vec!["CA".into()],
         limit: 9,
         ..DocumentFilter::default()
     };
-    assert_eq!(store.documents(ask).await.expect("documents").len(), 2);
-    let ask = TweetFilter { author: Some("aNN".into()), limit: 9, ..TweetFilter::default() };
-    assert_eq!(store.tweets(ask).await.expect("tweets").len(), 1);
-    beside.query("SELECT * FROM scraper_fetch_stats", &[]).await.expect("statistics");
+    assert_eq!(store.documents(filter).await.expect("documents").len(), 2);
+    let filter = TweetFilter { author: Some("aNN".into()), limit: 9, ..TweetFilter::default() };
+    assert_eq!(store.tweets(filter).await.expect("tweets").len(), 1);
+    client.query("SELECT * FROM scraper_fetch_stats", &[]).await.expect("statistics");
 }

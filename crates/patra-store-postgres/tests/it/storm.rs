@@ -1,4 +1,4 @@
-//! Callers that go away in the middle (class 9, D3).
+//! Callers that are dropped in the middle (class 9, D3).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use patra_testkit::contract::make;
 use crate::support::{Schema, run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn futures_dropped_at_any_point_leave_no_transaction_and_lose_no_acknowledged_row() {
+async fn dropped_futures_leave_no_transaction_and_lose_no_acknowledged_row() {
     let Some(schema) = Schema::new() else { return };
     let store = schema.open().await;
     let callers: Vec<_> = (0..8u64)
@@ -40,7 +40,7 @@ async fn futures_dropped_at_any_point_leave_no_transaction_and_lose_no_acknowled
     for name in &acked {
         assert!(store.progress(name).await.unwrap().is_some(), "{name} was acknowledged");
     }
-    // The pool is whole: more operations at once than it has connections.
+    // The pool is intact: it runs more operations at once than it has connections.
     let again: Vec<_> = (0..40)
         .map(|no| {
             let store = store.clone();
@@ -53,7 +53,7 @@ async fn futures_dropped_at_any_point_leave_no_transaction_and_lose_no_acknowled
     assert_eq!(store.list(View::Jobs, ViewFilter { limit: 500, ..ViewFilter::default() }).await.unwrap().len(), 500);
 }
 
-/// Waits until what was given up has run to its end; then nobody may be inside a transaction.
+/// Waits until dropped operations have run to their end; then no session may be inside a transaction.
 async fn settle(schema: &Schema) {
     let client = schema.client().await;
     let open = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle'";

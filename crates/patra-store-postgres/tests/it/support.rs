@@ -1,4 +1,4 @@
-//! A schema of its own for each test, gone when the test ends, however it ends.
+//! A schema of its own for each test, dropped when the test ends, even by a panic.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -7,8 +7,8 @@ use patra_core::tx::{TxError, TxOperation};
 use patra_store_postgres::{Options, PostgresStore};
 use tokio_postgres::{Client, NoTls};
 
-/// The server under test, or `None` after a line that says why nothing is tested.
-#[expect(clippy::print_stdout, reason = "whoever reads the test log must see that nothing was tested")]
+/// URL of the server under test, or `None` after a line that says why nothing is tested.
+#[expect(clippy::print_stdout, reason = "the test log must show that nothing was tested")]
 pub(crate) fn server() -> Option<String> {
     let url = std::env::var("PATRA_TEST_POSTGRES_URL").ok();
     if url.is_none() {
@@ -37,7 +37,7 @@ impl Schema {
         PostgresStore::open(self.options()).await.expect("a store")
     }
 
-    /// A connection beside the store, in the same schema.
+    /// A separate connection, in the same schema.
     pub(crate) async fn client(&self) -> Client {
         let client = connect(&self.url).await;
         client.batch_execute(&format!("SET search_path = {}", self.name)).await.expect("the schema");
@@ -52,7 +52,7 @@ impl Drop for Schema {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let client = connect(&url).await;
-                // A test that failed may have left sessions with locks.
+                // A failed test may have left sessions with locks.
                 let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1";
                 client.execute(end, &[&name]).await.expect("sessions to end");
                 client.batch_execute(&format!("DROP SCHEMA IF EXISTS {name} CASCADE")).await.expect("a schema to drop");

@@ -36,7 +36,7 @@ fn mode(path: &Path) -> u32 {
 
 // covers: CRAWL-DAY3-4, CRAWL-155
 #[test]
-fn a_copy_is_taken_in_use_put_back_and_the_replaced_one_is_kept() {
+fn backup_in_use_restores_and_keeps_the_replaced_database() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("data/patra.db");
     made(&database, "first");
@@ -56,7 +56,7 @@ fn a_copy_is_taken_in_use_put_back_and_the_replaced_one_is_kept() {
     let replaced = restored.replaced.unwrap();
     assert!(replaced.ends_with("patra.db.replaced-19700101T000000Z"), "{}", replaced.display());
     assert_eq!(rows(&replaced), ["first", "second"]);
-    // It is a database like any other.
+    // A copy is a normal database.
     drop(SqliteStore::open(options(&database)).unwrap());
     #[cfg(unix)]
     for (path, expected) in [(&database, 0o600), (&copy, 0o600), (&folder.path().join("data"), 0o700)] {
@@ -66,7 +66,7 @@ fn a_copy_is_taken_in_use_put_back_and_the_replaced_one_is_kept() {
 
 // covers: CRAWL-DAY3-4
 #[test]
-fn what_is_no_copy_of_ours_is_refused_and_nothing_changes() {
+fn foreign_or_broken_copy_is_refused_without_changes() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("patra.db");
     made(&database, "first");
@@ -90,11 +90,11 @@ fn what_is_no_copy_of_ours_is_refused_and_nothing_changes() {
 
 // covers: CRAWL-DAY3-4
 #[tokio::test]
-async fn a_migration_of_an_existing_database_begins_with_a_copy() {
+async fn migration_of_an_existing_database_starts_with_a_backup() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("patra.db");
     let backups = folder.path().join(FOLDER);
-    // Nothing is copied of what was not there, or is not changed.
+    // A missing or unchanged database is not copied.
     drop(SqliteStore::open(options(&database)).unwrap());
     drop(SqliteStore::open(options(&database)).unwrap());
     assert!(!backups.exists());
@@ -115,7 +115,7 @@ async fn a_migration_of_an_existing_database_begins_with_a_copy() {
     assert_eq!(copies.len(), KEPT, "{copies:?}");
     assert_eq!(inspect(&copies[0]).unwrap().schema_version, 0);
     assert_eq!(rows(&copies[0]), ["older"]);
-    // Without a place for the copy nothing is migrated, unless the operator says so.
+    // Without room for the copy nothing is migrated, unless the operator overrides it.
     older();
     fs::remove_dir_all(&backups).unwrap();
     fs::write(&backups, "in the way").unwrap();

@@ -1,4 +1,4 @@
-//! What alerts are judged by, and what they have told. Whether there is something to tell is decided in the core.
+//! Alerts: the counts they evaluate and the state of each. The core decides whether to notify.
 
 use patra_core::Ts;
 use patra_core::alert::AlertState;
@@ -27,7 +27,7 @@ SET level = excluded.level, since = excluded.since, firing = excluded.firing, to
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[COUNT, FORGET, READ, WRITE];
 
-/// Three columns from `at` on: since, firing, told_at.
+/// Reads three columns from `at` on: `since`, `firing` and the time of the last notification.
 pub(crate) fn read_alert(row: &Row<'_>, at: usize) -> rusqlite::Result<AlertState> {
     Ok(AlertState { since: maybe_time(row, at)?, firing: row.get(at + 1)?, notified_at: maybe_time(row, at + 2)? })
 }
@@ -42,7 +42,7 @@ pub(super) fn count_crawls(db: &Connection, op: &CountCrawls, now: Ts) -> Result
 pub(super) fn watch(db: &Connection, op: &WatchAlert, now: Ts) -> Result<AlertWatched> {
     let key = [&op.alert, &op.subject];
     let before = db.prepare_cached(READ)?.query_row(key, |row| read_alert(row, 0)).optional()?.unwrap_or_default();
-    let (state, tell) = before.watched(op.is_met, op.delay, op.repeat, now);
+    let (state, notify) = before.watched(op.is_met, op.delay, op.repeat, now);
     db.prepare_cached(WRITE)?.execute(params![
         op.alert,
         op.subject,
@@ -53,5 +53,5 @@ pub(super) fn watch(db: &Connection, op: &WatchAlert, now: Ts) -> Result<AlertWa
         op.value,
         op.threshold,
     ])?;
-    Ok(AlertWatched { since: state.since.or(before.since), state, notify: tell })
+    Ok(AlertWatched { since: state.since.or(before.since), state, notify })
 }

@@ -1,4 +1,4 @@
-//! One page: its records, its quarantine and what it settles of ids and signals, with its ledger row. The hot path.
+//! Commits a page: its records, quarantine, marks and signals, with its ledger row. The hot path.
 
 use std::str;
 
@@ -11,7 +11,7 @@ use super::{candidate, ledger, outbox, poll, pool, scope, signal};
 use crate::error::{Error, Result};
 use crate::sql::maybe_time;
 
-// With the value of its cursor when it is a HARVEST: what lies below it comes late.
+// Returns the value of the cursor for a HARVEST: records below it are late.
 const READ_EXECUTING: &str = "
 SELECT task.attempt_count, run.id, cursor.normalized_instant
 FROM ing_task task
@@ -36,7 +36,7 @@ SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content
 WHERE scope_id = ?3 AND dedup_key = ?4
   AND emptied_at IS NULL AND (updated_at, source_version) < (?7, ?8)";
 
-// An equal version replaces too when it is not the same.
+// An equal version with other content replaces the record too.
 const REFRESH_ITEM: &str = "
 UPDATE item
 SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
@@ -65,7 +65,7 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
         .optional()?;
     let (attempts, run, harvested) = executing.ok_or(TxError::Fenced)?;
     if run != Some(op.run.0) {
-        return Err(Error::refused(format!("run {} is not the one of this lease", op.run)));
+        return Err(Error::refused(format!("run {} does not belong to this lease", op.run)));
     }
     if let Some(committed) = read_committed(db, op)? {
         return Ok(committed);
@@ -81,7 +81,7 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
     candidate::mark(db, op, now)?;
     let batch = ledger::insert_page(db, op, &stats, now)?.ok_or_else(|| {
         let (run, batch_no) = (op.run, op.batch_no);
-        Error::refused(format!("batch {batch_no} of run {run}: another batch holds its number, token or key"))
+        Error::refused(format!("batch {batch_no} of run {run}: another batch has its number, token or key"))
     })?;
     for event in op.events(&stored) {
         outbox::put(db, &event, now)?;
@@ -93,7 +93,7 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
     Ok(BatchCommitted { batch, stats, replayed: false, captured })
 }
 
-/// The old numbers of a batch that was committed before: read old, do not rewrite.
+/// Returns the recorded result of a batch that was committed before.
 fn read_committed(db: &Connection, op: &CommitBatch) -> Result<Option<BatchCommitted>> {
     let row: Option<(i64, String)> = db
         .prepare_cached(READ_COMMITTED)?
@@ -104,7 +104,7 @@ fn read_committed(db: &Connection, op: &CommitBatch) -> Result<Option<BatchCommi
     Ok(Some(BatchCommitted { batch: BatchId(batch), stats, replayed: true, captured: Captured::None }))
 }
 
-/// Inserts or replaces each record, and counts exactly what became of it. Those that are stored now.
+/// Inserts or updates each record and counts the outcomes. Returns the records that were stored.
 fn store_records<'a>(
     db: &Connection,
     op: &'a CommitBatch,
@@ -125,7 +125,7 @@ fn store_records<'a>(
     }
     let mut stored = Vec::with_capacity(op.records.len());
     for record in &op.records {
-        // Most records are new: an insert that meets an older one costs a look into the index and nothing more.
+        // Most records are new: an insert that conflicts with an older one costs only an index lookup.
         let inserted = store(&mut insert, record)?;
         if inserted {
             stats.inserted += 1;
@@ -141,7 +141,7 @@ fn store_records<'a>(
     Ok(stored)
 }
 
-/// What is the same for every record of a page.
+/// Values shared by all records of a page.
 fn bind_page(statement: &mut Statement<'_>, op: &CommitBatch, scope: i64, now: Ts) -> Result<()> {
     let stream = &*op.stream;
     statement.raw_bind_parameter(1, &stream.project_key)?;
@@ -156,7 +156,7 @@ fn bind_page(statement: &mut Statement<'_>, op: &CommitBatch, scope: i64, now: T
     Ok(())
 }
 
-/// The rest, for one record. True when a row was written.
+/// The values of one record. Returns whether a row was written.
 fn store(statement: &mut Statement<'_>, record: &Record) -> Result<bool> {
     statement.raw_bind_parameter(4, &record.key)?;
     statement.raw_bind_parameter(7, record.version.updated_at.micros())?;

@@ -1,4 +1,4 @@
-//! Ending work for good: triggers, plans, slices and tasks, each with what hangs below it.
+//! Cancelling work: triggers, plans, slices and tasks, each with everything below it.
 
 use patra_core::tx::{CancelSubject, CancelWork, WorkCancelled};
 use patra_core::{PlanId, SliceId, TaskId, Ts};

@@ -1,4 +1,4 @@
-//! Ids whose details are fetched apart: what became of each, and which are still wanted.
+//! Candidates: ids whose details are fetched separately, the outcome of each, and which are still wanted.
 
 use patra_core::Ts;
 use patra_core::record::{CandidateMark, DetailCandidate, RecordStream};
@@ -44,7 +44,7 @@ pub(super) fn mark(db: &Connection, op: &CommitBatch, now: Ts) -> Result<()> {
     Ok(())
 }
 
-/// Those that are neither fetched in this version nor bad for now.
+/// Ids that are neither fetched in this version nor paused as bad.
 pub(crate) fn screen(
     db: &Connection,
     stream: &RecordStream,

@@ -1,4 +1,4 @@
-//! The fair claim: a look at the head of every partition's queue, and the first of them in turn.
+//! The fair claim: reads the head of every lane of the queue and takes the first tasks in turn.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use patra_core::tx::{ClaimTasks, ClaimedTasks, Lease, PartitionKey, TaskLineage}
 use patra_core::{CredentialId, CursorId, Fence, JobId, PlanId, SliceId, SourceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::hold::{Common, Own, Stopping};
+use super::pause::{StoppingPauses, TaskAttributes, TaskIds};
 use crate::error::Result;
 use crate::sql::{maybe_window, time, word};
 
-// The next lane behind one. A lane is what of the queue has the same partition, C_max, credential and priority: few, however
-// much waits. Its neighbour differs in the last of these that can rise. Of rows only `>=` is a place in an index: `>` would
-// go through all that is equal.
+// The next lane after one. A lane is the part of the queue with the same partition, C_max, credential and priority:
+// there are few, however long the queue. The next lane differs in the last of these that can rise. With row values only
+// `>=` seeks in an index: `>` would scan all equal rows.
 pub(crate) const NEXT_LANE: &str = "
 SELECT * FROM (
   SELECT provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority
@@ -42,7 +42,7 @@ SELECT * FROM (
   LIMIT 1)
 LIMIT 1";
 
-// The index ends exactly at `now`: what is put off costs nothing.
+// The index range ends exactly at `now`: tasks that are due later cost nothing.
 pub(crate) const HEAD: &str = "
 SELECT scheduled_at, id
 FROM ing_task
@@ -52,7 +52,7 @@ WHERE status_code = 'QUEUED' AND source_id IS NULL AND provenance_code = ?1 AND 
 ORDER BY scheduled_at, id
 LIMIT ?8";
 
-// The same with what a hold can name, read row by row until enough of them are free.
+// The same with the columns that a pause can name, read row by row until enough of them are free.
 pub(crate) const HEAD_WITH_HOLDS: &str = "
 SELECT scheduled_at, id, plan_id, slice_id
 FROM ing_task
@@ -93,14 +93,14 @@ pub(super) fn lease(db: &Connection, task: i64, owner: &str, until: Ts) -> Resul
     Ok(db.prepare_cached(LEASE)?.query_row(params![task, owner, until.micros()], read_lease).optional()?)
 }
 
-/// The tasks that are next, in their order: one priority after the other, as long as there is room in the answer.
+/// Returns the next tasks in order: one priority after the other, up to the limit.
 fn pick(db: &Connection, op: &ClaimTasks, now: Ts) -> Result<Vec<i64>> {
     let mut lanes = read_lanes(db)?;
     let mut partitions = read_partitions(db, op, &lanes)?;
-    let stopping = Stopping::read(db)?;
+    let stopping = StoppingPauses::read(db)?;
     lanes.retain(|lane| !stopping.stops_all(&lane.common()));
     let rank = |lane: &Lane| if op.reverse_priority { -lane.priority } else { lane.priority };
-    // Stable: the lanes of a partition stay together.
+    // A stable sort, so that the lanes of a partition stay together.
     lanes.sort_by_key(rank);
     let queue = Queue { db, stopping: &stopping, now, limit: op.limit };
     let mut picked = Vec::new();
@@ -120,7 +120,7 @@ fn pick(db: &Connection, op: &ClaimTasks, now: Ts) -> Result<Vec<i64>> {
     Ok(picked)
 }
 
-/// When the first task of any lane may be leased, or could have been.
+/// Due time of the first task of any lane; it may lie in the past.
 pub(crate) fn first_scheduled(db: &Connection) -> Result<Option<Ts>> {
     let mut statement = db.prepare_cached(HEAD)?;
     let mut first: Option<Ts> = None;
@@ -134,18 +134,18 @@ pub(crate) fn first_scheduled(db: &Connection) -> Result<Option<Ts>> {
     Ok(first)
 }
 
-/// What of the queue has the same partition, C_max, credential and priority.
+/// A lane: tasks with the same partition, C_max, credential and priority.
 struct Lane {
     partition: PartitionKey,
     c_max: u32,
-    /// 0: none.
+    /// 0 for none.
     credential: i64,
     priority: i64,
 }
 
 impl Lane {
-    fn common(&self) -> Common<'_> {
-        Common {
+    fn common(&self) -> TaskAttributes<'_> {
+        TaskAttributes {
             provenance_code: &self.partition.provenance_code,
             endpoint_name: &self.partition.endpoint_name,
             operation: self.partition.operation,
@@ -159,7 +159,7 @@ fn read_lanes(db: &Connection) -> Result<Vec<Lane>> {
     let mut lanes: Vec<Lane> = Vec::new();
     loop {
         let next = match lanes.last() {
-            // Every lane lies behind these: no code is empty.
+            // Every lane sorts after these: no code is empty.
             None => statement.query_row(params!["", "", "", 0, 0, 0], read_lane),
             Some(Lane {
                 partition: PartitionKey { provenance_code, endpoint_name, operation },
@@ -187,13 +187,13 @@ fn read_partition(row: &Row<'_>) -> rusqlite::Result<PartitionKey> {
     Ok(PartitionKey { provenance_code: row.get(0)?, endpoint_name: row.get(1)?, operation })
 }
 
-/// How far a partition is filled.
+/// Fill level of a partition.
 struct Partition {
-    /// The turn of the next task.
+    /// Rank of the next task.
     turn: u32,
-    /// Turns from here on fit nothing.
+    /// Ranks from here on do not fit the claim.
     room: u32,
-    /// All lanes have the same C_max.
+    /// Whether all lanes have the same C_max.
     alike: bool,
 }
 
@@ -219,19 +219,19 @@ fn read_partitions(db: &Connection, op: &ClaimTasks, lanes: &[Lane]) -> Result<B
 
 struct Queue<'a> {
     db: &'a Connection,
-    stopping: &'a Stopping,
+    stopping: &'a StoppingPauses,
     now: Ts,
     limit: u32,
 }
 
 impl Queue<'_> {
-    /// Adds the first tasks of a partition in some of its lanes, all of one priority: turn, time and id.
+    /// Adds the first tasks of a partition from lanes of one priority: rank, time and id.
     fn heads_in_turn(&self, partition: &mut Partition, lanes: &[Lane], next: &mut Vec<(u32, i64, i64)>) -> Result<()> {
         let left = partition.room.saturating_sub(partition.turn);
         if left == 0 {
             return Ok(());
         }
-        // Where all have the same room, all that are looked at fit.
+        // If all lanes have the same room, all tasks read fit.
         let count = if partition.alike { left.min(self.limit) } else { left };
         let mut waiting = Vec::new();
         for lane in lanes {
@@ -248,12 +248,12 @@ impl Queue<'_> {
         Ok(())
     }
 
-    /// The first tasks of a lane whose time has come and that nothing holds: time and id.
+    /// First due tasks of a lane that are not paused: time and id.
     fn heads(&self, lane: &Lane, count: u32) -> Result<Vec<(i64, i64)>> {
         let common = lane.common();
         let (operation, now) = (common.operation.as_str(), self.now.micros());
         let Lane { c_max, credential, priority, .. } = lane;
-        let Common { provenance_code, endpoint_name, .. } = common;
+        let TaskAttributes { provenance_code, endpoint_name, .. } = common;
         if !self.stopping.may_stop_some(&common) {
             let values = params![provenance_code, endpoint_name, operation, c_max, credential, priority, now, count];
             let mut statement = self.db.prepare_cached(HEAD)?;
@@ -267,7 +267,7 @@ impl Queue<'_> {
         while free.len() < count as usize
             && let Some(row) = rows.next()?
         {
-            let own = Own { task: TaskId(row.get(1)?), plan: PlanId(row.get(2)?), slice: SliceId(row.get(3)?) };
+            let own = TaskIds { task: TaskId(row.get(1)?), plan: PlanId(row.get(2)?), slice: SliceId(row.get(3)?) };
             if !self.stopping.stops(&common, &own) {
                 free.push((row.get(0)?, own.task.0));
             }

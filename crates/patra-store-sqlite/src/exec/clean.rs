@@ -1,4 +1,4 @@
-//! Forgetting what is old: the content of articles, the ledger of polls, chores and jobs that are over.
+//! Purging of expired data: the content of articles, the ledger of polls, background jobs and jobs that have ended.
 
 use patra_core::Ts;
 use patra_core::tx::{ExpiredPurged, PurgeExpired};
@@ -19,7 +19,7 @@ RETURNING id";
 
 const UNLINK: &str = "DELETE FROM item_source WHERE item_id = ?1";
 
-// Those of a job go with it.
+// Polls of a job are deleted with it.
 pub(crate) const OLD_POLLS: &str = "
 SELECT id, schedule_instance_id, plan_id, slice_id FROM ing_task
 WHERE source_id IS NOT NULL AND finished_at < ?1 AND NOT EXISTS (
@@ -38,7 +38,7 @@ const FORGET_SLICE: &str = "DELETE FROM ing_plan_slice WHERE id = ?1";
 const FORGET_PLAN: &str = "DELETE FROM ing_plan WHERE id = ?1";
 const FORGET_TRIGGER: &str = "DELETE FROM ing_schedule_instance WHERE id = ?1";
 
-pub(crate) const FORGET_CHORES: &str = "
+pub(crate) const FORGET_BACKGROUND_JOBS: &str = "
 DELETE FROM ing_schedule_instance
 WHERE id IN (
   SELECT id FROM ing_schedule_instance
@@ -46,7 +46,7 @@ WHERE id IN (
   ORDER BY finished_at
   LIMIT ?2)";
 
-// Every poll of theirs ended long ago.
+// All their polls ended long ago.
 pub(crate) const OLD_SCRAPES: &str = "
 SELECT id FROM ing_schedule_instance job INDEXED BY idx_instance_scrape
 WHERE scheduler_code = 'scrape' AND created_at < ?1 AND NOT EXISTS (
@@ -69,7 +69,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     FORGET_SLICE,
     FORGET_PLAN,
     FORGET_TRIGGER,
-    FORGET_CHORES,
+    FORGET_BACKGROUND_JOBS,
     OLD_SCRAPES,
     POLLS_OF,
 ];
@@ -99,20 +99,20 @@ pub(super) fn clean(db: &Connection, op: &PurgeExpired, now: Ts) -> Result<Expir
     Ok(cleaned)
 }
 
-/// Chores first, then jobs that poll, as many as are left of the limit.
+/// Purges background jobs first, then polling jobs with the rest of the limit.
 fn forget_jobs(db: &Connection, before: Ts, limit: u32) -> Result<u32> {
-    let chores = db.prepare_cached(FORGET_CHORES)?.execute(params![before.micros(), limit])? as u32;
-    let scrapes = numbers(db, OLD_SCRAPES, before, limit.saturating_sub(chores))?;
+    let background_jobs = db.prepare_cached(FORGET_BACKGROUND_JOBS)?.execute(params![before.micros(), limit])? as u32;
+    let scrapes = numbers(db, OLD_SCRAPES, before, limit.saturating_sub(background_jobs))?;
     for job in &scrapes {
         let polls: Vec<[i64; 4]> =
             db.prepare_cached(POLLS_OF)?.query_map([job], read_poll)?.collect::<rusqlite::Result<_>>()?;
         polls.into_iter().try_for_each(|poll| forget(db, poll))?;
         db.prepare_cached(FORGET_TRIGGER)?.execute([job])?;
     }
-    Ok(chores + scrapes.len() as u32)
+    Ok(background_jobs + scrapes.len() as u32)
 }
 
-/// Task, trigger, plan and slice.
+/// Reads task, trigger, plan and slice.
 fn read_poll(row: &Row<'_>) -> rusqlite::Result<[i64; 4]> {
     Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
 }

@@ -1,4 +1,4 @@
-//! The pool of cookies. What wears one out and which is taken is decided in the core; here its wear is read and written back.
+//! The cookie pool. The core computes usage and picks the cookie; this reads the usage and writes it back.
 
 use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY};
 use patra_core::credential::{Binding, Credential, CredentialRuntime};
@@ -66,9 +66,9 @@ SET cookie_code = ?2, daily_used = ?3, used_day = ?4, consecutive_errors = ?5, t
     cooling_since = ?8, last_used_at = ?9, updated_at = ?10
 WHERE credential_id = ?1";
 
-const BLAME: &str = "UPDATE ing_credential_state SET last_error = ?2 WHERE credential_id = ?1";
+const WRITE_LAST_ERROR: &str = "UPDATE ing_credential_state SET last_error = ?2 WHERE credential_id = ?1";
 
-const TRUST: &str = "
+const RESET: &str = "
 UPDATE ing_credential_state
 SET version = version + ?2, status_code = 'ACTIVE', fail_count = 0, last_error = NULL
 WHERE credential_id = ?1";
@@ -93,8 +93,8 @@ pub(super) const STATEMENTS: &[&str] = &[
     READ_STATE,
     READ_RESTED,
     WRITE_WEAR,
-    BLAME,
-    TRUST,
+    WRITE_LAST_ERROR,
+    RESET,
     RESEAL,
     RESEAL_TOKEN,
 ];
@@ -119,8 +119,9 @@ pub(super) fn is_taken(db: &Connection, name: &str) -> Result<bool> {
     Ok(db.prepare_cached(READ_NAMED)?.exists([name])?)
 }
 
-/// Nine columns from `at` on: the limit, and the wear in the order of [`READ_STATE`], null for one that was never used.
-pub(crate) fn read_wear(row: &Row<'_>, at: usize) -> rusqlite::Result<CookieUsage> {
+/// Reads nine columns from `at` on: the limit, and the usage in the order of [`READ_STATE`], null for a cookie that was
+/// never used.
+pub(crate) fn read_usage(row: &Row<'_>, at: usize) -> rusqlite::Result<CookieUsage> {
     let daily_limit = row.get::<_, Option<u32>>(at)?.unwrap_or(DEFAULT_DAILY_LIMIT);
     let Some(status) = maybe_word(row, at + 1)? else { return Ok(CookieUsage::new(daily_limit)) };
     Ok(CookieUsage {
@@ -137,34 +138,34 @@ pub(crate) fn read_wear(row: &Row<'_>, at: usize) -> rusqlite::Result<CookieUsag
 }
 
 fn read(db: &Connection, id: i64) -> Result<Option<(CredentialRuntime, CookieUsage)>> {
-    let found = db.prepare_cached(READ_STATE)?.query_row([id], |row| Ok((read_state(row, 0)?, read_wear(row, 7)?)));
+    let found = db.prepare_cached(READ_STATE)?.query_row([id], |row| Ok((read_state(row, 0)?, read_usage(row, 7)?)));
     Ok(found.optional()?)
 }
 
-fn write(db: &Connection, id: i64, wear: &CookieUsage, now: Ts) -> Result<()> {
+fn write(db: &Connection, id: i64, usage: &CookieUsage, now: Ts) -> Result<()> {
     db.prepare_cached(WRITE_WEAR)?.execute(params![
         id,
-        wear.status.as_str(),
-        wear.daily_used,
-        wear.day.map(Ts::micros),
-        wear.consecutive_errors,
-        wear.total_errors,
-        wear.cooling_until.map(Ts::micros),
-        wear.cooling_since.map(Ts::micros),
-        wear.last_used_at.map(Ts::micros),
+        usage.status.as_str(),
+        usage.daily_used,
+        usage.day.map(Ts::micros),
+        usage.consecutive_errors,
+        usage.total_errors,
+        usage.cooling_until.map(Ts::micros),
+        usage.cooling_since.map(Ts::micros),
+        usage.last_used_at.map(Ts::micros),
         now.micros(),
     ])?;
     Ok(())
 }
 
-/// Somebody has looked at it, or put in another value.
-fn trust(db: &Connection, id: i64, replaced: bool, now: Ts) -> Result<()> {
-    let Some((state, wear)) = read(db, id)? else { return Ok(()) };
-    let blamed = state.status != TokenStatus::Active || state.fail_count > 0 || state.last_error.is_some();
-    let trusted = wear.reactivated();
-    if replaced || blamed || trusted != wear {
-        db.prepare_cached(TRUST)?.execute(params![id, replaced])?;
-        write(db, id, &trusted, now)?;
+/// Resets the usage after a check by a person, or after the value was replaced.
+fn reset(db: &Connection, id: i64, replaced: bool, now: Ts) -> Result<()> {
+    let Some((state, usage)) = read(db, id)? else { return Ok(()) };
+    let has_failed = state.status != TokenStatus::Active || state.fail_count > 0 || state.last_error.is_some();
+    let reactivated = usage.reactivated();
+    if replaced || has_failed || reactivated != usage {
+        db.prepare_cached(RESET)?.execute(params![id, replaced])?;
+        write(db, id, &reactivated, now)?;
     }
     Ok(())
 }
@@ -182,7 +183,7 @@ pub(super) fn save(db: &Connection, op: &SaveCookie, now: Ts) -> Result<CookieSa
     db.prepare_cached(CHANGE)?.execute(values)?;
     if value.is_some() {
         db.prepare_cached(MAKE_STATE)?.execute([known.id, now.micros()])?;
-        trust(db, known.id, true, now)?;
+        reset(db, known.id, true, now)?;
     }
     Ok(CookieSaved { id: CredentialId(known.id), created: false })
 }
@@ -212,32 +213,32 @@ fn insert(db: &Connection, op: &SaveCookie, now: Ts) -> Result<CredentialId> {
 pub(super) fn pick(db: &Connection, op: &PickCookie, now: Ts) -> Result<CookiePicked> {
     let pool: Vec<(Credential, CookieUsage)> = db
         .prepare_cached(READ_POOL)?
-        .query_map([&op.provenance_code, &op.endpoint_name], |row| Ok((read_credential(row)?, read_wear(row, 16)?)))?
+        .query_map([&op.provenance_code, &op.endpoint_name], |row| Ok((read_credential(row)?, read_usage(row, 16)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    let (mut credential, wear) = match op.choose(pool, now) {
+    let (mut credential, usage) = match op.choose(pool, now) {
         Ok(chosen) => chosen,
         Err(none) => return Ok(none),
     };
     db.prepare_cached(MAKE_STATE)?.execute([credential.id.0, now.micros()])?;
-    write(db, credential.id.0, &wear.used(now, op.day), now)?;
+    write(db, credential.id.0, &usage.used(now, op.day), now)?;
     credential.state.updated_at = Some(now);
     Ok(CookiePicked::Picked { credential: Box::new(credential), now })
 }
 
-pub(super) fn judge(db: &Connection, op: &RecordCookieOutcome, now: Ts) -> Result<CookieOutcomeRecorded> {
+pub(super) fn record_outcome(db: &Connection, op: &RecordCookieOutcome, now: Ts) -> Result<CookieOutcomeRecorded> {
     let id = op.credential.0;
     db.prepare_cached(MAKE_STATE)?.execute([id, now.micros()])?;
     let found = read(db, id)?.filter(|(state, _)| state.version == op.seen_version);
-    let Some((state, wear)) = found else { return Ok(CookieOutcomeRecorded { before: None, after: None }) };
-    let (after, last_error) = op.apply(&wear, state.last_error, now);
+    let Some((state, usage)) = found else { return Ok(CookieOutcomeRecorded { before: None, after: None }) };
+    let (after, last_error) = op.apply(&usage, state.last_error, now);
     write(db, id, &after, now)?;
-    db.prepare_cached(BLAME)?.execute(params![id, last_error])?;
-    Ok(CookieOutcomeRecorded { before: Some(wear.status), after: Some(after.status) })
+    db.prepare_cached(WRITE_LAST_ERROR)?.execute(params![id, last_error])?;
+    Ok(CookieOutcomeRecorded { before: Some(usage.status), after: Some(after.status) })
 }
 
 pub(super) fn reactivate(db: &Connection, op: &ReactivateCookie, now: Ts) -> Result<CookieReactivated> {
     let Some(named) = read_named(db, &op.name)? else { return Ok(CookieReactivated { id: None }) };
-    trust(db, named.id, false, now)?;
+    reset(db, named.id, false, now)?;
     Ok(CookieReactivated { id: Some(CredentialId(named.id)) })
 }
 
@@ -247,14 +248,14 @@ pub(super) fn reseal(db: &Connection, op: &Reseal, now: Ts) -> Result<Resealed> 
     Ok(Resealed { resealed: db.prepare_cached(statement)?.execute(values)? == 1 })
 }
 
-/// Those whose cooling has ended are active, and how many these are.
+/// Reactivates cookies whose cooling has ended and returns their number.
 pub(super) fn rest(db: &Connection, now: Ts) -> Result<u64> {
     let mut statement = db.prepare_cached(READ_RESTED)?;
     let ids: Vec<i64> = statement.query_map([now.micros()], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     let mut rested = 0;
     for id in ids {
-        let Some((_, wear)) = read(db, id)? else { continue };
-        write(db, id, &wear.after_cooling(now), now)?;
+        let Some((_, usage)) = read(db, id)? else { continue };
+        write(db, id, &usage.after_cooling(now), now)?;
         rested += 1;
     }
     Ok(rested)

@@ -1,4 +1,4 @@
-//! What of a namespace is done or in progress, read from its tasks.
+//! Coverage: windows of a namespace that are done or in progress.
 
 use patra_core::cursor::{CursorValue, completed_end};
 use patra_core::state::{Direction, TaskStatus};
@@ -10,7 +10,7 @@ use super::cursor::Cursor;
 use crate::error::Result;
 use crate::sql::{maybe_window, time, word};
 
-// Tasks that reach beyond the value, in the order in which they are grouped: those of one plan and window stand together.
+// Tasks that reach beyond the value, in the order of their groups: tasks of one plan and window are adjacent.
 pub(crate) const BEYOND_FORWARD: &str = "
 SELECT plan_id, window_from, window_to, status_code, replaced, done_from, done_to
 FROM ing_task
@@ -23,7 +23,7 @@ FROM ing_task
 WHERE cursor_id = ?1 AND window_from < ?2 AND operation_code = 'BACKFILL'
 ORDER BY window_from, window_to, plan_id";
 
-// Of the tasks that come behind a window in that order, does any but its own begin at a time or before?
+// Whether any task after a window in that order, other than its own, begins at a time or before.
 pub(crate) const REACHES_BACK: &str = "
 SELECT EXISTS (
   SELECT 1 FROM ing_task
@@ -60,7 +60,7 @@ ORDER BY ordinal";
 pub(super) const STATEMENTS: &[&str] =
     &[BEYOND_FORWARD, BEYOND_BACKFILL, REACHES_BACK, NEXT_ORDINAL, READ_HISTORY, NEWEST_PLAN, SEGMENTS];
 
-/// Windows beyond the value that are done or in progress, sorted, each once.
+/// Returns the windows beyond the value that are done or in progress, sorted and distinct.
 pub(super) fn covered(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec<Window>> {
     let live = |status| status == TaskStatus::Succeeded || !TaskStatus::is_final(status);
     let mut windows = windows(db, cursor, start, live, |_, _, _| Ok(false))?;
@@ -69,8 +69,8 @@ pub(super) fn covered(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec
     Ok(windows)
 }
 
-/// Windows beyond the value that are complete, as far as they can bring it on: behind the first that is not there are as many as
-/// wait, and each that ends would read them all.
+/// Returns the complete windows beyond the value, up to the first gap that stops the cursor: as many windows follow it
+/// as tasks wait, and each task that ends would read them all.
 pub(super) fn completed(db: &Connection, cursor: &Cursor, start: Ts) -> Result<Vec<Window>> {
     let is_the_end = |complete: &[Window], plan: PlanId, open: Window| {
         if cursor.direction == Direction::Backfill {
@@ -102,8 +102,8 @@ fn read_task(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
     })
 }
 
-/// Windows of which every task of the plan that was not replaced counts, and the done parts of tasks that ended short. Up to the first
-/// that does not count and is the end of what is of interest, seeing those before it.
+/// Windows in which all tasks of the plan count, except replaced ones, and the done parts of tasks that ended short.
+/// Stops at the first that does not count and is the end of the range of interest, given those before it.
 fn windows(
     db: &Connection,
     cursor: &Cursor,
@@ -174,7 +174,7 @@ pub(super) fn history(db: &Connection, cursor: &Cursor) -> Result<History> {
     Ok(history)
 }
 
-/// The last of the segments of the newest plan that are complete one after the other, from the value on.
+/// Returns the last of the consecutively complete segments of the newest plan, from the value on.
 pub(super) fn completed_segments(db: &Connection, cursor: &Cursor) -> Result<Option<CursorValue>> {
     let newest = db.prepare_cached(NEWEST_PLAN)?.query_row([cursor.id.0], |row| row.get::<_, i64>(0)).optional()?;
     let Some(plan) = newest else { return Ok(None) };
@@ -186,7 +186,7 @@ pub(super) fn completed_segments(db: &Connection, cursor: &Cursor) -> Result<Opt
     let mut rows = statement.query(params![cursor.id.0, value, plan])?;
     let mut reached = None;
     while let Some(row) = rows.next()? {
-        // Numbers that are left out are another plan's.
+        // Missing ordinals belong to another plan.
         if !row.get(2)? {
             break;
         }

@@ -1,4 +1,4 @@
-//! Notes that wait for their details, and notes that were fetched.
+//! Notes that wait for their details, and fetched notes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use patra_core::tx::{
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::execution::{self, Found};
+use super::execution::{self, ExecutionState};
 use super::{cookie, pool, scope};
 use crate::error::{Error, Result};
 use crate::sql::{maybe_time, time, word};
@@ -75,7 +75,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 pub(super) const STATEMENTS: &[&str] =
     &[INSERT, RENEW_TOKENS, CLAIM, READ, READ_FORGOTTEN, SETTLE, REQUEUE, INSERT_ITEM, FIND_ITEM, INSERT_NOTE];
 
-/// Fourteen columns, in the order of [`READ`].
+/// Reads fourteen columns, in the order of [`READ`].
 pub(crate) fn read_candidate(row: &Row<'_>) -> rusqlite::Result<CrawlCandidate> {
     Ok(CrawlCandidate {
         id: row.get(0)?,
@@ -97,7 +97,7 @@ pub(crate) fn read_candidate(row: &Row<'_>) -> rusqlite::Result<CrawlCandidate> 
 
 pub(super) fn add(db: &Connection, op: &AddCandidates, now: Ts) -> Result<CandidatesAdded> {
     if op.candidates.len() > MAX_CANDIDATES {
-        return Err(Error::refused(format!("{} notes at once, of {MAX_CANDIDATES}", op.candidates.len())));
+        return Err(Error::refused(format!("{} notes in one request: at most {MAX_CANDIDATES}", op.candidates.len())));
     }
     let mut created = 0;
     for new in &op.candidates {
@@ -114,9 +114,9 @@ pub(super) fn add(db: &Connection, op: &AddCandidates, now: Ts) -> Result<Candid
 
 pub(super) fn claim(db: &Connection, op: &ClaimCandidates, now: Ts) -> Result<CandidatesClaimed> {
     let project_key = match execution::find(db, op.project_key.as_deref(), &op.execution_id, op.timeout, now)? {
-        Found::Unknown => return Ok(CandidatesClaimed::Unknown),
-        Found::Over(execution) => return Ok(CandidatesClaimed::Lost(execution)),
-        Found::Live { project_key } => project_key,
+        ExecutionState::Unknown => return Ok(CandidatesClaimed::Unknown),
+        ExecutionState::Ended(execution) => return Ok(CandidatesClaimed::Lost(execution)),
+        ExecutionState::Live { project_key } => project_key,
     };
     let limit = op.limit.min(MAX_CANDIDATES as u32);
     let values = params![project_key, op.execution_id, now.micros(), op.platform, limit];
@@ -205,7 +205,7 @@ pub(super) fn recover(db: &Connection, op: Recover, now: Ts) -> Result<Recovered
     Ok(recovered)
 }
 
-/// Records whose holder has been silent for too long.
+/// Releases candidates whose execution has been silent for too long.
 fn forgotten(db: &Connection, timeout: Duration, now: Ts) -> Result<Vec<(i64, u32)>> {
     let mut statement = db.prepare_cached(READ_FORGOTTEN)?;
     let rows = statement.query_map([(now - timeout).micros()], |row| Ok((row.get(0)?, row.get(1)?)))?;

@@ -1,4 +1,4 @@
-//! Credentials: versions of a binding, and the runtime half with its lease on the refresh.
+//! Credentials: versions of a binding, and the runtime half with the lease on its refresh.
 
 use patra_core::credential::{Binding, Credential, CredentialRuntime};
 use patra_core::state::AuthType;
@@ -125,7 +125,7 @@ pub(super) fn revoke(db: &Connection, op: &RevokeCredential, now: Ts) -> Result<
     Ok(CredentialsRevoked { revoked: ids.len() as u32 })
 }
 
-/// The runtime half with its lease.
+/// Reads the runtime half with its lease.
 struct Leased {
     state: CredentialRuntime,
     lease: Option<(String, Ts)>,
@@ -137,7 +137,7 @@ fn read_leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
     Ok(Leased { state: read_state(row, 0)?, lease: owner.zip(maybe_time(row, 8)?), fence: row.get(9)? })
 }
 
-/// Seven columns from `at` on: version, sealed, expires_at, status_code, fail_count, last_error, updated_at.
+/// Reads seven columns from `at` on: version, sealed, expires_at, status_code, fail_count, last_error, updated_at.
 pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<CredentialRuntime> {
     Ok(CredentialRuntime {
         version: row.get(at)?,
@@ -150,7 +150,8 @@ pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<Credentia
     })
 }
 
-/// Sixteen columns, nine of the definition and seven of the runtime half, which are null for one that was never used.
+/// Reads sixteen columns: nine of the definition, and seven of the runtime half, null for a credential that was never
+/// used.
 pub(crate) fn read_credential(row: &Row<'_>) -> rusqlite::Result<Credential> {
     let used = row.get::<_, Option<i64>>(9)?.is_some();
     Ok(Credential {
@@ -192,7 +193,7 @@ pub(super) fn store(db: &Connection, op: &StoreToken, now: Ts) -> Result<TokenSt
     let stored = db.prepare_cached(STORE)?.query_row(values, |row| row.get(0)).optional()?;
     let version = match stored {
         Some(version) => Some(version),
-        // Our own, from before an answer that was lost?
+        // Written by an earlier try of this operation whose result was lost.
         None => db.prepare_cached(READ_STORED)?.query_row([id, fence], |row| row.get(0)).optional()?,
     };
     version.map(|version| TokenStored { version }).ok_or_else(|| TxError::Fenced.into())

@@ -1,4 +1,4 @@
-//! Cursors: found by namespace, recorded as events, moved as a value.
+//! Cursors: identified by namespace, with their events and their value.
 
 use patra_core::cursor::{CursorName, CursorValue, completed_end};
 use patra_core::state::{Direction, Operation};
@@ -44,7 +44,7 @@ WHERE provenance_code = ?1 AND operation_code = 'HARVEST' AND endpoint_name = ?2
 ORDER BY normalized_instant DESC
 LIMIT 1";
 
-// The furthest event, in each direction and of each kind.
+// The furthest event, per direction and kind.
 pub(crate) const LAST_FORWARD: &str = "
 SELECT new_instant, new_numeric, new_value, run_id FROM ing_cursor_event
 WHERE cursor_id = ?1 ORDER BY new_instant DESC LIMIT 1";
@@ -116,7 +116,7 @@ pub(super) struct Cursor {
     pub(super) id: CursorId,
     pub(super) operation: Operation,
     pub(super) direction: Direction,
-    /// `None`: it counts segments, not time.
+    /// `None` if the cursor counts segments.
     pub(super) origin: Option<Ts>,
     pub(super) value: Option<CursorValue>,
     pub(super) epoch: i64,
@@ -124,7 +124,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Where the completed part begins; `None` when it counts segments.
+    /// Start of the completed part; `None` if the cursor counts segments.
     pub(super) fn start(&self) -> Option<Ts> {
         self.value.as_ref().and_then(CursorValue::instant).or(self.origin)
     }
@@ -142,7 +142,7 @@ fn read_cursor(row: &Row<'_>) -> rusqlite::Result<Cursor> {
     })
 }
 
-/// Instant, number and text of a value.
+/// A value as instant, number and text.
 fn read_mark(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<CursorValue>> {
     if let Some(instant) = maybe_time(row, at)? {
         return Ok(Some(CursorValue::At(instant)));
@@ -151,7 +151,7 @@ fn read_mark(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<CursorValue>> 
     ordinal.map(|ordinal| Ok(CursorValue::Nth { ordinal, last: row.get(at + 2)? })).transpose()
 }
 
-/// The cursor of a namespace. The endpoint is no part of its identity (C-22).
+/// Finds the cursor of a namespace. The endpoint is not part of its identity (C-22).
 pub(super) fn find(db: &Connection, name: &CursorName) -> Result<Option<Cursor>> {
     let key = params![
         name.project_key,
@@ -169,7 +169,7 @@ fn read(db: &Connection, id: CursorId) -> Result<Cursor> {
     cursor.ok_or_else(|| Error::refused(format!("there is no cursor {id}")))
 }
 
-/// How far the stream that a backfill completes has been harvested.
+/// Harvest position of the stream that a backfill completes.
 pub(super) fn harvested(db: &Connection, name: &CursorName) -> Result<Option<Ts>> {
     if name.operation != Operation::Backfill {
         return Ok(None);
@@ -178,7 +178,8 @@ pub(super) fn harvested(db: &Connection, name: &CursorName) -> Result<Option<Ts>
     Ok(db.prepare_cached(READ_HARVESTED)?.query_row(key, |row| maybe_time(row, 0)).optional()?.flatten())
 }
 
-/// Makes the cursor if it is missing and raises its epoch; `Conflict` when another plan has raised it since `epoch`.
+/// Creates the cursor if it is missing and raises its epoch. Fails with `Conflict` if another plan has raised it since
+/// `epoch`.
 pub(super) fn next_epoch(
     db: &Connection,
     name: &CursorName,
@@ -231,7 +232,7 @@ pub(super) fn record_advance(db: &Connection, op: RecordAdvance, now: Ts) -> Res
     Ok(AdvanceRecorded { direction: cursor.direction, value: cursor.value, target, by, version: cursor.version })
 }
 
-/// How far the namespace is complete; `None` when not even its beginning is.
+/// Returns how far the namespace is complete; `None` if not even its beginning is.
 fn reached(db: &Connection, cursor: &Cursor) -> Result<Option<CursorValue>> {
     let Some(start) = cursor.start() else { return cover::completed_segments(db, cursor) };
     let end = completed_end(cursor.direction, start, &cover::completed(db, cursor, start)?);
@@ -257,7 +258,7 @@ fn insert_event(db: &Connection, cursor: &Cursor, op: &RecordAdvance, mark: &Cur
     Ok(())
 }
 
-/// `normalized_instant` and `normalized_numeric`.
+/// Splits a value into `normalized_instant` and `normalized_numeric`.
 fn parts(mark: &CursorValue) -> (Option<i64>, Option<i64>) {
     match mark {
         CursorValue::At(at) => (Some(at.micros()), None),
@@ -285,20 +286,20 @@ pub(super) fn advance(db: &Connection, op: &AdvanceCursor, now: Ts) -> Result<Cu
     Ok(CursorMoved { moved: moved == 1 })
 }
 
-/// The event that allows this value: its id and the greatest time that was seen with it.
+/// Finds the event that allows this value: its id and the greatest time that was observed with it.
 fn reaching_event(db: &Connection, cursor: &Cursor, to: &CursorValue) -> Result<Option<(i64, Option<String>)>> {
     let (sql, place) = match (to, cursor.origin, cursor.direction) {
         (CursorValue::At(at), Some(_), Direction::Forward) => (REACHES_FORWARD, at.micros()),
         (CursorValue::At(at), Some(_), Direction::Backfill) => (REACHES_BACKFILL, at.micros()),
         (CursorValue::Nth { ordinal, .. }, None, _) => (REACHES_NUMERIC, *ordinal),
-        // A value of the other kind.
+        // The value is of the other kind.
         _ => return Ok(None),
     };
     let event = db.prepare_cached(sql)?.query_row([cursor.id.0, place], |row| Ok((row.get(0)?, row.get(1)?)));
     Ok(event.optional()?)
 }
 
-/// The later of two times. What cannot be read as one gives way.
+/// Returns the later of two times. An unreadable one loses.
 fn greater(known: Option<String>, new: Option<String>) -> Option<String> {
     let at = |text: &Option<String>| text.as_deref().and_then(|text| text.parse::<Ts>().ok());
     if at(&new) > at(&known) { new } else { known.or(new) }

@@ -1,4 +1,4 @@
-//! Writing the dictionary. It is small and nothing refers to its rows: what differs is replaced as a whole.
+//! Writes the dictionary. It is small and nothing refers to its rows: rows that differ are replaced.
 
 use patra_core::Ts;
 use patra_core::tx::{DictionarySynced, SyncDictionary};

@@ -1,4 +1,4 @@
-//! Named locks. Whether one is alive is decided in the core.
+//! Named locks. The core decides whether one is alive.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ RETURNING execution_id, workflow_name, status, started_at, heartbeat_at, complet
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ, READ_RUNNING, READ_SILENT, INSERT, KEEP, KEEP_RECORDS, END];
 
-/// The first eight columns.
+/// Reads the first eight columns.
 pub(crate) fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
     Ok(Execution {
         execution_id: row.get(0)?,
@@ -64,31 +64,31 @@ pub(crate) fn read_execution(row: &Row<'_>) -> rusqlite::Result<Execution> {
     })
 }
 
-/// What an execution is to whoever comes with its id.
-pub(super) enum Found {
+/// State of an execution for a caller with its id.
+pub(super) enum ExecutionState {
     Live { project_key: String },
-    Over(Execution),
+    Ended(Execution),
     Unknown,
 }
 
-/// One that is not alive any more is over when this returns.
+/// Ends an execution that is no longer alive.
 pub(super) fn find(
     db: &Connection,
     project: Option<&str>,
     execution_id: &str,
     timeout: Duration,
     now: Ts,
-) -> Result<Found> {
+) -> Result<ExecutionState> {
     let found = db.prepare_cached(READ)?.query_row([execution_id], |row| Ok((read_execution(row)?, row.get(8)?)));
     let is_theirs = |(_, of): &(Execution, String)| project.is_none_or(|project| project == of);
-    let Some((execution, project_key)) = found.optional()?.filter(is_theirs) else { return Ok(Found::Unknown) };
+    let Some((execution, project_key)) = found.optional()?.filter(is_theirs) else { return Ok(ExecutionState::Unknown) };
     if execution.status != ExecutionStatus::Running {
-        return Ok(Found::Over(execution));
+        return Ok(ExecutionState::Ended(execution));
     }
     if is_alive(execution.heartbeat_at, now, timeout) {
-        return Ok(Found::Live { project_key });
+        return Ok(ExecutionState::Live { project_key });
     }
-    Ok(Found::Over(time_out(db, execution_id, now)?))
+    Ok(ExecutionState::Ended(time_out(db, execution_id, now)?))
 }
 
 fn time_out(db: &Connection, execution_id: &str, now: Ts) -> Result<Execution> {
@@ -124,9 +124,9 @@ pub(super) fn acquire(db: &Connection, op: &AcquireExecution, now: Ts) -> Result
 
 pub(super) fn keep(db: &Connection, op: &KeepExecution, now: Ts) -> Result<ExecutionKept> {
     match find(db, op.project_key.as_deref(), &op.execution_id, op.timeout, now)? {
-        Found::Unknown => return Ok(ExecutionKept::Unknown),
-        Found::Over(execution) => return Ok(ExecutionKept::Lost(execution)),
-        Found::Live { .. } => {}
+        ExecutionState::Unknown => return Ok(ExecutionKept::Unknown),
+        ExecutionState::Ended(execution) => return Ok(ExecutionKept::Lost(execution)),
+        ExecutionState::Live { .. } => {}
     }
     let (processed, failed) = (op.items_processed.map(from_count), op.items_failed.map(from_count));
     let values = params![op.execution_id, now.micros(), processed, failed];
@@ -137,20 +137,20 @@ pub(super) fn keep(db: &Connection, op: &KeepExecution, now: Ts) -> Result<Execu
 
 pub(super) fn end(db: &Connection, op: &EndExecution, now: Ts) -> Result<ExecutionKept> {
     if !matches!(op.status, ExecutionStatus::Completed | ExecutionStatus::Failed) {
-        return Err(Error::refused(format!("an execution is not given back as {}", op.status)));
+        return Err(Error::refused(format!("an execution cannot end as {}", op.status)));
     }
     Ok(match find(db, op.project_key.as_deref(), &op.execution_id, op.timeout, now)? {
-        Found::Unknown => ExecutionKept::Unknown,
-        Found::Over(execution) if execution.status == op.status => ExecutionKept::Kept(execution),
-        Found::Over(execution) => ExecutionKept::Lost(execution),
-        Found::Live { .. } => {
+        ExecutionState::Unknown => ExecutionKept::Unknown,
+        ExecutionState::Ended(execution) if execution.status == op.status => ExecutionKept::Kept(execution),
+        ExecutionState::Ended(execution) => ExecutionKept::Lost(execution),
+        ExecutionState::Live { .. } => {
             let items = (op.items_processed, op.items_failed);
             ExecutionKept::Kept(end_as(db, &op.execution_id, op.status, items, now)?)
         }
     })
 }
 
-/// All that have been silent for too long are over, and how many these are.
+/// Ends all executions that have been silent for too long and returns their number.
 pub(super) fn recover(db: &Connection, timeout: Duration, now: Ts) -> Result<u64> {
     let mut statement = db.prepare_cached(READ_SILENT)?;
     let silent: Vec<String> =

@@ -1,4 +1,4 @@
-//! A trigger that becomes one trigger per partition, and the records that name partitions.
+//! Fan-out of a trigger into one per partition, and the parent records that name the partitions.
 
 use patra_core::Ts;
 use patra_core::state::JobStatus;
@@ -57,7 +57,7 @@ pub(super) fn fan_out(db: &Connection, op: &FanOut, now: Ts) -> Result<FannedOut
         let wait = if waiting >= MAX_WAITING { op.wait } else { std::time::Duration::ZERO };
         (JobStatus::Requested, None, Some(now + wait))
     };
-    // What fails here takes the children back.
+    // A failure here rolls back the children.
     trigger::release(db, op.job, op.fence, status, remarks.as_deref(), not_before)?;
     if children > op.limit {
         return Err(Error::refused(op.too_many()));
@@ -73,7 +73,7 @@ pub(super) fn read_parents(db: &Connection, op: &ReadParents) -> Result<Vec<Pare
         op.project_key,
         op.provenance_code,
         op.dedup_scope,
-        // Every key lies behind the empty text, since no key is empty.
+        // Every key sorts after the empty text, since no key is empty.
         op.after.as_deref().unwrap_or_default(),
         op.endpoint_name,
         op.payload,

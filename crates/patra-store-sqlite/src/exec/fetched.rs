@@ -1,4 +1,4 @@
-//! What a poll that went well has brought: counted, and told to the world outside.
+//! Results of a successful poll of tweets, besides its items: the statistics of its source and an outbox event.
 
 use patra_core::Ts;
 use patra_core::tweet::FetchStats;
@@ -45,7 +45,7 @@ ORDER BY dedup_key";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[SUM, READ_STATS, WRITE_STATS, READ_JOB, READ_USERNAME, READ_KEYS];
 
-pub(super) fn count_and_tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
+pub(super) fn record(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
     if !poll.counted && !poll.emit {
         return Ok(());
     }
@@ -56,7 +56,7 @@ pub(super) fn count_and_tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: 
         write(db, poll.source.0, count(fetched), count(new), now)?;
     }
     if poll.emit && new > 0 {
-        tell(db, op, poll, now)?;
+        emit(db, op, poll, now)?;
     }
     Ok(())
 }
@@ -77,7 +77,7 @@ fn write(db: &Connection, source: i64, fetched: u32, new: u32, now: Ts) -> Resul
     Ok(())
 }
 
-/// Six columns, in the order of [`READ_STATS`].
+/// Reads six columns, in the order of [`READ_STATS`].
 pub(crate) fn read_stats(row: &Row<'_>, at: usize) -> rusqlite::Result<FetchStats> {
     Ok(FetchStats {
         last_fetch_at: time(row, at)?,
@@ -89,7 +89,7 @@ pub(crate) fn read_stats(row: &Row<'_>, at: usize) -> rusqlite::Result<FetchStat
     })
 }
 
-fn tell(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
+fn emit(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> Result<()> {
     let (project_key, job): (String, String) =
         db.prepare_cached(READ_JOB)?.query_row([op.lineage.job.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let username: Option<String> = db.prepare_cached(READ_USERNAME)?.query_row([poll.source.0], |row| row.get(0))?;

@@ -1,4 +1,4 @@
-//! The rate gate. The arithmetic is in the core; here its state is read and written back.
+//! The rate gate. The core does the arithmetic; this reads the state and writes it back.
 
 use patra_core::Ts;
 use patra_core::gate::{GateReply, GateState};
@@ -16,7 +16,7 @@ ON CONFLICT (rate_key) DO UPDATE SET state = excluded.state, updated_at = exclud
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ, WRITE];
 
-pub(super) fn ask(db: &Connection, op: &RequestPermits, now: Ts) -> Result<GateReply> {
+pub(super) fn request(db: &Connection, op: &RequestPermits, now: Ts) -> Result<GateReply> {
     let stored: Option<String> = db.prepare_cached(READ)?.query_row([&op.key], |row| row.get(0)).optional()?;
     let mut state = match stored {
         Some(text) => {
@@ -28,7 +28,7 @@ pub(super) fn ask(db: &Connection, op: &RequestPermits, now: Ts) -> Result<GateR
         }
         None => GateState::new(op.limits, now),
     };
-    let answer = state.request(op.limits, &op.request, now);
+    let reply = state.request(op.limits, &op.request, now);
     db.prepare_cached(WRITE)?.execute(params![op.key, state.write(), now.micros()])?;
-    Ok(answer)
+    Ok(reply)
 }

@@ -1,4 +1,4 @@
-//! The ledger row of a page, whether it was committed or not.
+//! The ledger row of a page, committed or failed.
 
 use patra_core::error::Fault;
 use patra_core::paging::Position;
@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use crate::error::Result;
 
-// Provenance, endpoint and window are the task's, so that a ledger row always agrees with its task.
+// Provenance, endpoint and window are copied from the task, so that a ledger row always agrees with its task.
 const INSERT: &str = "
 INSERT INTO ing_task_run_batch
   (run_id, task_id, slice_id, plan_id, schedule_instance_id, provenance_code, endpoint_name, expr_hash, batch_no,
@@ -32,7 +32,7 @@ ON CONFLICT (run_id, batch_no) DO NOTHING";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[INSERT, KEEP_RAW];
 
-/// The row of a committed page; `None` when another batch holds its number, token or key.
+/// Writes the row of a committed page. Returns `None` if another batch has its number, token or key.
 pub(super) fn insert_page(db: &Connection, op: &CommitBatch, stats: &BatchStats, now: Ts) -> Result<Option<BatchId>> {
     let ledger = Ledger {
         task: op.lease.task,
@@ -55,8 +55,8 @@ pub(super) fn insert_page(db: &Connection, op: &CommitBatch, stats: &BatchStats,
     ledger.insert(db, now)
 }
 
-/// Evidence of the page that ended a run. It is left out when the ledger has a row of that number already, as after a
-/// commit whose answer was lost, and carries no token: it must never stand in the way of ending the run.
+/// Writes the evidence of the page that ended a run, unless the ledger has a row of that number already, as after a
+/// commit whose result was lost. It has no token, so that it can never prevent the end of the run.
 pub(super) fn insert_failure(db: &Connection, op: &EndRun, failure: &BatchFailure, now: Ts) -> Result<()> {
     let ledger = Ledger {
         task: op.lease.task,

@@ -1,4 +1,5 @@
-//! What was counted by the minute grows old: the minutes of a quarter become one, quarters an hour, and hours are forgotten.
+//! Rollup of the counters: the minutes of a quarter are merged into one row, quarters into hours, and old hours are
+//! deleted. Before that, the shards of a minute are merged.
 
 use patra_core::Ts;
 use patra_core::port::board::{A_QUARTER, AN_HOUR, HOURS_KEPT, MINUTES_KEPT, QUARTERS_KEPT};
@@ -36,7 +37,7 @@ SET
   concurrency_down = concurrency_down + excluded.concurrency_down,
   circuit_open = circuit_open + excluded.circuit_open, resliced = resliced + excluded.resliced";
 
-// The columns that are not grouped come from the row with the maximum, as SQLite has it: where it was met last.
+// SQLite takes the ungrouped columns from the row with the maximum: the last occurrence.
 const FOLD_ERRORS: &str = "
 INSERT INTO ing_error_minute (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard,
   errors, message, last_at, task_id, run_id, batch_no)

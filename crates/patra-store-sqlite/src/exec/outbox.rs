@@ -1,4 +1,4 @@
-//! Events for the world outside: written with what they tell, leased by whoever delivers them.
+//! Outbox: events written in the transaction that they report, and leased by the relay that delivers them.
 
 use patra_core::Ts;
 use patra_core::tx::{
@@ -20,7 +20,7 @@ const FORGET: &str = "
 DELETE FROM outbox_event
 WHERE id IN (SELECT id FROM outbox_event WHERE ended_at < ?1 ORDER BY ended_at LIMIT ?2)";
 
-// None of a topic of which one is on its way, and none behind another that is put off.
+// Skips topics with an event in delivery, and events behind an earlier one of their topic that waits for a retry.
 pub(crate) const TAKE: &str = "
 UPDATE outbox_event
 SET lease_owner = ?1, leased_until = ?2
@@ -47,7 +47,7 @@ UPDATE outbox_event
 SET status_code = ?2, tries = ?3, last_error = coalesce(?4, last_error), not_before = ?5, ended_at = ?6, lease_owner = NULL, leased_until = NULL
 WHERE id = ?1";
 
-const RETELL: &str = "
+const RETRY: &str = "
 UPDATE outbox_event
 SET status_code = 'PENDING', tries = 0, not_before = ?1, ended_at = NULL
 WHERE id IN (
@@ -57,7 +57,7 @@ WHERE id IN (
   LIMIT ?4)";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[INSERT, FORGET, TAKE, READ_TRIES, SETTLE, RETELL];
+pub(super) const STATEMENTS: &[&str] = &[INSERT, FORGET, TAKE, READ_TRIES, SETTLE, RETRY];
 
 pub(super) fn put(db: &Connection, event: &NewEvent, now: Ts) -> Result<()> {
     let NewEvent { project_key, event_type, topic, idempotency_key, payload } = event;
@@ -92,16 +92,16 @@ pub(super) fn settle(db: &Connection, op: &SettleEvent, now: Ts) -> Result<Event
     let held: Option<u32> =
         db.prepare_cached(READ_TRIES)?.query_row(params![op.id, op.owner], |row| row.get(0)).optional()?;
     let Some(failed) = held else { return Ok(EventSettled) };
-    let EventUpdate { status, tries, error, retry_in: again } = op.delivery.settle(failed);
-    let not_before = now + again.unwrap_or_default();
-    let ended = again.is_none().then_some(now.micros());
+    let EventUpdate { status, tries, error, retry_in } = op.delivery.settle(failed);
+    let not_before = now + retry_in.unwrap_or_default();
+    let ended = retry_in.is_none().then_some(now.micros());
     let values = params![op.id, status, tries, error, not_before.micros(), ended];
     db.prepare_cached(SETTLE)?.execute(values)?;
     Ok(EventSettled)
 }
 
-pub(super) fn retell(db: &Connection, op: &RetryEvents, now: Ts) -> Result<EventsRetried> {
+pub(super) fn retry(db: &Connection, op: &RetryEvents, now: Ts) -> Result<EventsRetried> {
     let values = params![now.micros(), op.project_key, op.event, RETRY_BATCH];
-    let events = db.prepare_cached(RETELL)?.execute(values)?;
+    let events = db.prepare_cached(RETRY)?.execute(values)?;
     Ok(EventsRetried { events: u32::try_from(events).unwrap_or(RETRY_BATCH) })
 }

@@ -1,4 +1,4 @@
-//! Planning: what of a namespace is covered, and writing plan, slices and tasks.
+//! Planning: the coverage of a namespace, and writing plan, slices and tasks.
 
 use patra_core::state::{JobStatus, PlanStatus};
 use patra_core::tx::{Coverage, History, NewPlan, NewSlice, PlanSaved, PlanTarget, ReadCoverage, SavePlan, TxError};
@@ -18,7 +18,7 @@ pub(super) const INSERT_SNAPSHOT: &str = "
 INSERT INTO ing_snapshot (hash, body, created_at) VALUES (?1, ?2, ?3)
 ON CONFLICT (hash) DO NOTHING";
 
-// The snapshot is the whole frozen spec, so its hash is both the expression's and the spec's fingerprint.
+// The snapshot is the whole frozen spec, so its hash is the fingerprint of both the expression and the spec.
 const INSERT_PLAN: &str = "
 INSERT INTO ing_plan
   (schedule_instance_id, cursor_id, project_key, provenance_code, endpoint_name, operation_code, window_from, window_to,
@@ -94,7 +94,7 @@ pub(super) fn read_coverage(db: &Connection, op: &ReadCoverage, now: Ts) -> Resu
 }
 
 pub(super) fn save(db: &Connection, op: &SavePlan, now: Ts) -> Result<PlanSaved> {
-    // First, because it is what proves the lease; what fails below takes it back.
+    // Runs first because it proves the lease; a later failure rolls it back.
     let (plan_status, trigger_status, not_before) = if op.complete {
         (PlanStatus::Ready, JobStatus::Planned, None)
     } else {

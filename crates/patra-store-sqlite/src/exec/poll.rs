@@ -1,4 +1,4 @@
-//! Polls: queueing them, claiming them by host, what a run must know of its source, and what its end means for it.
+//! Polls: queueing them, claiming them by host, the source data of a run, and the effect of their end on the source.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use patra_core::tx::{
 use patra_core::{JobId, PlanId, SliceId, SourceId, TaskId, Ts, hash};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::hold::{Common, Own, Stopping};
+use super::pause::{StoppingPauses, TaskAttributes, TaskIds};
 use super::scope::scope_id;
-use super::scrape::Begun;
+use super::scrape::ScrapeStart;
 use super::{claim, fetched, plan, scrape, source};
 use crate::error::Result;
 use crate::sql::word;
 
-// Nobody polls it now, and nobody has since it was read.
+// Nothing polls the source now, and nothing has since it was read.
 const NEXT_POLL: &str = "
 UPDATE source
 SET poll_count = poll_count + 1,
@@ -35,7 +35,7 @@ INSERT INTO ing_schedule_instance
 VALUES (?1, 'collector', ?2, ?1, ?3, ?4, ?5, ?6, 'HARVEST', ?7, '{}', '{}', ?8, 'PLANNED', ?9, ?9, ?10, ?11, ?11)
 RETURNING id";
 
-// A poll moves no cursor: it has the number of none.
+// A poll moves no cursor: its cursor number is that of none.
 const INSERT_PLAN: &str = "
 INSERT INTO ing_plan
   (schedule_instance_id, cursor_id, project_key, provenance_code, endpoint_name, operation_code, plan_strategy,
@@ -58,12 +58,12 @@ INSERT INTO ing_task
 VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, 'HARVEST', ?7, ?8, ?9, 'QUEUED', ?10, ?11, ?12, ?13, 0, ?14, ?15)
 RETURNING id";
 
-// By the index of sources that are polled, whose condition has to be repeated for that.
+// Repeats the condition of the index of polled sources, so that it can be used.
 const HURRY: &str = "
 UPDATE ing_task INDEXED BY uk_task_polled SET scheduled_at = min(scheduled_at, ?2)
 WHERE source_id = ?1 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING') AND +status_code = 'QUEUED'";
 
-const UNDER_WAY: &str = "
+const IN_PROGRESS: &str = "
 SELECT id FROM ing_task WHERE source_id = ?1 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')";
 
 const COUNT_HOSTS: &str = "
@@ -107,7 +107,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     INSERT_SLICE,
     INSERT_TASK,
     HURRY,
-    UNDER_WAY,
+    IN_PROGRESS,
     COUNT_HOSTS,
     NEXT,
     READ_KNOWN,
@@ -120,9 +120,9 @@ pub(super) fn queue(db: &Connection, op: &QueuePolls, now: Ts) -> Result<PollsQu
     let job = match &op.job {
         None => None,
         Some(job) => match scrape::begin(db, job, &op.polls, now)? {
-            Begun::Now(instance) => Some(instance),
-            Begun::Before(tasks) => return Ok(PollsQueued { tasks, busy: None, now }),
-            Begun::Not(busy) => return Ok(PollsQueued { tasks: vec![None; op.polls.len()], busy: Some(busy), now }),
+            ScrapeStart::Started(instance) => Some(instance),
+            ScrapeStart::Existing(tasks) => return Ok(PollsQueued { tasks, busy: None, now }),
+            ScrapeStart::Busy(busy) => return Ok(PollsQueued { tasks: vec![None; op.polls.len()], busy: Some(busy), now }),
         },
     };
     for (hash, body) in &op.snapshots {
@@ -203,7 +203,7 @@ fn queue_one(db: &Connection, poll: &NewPoll, job: Option<JobId>, now: Ts) -> Re
 
 pub(super) fn hurry(db: &Connection, op: HurryPoll, now: Ts) -> Result<PollHurried> {
     db.prepare_cached(HURRY)?.execute([op.source.0, now.micros()])?;
-    let task: Option<i64> = db.prepare_cached(UNDER_WAY)?.query_row([op.source.0], |row| row.get(0)).optional()?;
+    let task: Option<i64> = db.prepare_cached(IN_PROGRESS)?.query_row([op.source.0], |row| row.get(0)).optional()?;
     Ok(PollHurried { task: task.map(TaskId) })
 }
 
@@ -220,7 +220,7 @@ fn pick(db: &Connection, op: &ClaimPolls, now: Ts) -> Result<Vec<i64>> {
         .prepare_cached(COUNT_HOSTS)?
         .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    let stopping = Stopping::read(db)?;
+    let stopping = StoppingPauses::read(db)?;
     let mut statement = db.prepare_cached(NEXT)?;
     let mut rows = statement.query([now.micros()])?;
     let mut picked = Vec::new();
@@ -229,13 +229,13 @@ fn pick(db: &Connection, op: &ClaimPolls, now: Ts) -> Result<Vec<i64>> {
     {
         let (task, host): (i64, String) = (row.get(0)?, row.get(1)?);
         let (provenance_code, endpoint_name): (String, String) = (row.get(2)?, row.get(3)?);
-        let common = Common {
+        let common = TaskAttributes {
             provenance_code: &provenance_code,
             endpoint_name: &endpoint_name,
             operation: word(row, 4)?,
             credential: row.get::<_, Option<i64>>(5)?.map(patra_core::CredentialId),
         };
-        let own = Own { task: TaskId(task), plan: PlanId(row.get(6)?), slice: SliceId(row.get(7)?) };
+        let own = TaskIds { task: TaskId(task), plan: PlanId(row.get(6)?), slice: SliceId(row.get(7)?) };
         let busy = hosts.entry(host).or_default();
         if *busy < op.per_host && !stopping.stops(&common, &own) {
             *busy += 1;
@@ -245,15 +245,15 @@ fn pick(db: &Connection, op: &ClaimPolls, now: Ts) -> Result<Vec<i64>> {
     Ok(picked)
 }
 
-/// What the source of a poll is known by.
+/// Reads the validators of the source.
 pub(super) fn known(db: &Connection, source: SourceId) -> Result<Option<Box<Validators>>> {
     let text: Option<Option<String>> =
         db.prepare_cached(READ_KNOWN)?.query_row([source.0], |row| row.get(0)).optional()?;
-    // What cannot be read costs one whole answer, no more.
+    // Unreadable validators cost one full response, no more.
     Ok(text.flatten().and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-/// The task of a poll is in this state now.
+/// Applies the new state of a poll's task to its source.
 pub(super) fn end(db: &Connection, op: &EndRun, poll: &PollEnd, status: TaskStatus, now: Ts) -> Result<()> {
     let id = poll.source.0;
     let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
@@ -273,12 +273,12 @@ pub(super) fn end(db: &Connection, op: &EndRun, poll: &PollEnd, status: TaskStat
         db.prepare_cached(MOVE)?.execute(params![id, url])?;
     }
     match outcome {
-        PollOutcome::Fetched => fetched::count_and_tell(db, op, poll, now),
+        PollOutcome::Fetched => fetched::record(db, op, poll, now),
         PollOutcome::Failed { .. } => Ok(()),
     }
 }
 
-/// The records of a page, stored now or before, are items of the source.
+/// Links the records of a page, stored now or before, to the source.
 pub(super) fn link(
     db: &Connection,
     source: SourceId,

@@ -1,4 +1,4 @@
-//! The URL pool: URLs by library with their counters, what is captured, and documents.
+//! The URL pool: URLs by library with their counters, captures, and documents.
 
 use patra_core::project::Library;
 use patra_core::tx::{
@@ -20,7 +20,7 @@ ON CONFLICT (scope, project_key, url) DO NOTHING";
 pub(crate) const IS_SHARED: &str = "
 SELECT EXISTS (SELECT 1 FROM resource_pool_urls WHERE scope = 'shared' AND project_key = '' AND url = ?1)";
 
-// Of every project that has the URL. One writer: one shard.
+// Counters of every project that has the URL. There is one writer, so there is one shard.
 pub(crate) const COVER: &str = "
 UPDATE resource_pool_count SET covered = covered + 1
 WHERE scope = 'project' AND EXISTS (
@@ -31,7 +31,7 @@ const COUNT: &str = "
 INSERT INTO resource_pool_count (scope, project_key, shard, urls, covered) VALUES (?1, ?2, 0, ?3, ?4)
 ON CONFLICT (scope, project_key, shard) DO UPDATE SET urls = urls + ?3, covered = covered + ?4";
 
-// Of the job, when it is a part of one.
+// The id of its job, if it is part of one.
 const READ_PUBLIC_ID: &str = "
 SELECT job.public_id
 FROM ing_schedule_instance part JOIN ing_schedule_instance job ON job.id = coalesce(part.root_id, part.id)
@@ -94,7 +94,7 @@ fn insert<'a>(
     now: Ts,
 ) -> Result<u32> {
     if urls.len() > MAX_URLS {
-        return Err(Error::refused(format!("{} URLs at once, of {MAX_URLS}", urls.len())));
+        return Err(Error::refused(format!("{} URLs in one request: at most {MAX_URLS}", urls.len())));
     }
     let (scope, owner) = (library.as_str(), library.key(project_key));
     let (mut new, mut covered) = (0, 0);
@@ -120,7 +120,7 @@ fn insert<'a>(
     Ok(new)
 }
 
-/// Adds the URLs of a page, or leaves them: what goes wrong here concerns nothing else.
+/// Captures the URLs of a page. A failure here affects nothing else.
 pub(super) fn capture(
     db: &Connection,
     capture: Option<&Capture>,
@@ -131,7 +131,7 @@ pub(super) fn capture(
     let Some(capture) = capture else { return Ok(Captured::None) };
     run(db, BEGIN)?;
     let stored = store(db, capture, project_key, instance, now);
-    // Then everything is gone, not only what is ours.
+    // The whole transaction was rolled back then, not only this part.
     if db.is_autocommit() {
         return stored.map(|new| Captured::Stored { new });
     }
@@ -165,7 +165,7 @@ fn run(db: &Connection, sql: &str) -> Result<()> {
 
 pub(super) fn configure(db: &Connection, op: &ConfigureCapture, now: Ts) -> Result<CaptureConfigured> {
     if op.job_types.len() > MAX_JOB_TYPES {
-        return Err(Error::refused(format!("{} job types at once, of {MAX_JOB_TYPES}", op.job_types.len())));
+        return Err(Error::refused(format!("{} job types in one request: at most {MAX_JOB_TYPES}", op.job_types.len())));
     }
     for job_type in &op.job_types {
         let values = params![op.project_key, job_type, op.library.as_str(), op.enabled, now.micros()];

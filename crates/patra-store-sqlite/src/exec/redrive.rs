@@ -1,4 +1,4 @@
-//! Running again what has ended.
+//! Redrive: running ended work again.
 
 use patra_core::state::{BatchStatus, PlanStatus};
 use patra_core::tx::{RedriveTarget, RedriveWork, Redriven, TaskView};
@@ -10,7 +10,7 @@ use crate::sql::word;
 
 const READ_RUN: &str = "SELECT task_id FROM ing_task_run WHERE id = ?1";
 
-// A batch that has been moved to the archive was executed all the same.
+// Archived batches count as executed too.
 const READ_BATCH: &str = "
 SELECT id, status_code, stats, next_position FROM ing_task_run_batch WHERE run_id = ?1 AND batch_no = ?2
 UNION ALL
@@ -61,7 +61,7 @@ pub(super) fn redrive(db: &Connection, op: &RedriveWork, now: Ts) -> Result<Redr
     }
 }
 
-/// The old result of a batch that was executed.
+/// The recorded result of an executed batch.
 fn read_back(db: &Connection, run: RunId, batch_no: u32) -> Result<Option<Redriven>> {
     type Batch = (i64, BatchStatus, String, Option<String>);
     let batch: Option<Batch> = db
@@ -69,7 +69,7 @@ fn read_back(db: &Connection, run: RunId, batch_no: u32) -> Result<Option<Redriv
         .query_row(params![run.0, batch_no], |row| Ok((row.get(0)?, word(row, 1)?, row.get(2)?, row.get(3)?)))
         .optional()?;
     let Some((batch, BatchStatus::Succeeded | BatchStatus::Skipped, stats, next)) = batch else { return Ok(None) };
-    // An archived batch says `null` where a row has nothing.
+    // An archived batch has `null` where a row has nothing.
     let next = next.map(|text| serde_json::from_str::<Option<_>>(&text)).transpose()?.flatten();
     Ok(Some(Redriven::ReadBack { batch: BatchId(batch), stats: serde_json::from_str(&stats)?, next }))
 }

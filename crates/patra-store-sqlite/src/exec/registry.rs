@@ -1,4 +1,4 @@
-//! Writing the registry: provenances, section by section, and their schedules.
+//! Writes the registry: provenances, section by section, and their schedules.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use patra_core::tx::{
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::hold;
+use super::pause;
 use crate::error::{Error, Result};
 
 const READ_HASH: &str = "SELECT document_hash FROM reg_provenance WHERE provenance_code = ?1";
@@ -24,7 +24,7 @@ SET name = excluded.name, project_key = excluded.project_key, config = excluded.
 
 const DELETE_PROVENANCE: &str = "DELETE FROM reg_provenance WHERE provenance_code = ?1";
 
-// The list of names to keep is one JSON array: one statement, however many there are.
+// The names to keep are one JSON array: one statement for any number of them.
 const DELETE_ENDPOINTS: &str = "
 DELETE FROM reg_prov_endpoint_def
 WHERE provenance_code = ?1 AND endpoint_name NOT IN (SELECT value FROM json_each(?2))";
@@ -36,14 +36,14 @@ ON CONFLICT (provenance_code, endpoint_name) DO UPDATE
 SET role = excluded.role, config = excluded.config, updated_at = excluded.updated_at
 WHERE role <> excluded.role OR config <> excluded.config";
 
-// A schedule is known by these three words; names and codes hold no blank.
+// A schedule is identified by these three words; names and codes contain no blank.
 const DELETE_SCHEDULES: &str = "
 DELETE FROM reg_schedule
 WHERE provenance_code = ?1
   AND endpoint_name || ' ' || operation_code || ' ' || reason_code NOT IN (SELECT value FROM json_each(?2))";
 
-// An unchanged time keeps its due time; a new or changed one counts from now. Not one statement: an insert that meets a row
-// uses up a number all the same.
+// An unchanged schedule keeps its due time; a new or changed one counts from now. Two statements, because an insert
+// that conflicts with a row still uses up an id.
 const READ_WHEN: &str = "
 SELECT when_text FROM reg_schedule
 WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND reason_code = ?4";
@@ -58,8 +58,8 @@ WHERE provenance_code = ?1 AND endpoint_name = ?2 AND operation_code = ?3 AND re
 
 macro_rules! sections {
     ($($table:ident $name:literal),* $(,)?) => {
-        /// The tables that are written alike, and the two statements of each, in this order. A section that is the same
-        /// keeps its row as it is.
+        /// The tables that are written alike, and the two statements of each, in this order. An unchanged section keeps
+        /// its row.
         const SECTIONS: &[RegistryTable] = &[$(RegistryTable::$table),*];
 
         pub(super) const DELETE_SECTION: &[&str] = &[$(concat!("
@@ -114,7 +114,7 @@ pub(super) fn apply_provenance(db: &Connection, op: &ApplyProvenance, now: Ts) -
     put_endpoints(db, op, now)?;
     put_sections(db, op, now)?;
     put_schedules(db, code, &op.endpoints, now)?;
-    hold::release_advised(db, code, now)?;
+    pause::resume_advised(db, code, now)?;
     Ok(if known.is_some() { ProvenanceApplied::Changed } else { ProvenanceApplied::Created })
 }
 

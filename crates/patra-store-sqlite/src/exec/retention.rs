@@ -1,4 +1,4 @@
-//! Old rows leave the ledger for the archive; what nobody needs any more is deleted.
+//! Retention: old ledger rows move to the archive, and expired rows are deleted.
 
 use patra_core::Ts;
 use patra_core::tx::{ArchiveLedger, ExportRecorded, LedgerArchived, RecordExport};
@@ -16,8 +16,7 @@ WHERE batch.created_at < ?1 AND task.status_code IN ('SUCCEEDED', 'FAILED', 'PAR
 ORDER BY batch.created_at, batch.id
 LIMIT ?2";
 
-// Events, signals and holds are read by number, which is the order in which they came: reading stops at the first one that
-// is young.
+// Events, signals and pauses are read by id, the order of creation: reading stops at the first young one.
 const READ_EVENTS: &str = "
 SELECT event.*, NOT CASE
     WHEN event.new_numeric IS NOT NULL THEN EXISTS (
@@ -99,7 +98,7 @@ pub(super) fn archive(db: &Connection, op: ArchiveLedger, now: Ts) -> Result<Led
     })
 }
 
-/// A row on its way into the archive.
+/// A row for the archive.
 struct Old {
     kind: &'static str,
     id: i64,
@@ -127,7 +126,7 @@ fn old_rows(
         if created_at >= before {
             break;
         }
-        // The newest event of a cursor is what its value is aligned to.
+        // The value of a cursor is aligned to its newest event, which stays.
         if kind == "EVENT" && row.get(row.as_ref().column_count() - 1)? {
             continue;
         }
@@ -166,7 +165,7 @@ impl Old {
     }
 }
 
-/// Deletes rows that were settled before that time, oldest first. A row is read as id, when it came, when it was settled.
+/// Deletes rows that were settled before that time, oldest first. A row is read as id, creation time, settlement time.
 fn delete_settled(db: &Connection, read: &str, delete: &str, before: Ts, limit: usize) -> Result<usize> {
     let mut old = Vec::new();
     let mut statement = db.prepare_cached(read)?;

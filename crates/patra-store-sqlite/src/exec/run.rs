@@ -1,4 +1,4 @@
-//! Runs: opening one attempt at a task and closing it. Every statement carries the fence.
+//! Runs: opening an attempt at a task and closing it. Every statement carries the fence.
 
 use patra_core::error::Fault;
 use patra_core::state::{RunStatus, TaskStatus};
@@ -7,7 +7,7 @@ use patra_core::{RunId, SourceId, TaskId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::{Map, Value, json};
 
-use super::{hold, ledger, poll, split};
+use super::{ledger, pause, poll, split};
 use crate::error::{Error, Result};
 use crate::sql::word;
 
@@ -101,12 +101,12 @@ pub(super) const STATEMENTS: &[&str] = &[
     CLOSE_TASK,
 ];
 
-/// A task that may be started, or must not be.
+/// A task and whether it may be started.
 struct Leased {
     cancelled: bool,
     snapshot_hash: String,
     slice_signature_hash: String,
-    /// The task that it drives again, and whose request that is.
+    /// The task that it drives again, and the request for it.
     redrive: Option<(TaskId, String)>,
     source: Option<SourceId>,
 }
@@ -155,7 +155,7 @@ fn read_leased(row: &Row<'_>) -> rusqlite::Result<Leased> {
     })
 }
 
-/// Where the run goes on from, and that it is no ordinary one; nothing to say of most.
+/// Returns the origin of a resumed or redriven run; nothing for most.
 fn checkpoint(resume: Option<&ResumePoint>, redrive: Option<&(TaskId, String)>) -> Option<String> {
     let mut checkpoint = Map::new();
     if let Some(ResumePoint { run, batch_no, .. }) = resume {
@@ -190,12 +190,12 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
     let executing = db.prepare_cached(READ_ATTEMPTS)?.query_row([task.0, fence.0], read_executing).optional()?;
     let (attempts, partition) = executing.ok_or(TxError::Fenced)?;
     if attempt_no != fence.0 {
-        return Err(Error::refused(format!("run {} is not the one of this lease", op.run)));
+        return Err(Error::refused(format!("run {} does not belong to this lease", op.run)));
     }
     let close = decide(db, op, attempts, now)?;
     let error = close.error.map(serde_json::to_string).transpose()?;
     let stats = serde_json::to_string(&op.stats)?;
-    // Before the run is closed: what is counted with its end names the page that failed.
+    // Runs before the run is closed: the counters of its end name the page that failed.
     if let Some(failure) = &op.failure {
         ledger::insert_failure(db, op, failure, now)?;
     }
@@ -216,19 +216,19 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
     if let RunEnd::Split { slices, .. } = &op.end {
         split::replace(db, task, slices, now)?;
     }
-    if let Some(hold) = &op.pause {
-        hold::set(db, hold, now)?;
+    if let Some(wanted) = &op.pause {
+        pause::set(db, wanted, now)?;
     }
     if let Some(ended) = &op.poll {
         poll::end(db, op, ended, close.task, now)?;
     }
     if close.task == TaskStatus::Succeeded {
-        hold::release_advisory(db, &partition, now)?;
+        pause::resume_advisory(db, &partition, now)?;
     }
     Ok(RunEnded { task_status: close.task })
 }
 
-/// The attempts of a task, and its partition.
+/// Reads the attempts of a task, and its partition.
 fn read_executing(row: &Row<'_>) -> rusqlite::Result<(u32, PauseSubject)> {
     let operation = Some(word(row, 3)?);
     let partition =
@@ -236,7 +236,7 @@ fn read_executing(row: &Row<'_>) -> rusqlite::Result<(u32, PauseSubject)> {
     Ok((row.get(0)?, partition))
 }
 
-/// What run and task become.
+/// Next state of the run and its task.
 struct Close<'a> {
     run: RunStatus,
     task: TaskStatus,

@@ -1,4 +1,4 @@
-//! Within what the ids of records are unique: a number that stands for project, provenance and scope (MAP-C-10).
+//! Scope of record ids: a number that stands for project, provenance and scope name (MAP-C-10).
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -13,7 +13,7 @@ INSERT INTO item_scope (project_key, provenance_code, dedup_scope) VALUES (?1, ?
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[FIND, INSERT];
 
-/// The number of a scope for who reads, in a statement that has its three names as these values.
+/// The number of a scope in a query, from its three names as these values.
 macro_rules! scope_id {
     ($project:literal, $provenance:literal, $scope:literal) => {
         concat!(
@@ -30,7 +30,7 @@ macro_rules! scope_id {
 
 pub(crate) use scope_id;
 
-/// The number of a scope for who writes: made when it is the first time.
+/// Returns the number of a scope for a writer, and creates it on first use.
 pub(super) fn number(db: &Connection, project: &str, provenance: &str, scope: &str) -> Result<i64> {
     let names = [project, provenance, scope];
     let found = db.prepare_cached(FIND)?.query_row(names, |row| row.get(0)).optional()?;

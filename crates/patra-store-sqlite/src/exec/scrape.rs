@@ -1,4 +1,4 @@
-//! Jobs that poll many sources: all of them, or none when somebody is at one.
+//! Jobs that poll many sources: all of them, or none if one is busy.
 
 use patra_core::state::TaskStatus;
 use patra_core::tx::{NewPoll, ScrapeConflict, ScrapeJob};
@@ -17,7 +17,7 @@ LIMIT 1";
 
 const AS_SEEN: &str = "SELECT 1 FROM source WHERE id = ?1 AND is_deleted = 0 AND poll_count = ?2";
 
-// The poll of a source that has not ended, its trigger, and the job that it is of.
+// The open poll of a source, its trigger and its job.
 const READ_OPEN: &str = "
 SELECT task.status_code, made.public_id, root.public_id
 FROM ing_task task
@@ -36,15 +36,15 @@ RETURNING id";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ_TASK, AS_SEEN, READ_OPEN, INSERT];
 
-/// What became of beginning a job.
-pub(super) enum Begun {
-    Now(JobId),
-    /// It was begun before, with these tasks.
-    Before(Vec<Option<TaskId>>),
-    Not(ScrapeConflict),
+/// Result of starting a job.
+pub(super) enum ScrapeStart {
+    Started(JobId),
+    /// The job existed already, with these tasks.
+    Existing(Vec<Option<TaskId>>),
+    Busy(ScrapeConflict),
 }
 
-pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts) -> Result<Begun> {
+pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts) -> Result<ScrapeStart> {
     let known: Option<i64> =
         db.prepare_cached(trigger::READ_ID)?.query_row([&job.public_id], |row| row.get(0)).optional()?;
     if let Some(root) = known {
@@ -52,7 +52,7 @@ pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts
             let mut statement = db.prepare_cached(READ_TASK)?;
             Ok(statement.query_row([root, poll.source.0], |row| row.get(0).map(TaskId)).optional()?)
         };
-        return Ok(Begun::Before(polls.iter().map(task).collect::<Result<_>>()?));
+        return Ok(ScrapeStart::Existing(polls.iter().map(task).collect::<Result<_>>()?));
     }
     let (mut busy, mut changed, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     for poll in polls {
@@ -66,7 +66,7 @@ pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts
         }
     }
     if let Some(busy) = name(busy).or_else(|| name(changed)) {
-        return Ok(Begun::Not(busy));
+        return Ok(ScrapeStart::Busy(busy));
     }
     for trigger in waiting {
         cancel::cancel(db, &job.cancel_replaced(trigger), now)?;
@@ -82,7 +82,7 @@ pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts
         now.micros(),
         job.trigger_type.as_str(),
     ];
-    Ok(Begun::Now(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(JobId))?))
+    Ok(ScrapeStart::Started(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(JobId))?))
 }
 
 /// Status, trigger and job.
@@ -91,7 +91,7 @@ fn read_open(db: &Connection, source: SourceId) -> Result<Option<(TaskStatus, St
     Ok(statement.query_row([source.0], |row| Ok((word(row, 0)?, row.get(1)?, row.get(2)?))).optional()?)
 }
 
-/// Whoever has the source with the smallest id, and all that it has.
+/// The job that polls the busy source with the smallest id, and all its polls.
 fn name(mut found: Vec<(SourceId, String)>) -> Option<ScrapeConflict> {
     found.sort_unstable();
     let public_id = found.first()?.1.clone();

@@ -1,4 +1,4 @@
-//! Which records an UPDATE wants, and how they are cut into ranges.
+//! Records that an UPDATE selects, and their division into key ranges.
 
 use patra_core::Ts;
 use patra_core::record::RecordStream;
@@ -59,7 +59,7 @@ pub(super) fn read(db: &Connection, op: &ReadSegments, now: Ts) -> Result<Segmen
     Ok(Segments { ranges, more, now })
 }
 
-/// The keys of the wanted records of a range, behind `after`, at most so many.
+/// Returns the selected keys of a range after `after`, at most the limit.
 pub(crate) fn wanted(
     db: &Connection,
     stream: &RecordStream,
@@ -69,7 +69,7 @@ pub(crate) fn wanted(
     limit: u32,
 ) -> Result<Vec<String>> {
     let mut keys = Vec::new();
-    // No key lies before the range's beginning, whatever the caller says.
+    // A key before the start of the range is never returned, whatever `after` is.
     let after = after.max(range.after.as_deref());
     if limit == 0 {
         return Ok(keys);
@@ -84,7 +84,7 @@ pub(crate) fn wanted(
     Ok(keys)
 }
 
-/// Goes through the wanted keys behind `after`, in byte order, as long as the visitor wants more.
+/// Visits the selected keys after `after`, in byte order, until the visitor stops.
 fn each_wanted(
     db: &Connection,
     stream: &RecordStream,
@@ -93,7 +93,7 @@ fn each_wanted(
     visit: impl FnMut(&str) -> bool,
 ) -> Result<()> {
     let RecordStream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = stream;
-    // Every key lies behind the empty text, since no key is empty.
+    // Every key sorts after the empty text, since no key is empty.
     let after = after.unwrap_or_default();
     match wanted {
         RefreshCriteria::Stale { before } => {

@@ -20,7 +20,7 @@ INSERT INTO ing_signal
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'OPEN', ?8, ?8)
 ON CONFLICT (project_key, provenance_code, endpoint_name, item_key) WHERE status_code = 'OPEN' DO NOTHING";
 
-// A page without signals, nearly every one, pays for this look and nothing more.
+// A page without signals, nearly every one, pays only for this lookup.
 pub(crate) const HAS_ISOLATED: &str = "
 SELECT EXISTS (SELECT 1 FROM item_quarantine
                WHERE project_key = ?1 AND provenance_code = ?2 AND endpoint_name = ?3 AND status_code = 'SIGNALLED')
@@ -91,7 +91,7 @@ pub(super) fn signal(db: &Connection, op: &SignalRecords, now: Ts) -> Result<Rec
     Ok(RecordsSignalled { added: added as u32, existing: existing as u32 })
 }
 
-/// The signal for a record that went into the quarantine, unless there is one.
+/// Sets a signal for a quarantined record, unless there is one.
 pub(super) fn raise(db: &Connection, stream: &RecordStream, key: &str, reason: &str, now: Ts) -> Result<()> {
     let RecordStream { project_key, provenance_code, endpoint_name, .. } = stream;
     let (origin, by) = ("QUARANTINE", SignalRecords::BY_QUARANTINE);
@@ -100,7 +100,7 @@ pub(super) fn raise(db: &Connection, stream: &RecordStream, key: &str, reason: &
     Ok(())
 }
 
-/// What came out of the quarantine is settled for records that are stored now.
+/// Resolves the quarantine of records that are stored now.
 pub(super) fn resolve_stored(
     db: &Connection,
     stream: &RecordStream,
@@ -121,7 +121,7 @@ pub(super) fn resolve_stored(
     Ok(())
 }
 
-/// What became of the records that an UPDATE looked at.
+/// Records the outcome for the records that an UPDATE checked.
 pub(super) fn check(db: &Connection, stream: &RecordStream, checked: &[CheckedRecord], now: Ts) -> Result<()> {
     let RecordStream { project_key, provenance_code, endpoint_name, dedup_scope, .. } = stream;
     for CheckedRecord { key, failed, looked_at } in checked {

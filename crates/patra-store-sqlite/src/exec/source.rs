@@ -1,5 +1,5 @@
-//! Sources: what people say of them, what collectors know of their types, and their state between two polls. When one is due
-//! is decided in the core; here its state is read and written back.
+//! Sources: their configuration, the types that collectors register, and their state between polls. The core computes
+//! the due time; this reads and writes the state.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ RETURNING id";
 
 const FIND: &str = "SELECT id FROM source WHERE project_key = ?1 AND source_key = ?2 AND is_deleted = 0";
 
-/// With the minutes in force, and whether anybody can fetch it.
+/// Reads sources with their effective interval, and whether any collector can fetch them.
 pub(super) const READ: &str = "
 SELECT source.paused_reason, source.paused_at, source.last_fetched_at, source.fetch_count, source.fetch_error_count,
   source.last_error, source.last_error_at, source.probe_count, source.next_due_at,
@@ -54,7 +54,7 @@ SELECT 1 FROM source WHERE project_key = ?1 AND source_key = ?2 AND is_deleted =
 
 const DELETE: &str = "UPDATE source SET is_deleted = 1, next_due_at = NULL, updated_at = ?2 WHERE id = ?1";
 
-// By the index of sources that are polled, whose condition has to be repeated for that.
+// Repeats the condition of the index of polled sources, so that it can be used.
 const CANCEL_QUEUED: &str = "
 UPDATE ing_task INDEXED BY uk_task_polled SET status_code = 'CANCELLED', finished_at = ?2
 WHERE source_id = ?1 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING') AND +status_code = 'QUEUED'";
@@ -66,7 +66,7 @@ INSERT INTO source_type (type, minutes, interval_from, unsupported, updated_at) 
 ON CONFLICT (type) DO UPDATE SET minutes = excluded.minutes, interval_from = excluded.interval_from,
   unsupported = excluded.unsupported, updated_at = excluded.updated_at";
 
-// Those that nobody can fetch are asleep; the others follow the interval, unless they have their own.
+// Sources without a collector sleep; the others follow the interval of the type, unless they have their own.
 const OF_TYPE: &str = "
 SELECT id FROM source
 WHERE type = ?1 AND is_deleted = 0 AND (next_due_at IS NULL OR minutes IS NULL)";
@@ -110,27 +110,27 @@ pub(super) const STATEMENTS: &[&str] = &[
     UNCONFIGURE,
 ];
 
-/// A source's state with what decides when it is due.
-pub(super) struct Kept {
+/// State of a source and the inputs of its due time.
+pub(super) struct ScheduledSource {
     pub(super) state: SourceState,
     pub(super) interval: Duration,
     supported: bool,
 }
 
-pub(super) fn read(db: &Connection, id: i64) -> Result<Option<Kept>> {
+pub(super) fn read(db: &Connection, id: i64) -> Result<Option<ScheduledSource>> {
     Ok(db.prepare_cached(READ)?.query_row([id], read_kept).optional()?)
 }
 
-fn read_kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
+fn read_kept(row: &Row<'_>) -> rusqlite::Result<ScheduledSource> {
     let minutes = row.get::<_, Option<u32>>(9)?.unwrap_or(DEFAULT_MINUTES);
-    Ok(Kept {
+    Ok(ScheduledSource {
         state: read_state(row, 0)?,
         interval: Duration::from_secs(u64::from(minutes) * 60),
         supported: row.get(10)?,
     })
 }
 
-/// Nine columns, in the order of [`READ`].
+/// Reads nine columns, in the order of [`READ`].
 pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<SourceState> {
     Ok(SourceState {
         paused: maybe_word(row, at)?,
@@ -145,8 +145,8 @@ pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<SourceSta
     })
 }
 
-/// What nobody can fetch is never due.
-pub(super) fn write(db: &Connection, id: i64, kept: &Kept, now: Ts) -> Result<()> {
+/// A source that no collector can fetch is never due.
+pub(super) fn write(db: &Connection, id: i64, kept: &ScheduledSource, now: Ts) -> Result<()> {
     let state = &kept.state;
     db.prepare_cached(WRITE)?.execute(params![
         id,
@@ -261,7 +261,7 @@ fn reschedule(db: &Connection, of: &str, now: Ts) -> Result<u64> {
         let Some(mut kept) = read(db, id)? else { continue };
         let before = kept.state.next_due_at;
         kept.state.reschedule(id, kept.interval);
-        // One that had failed lost its time when nobody could fetch it.
+        // A failed source lost its due time when no collector could fetch it.
         if kept.state.next_due_at.is_none() && kept.state.paused != Some(PausedReason::User) {
             kept.state.next_due_at = Some(now);
         }

@@ -1,4 +1,4 @@
-//! Narrower slices in the place of one that was too much.
+//! Splitting: narrower slices replace one that was too large.
 
 use patra_core::tx::NewSlice;
 use patra_core::{TaskId, Ts};
@@ -35,7 +35,7 @@ ON CONFLICT (idempotent_key) DO NOTHING";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[RETIRE_SLICE, INSERT_SLICE, INSERT_TASK];
 
-/// Puts the slices, which together with the done part are the task's window, in its place.
+/// Replaces the task with the slices, which together with the done part cover its window.
 pub(super) fn replace(db: &Connection, task: TaskId, slices: &[NewSlice], now: Ts) -> Result<()> {
     db.prepare_cached(RETIRE_SLICE)?.execute([task.0])?;
     for slice in slices {

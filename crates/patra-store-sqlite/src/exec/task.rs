@@ -6,7 +6,7 @@ use patra_core::tx::{LeaseRef, Renew, Renewed, Sweep, Swept};
 use patra_core::{CredentialId, PlanId, SliceId, TaskId, Ts};
 use rusqlite::{Connection, params};
 
-use super::hold::{Common, Own, Stopping};
+use super::pause::{StoppingPauses, TaskAttributes, TaskIds};
 use crate::error::Result;
 use crate::sql::word;
 
@@ -66,22 +66,22 @@ pub(super) fn renew(db: &Connection, op: &Renew, now: Ts) -> Result<Renewed> {
     Ok(Renewed { held, paused, now })
 }
 
-/// Those that a PAUSE or BREAK holds.
+/// Tasks that a PAUSE or BREAK covers.
 fn paused(db: &Connection, held: &[LeaseRef]) -> Result<Vec<LeaseRef>> {
-    let stopping = Stopping::read(db)?;
+    let stopping = StoppingPauses::read(db)?;
     let mut paused = Vec::new();
     if stopping.is_empty() {
         return Ok(paused);
     }
     for lease in held {
         let stopped = db.prepare_cached(READ_HELD)?.query_row([lease.task.0], |row| {
-            let common = Common {
+            let common = TaskAttributes {
                 provenance_code: row.get_ref(0)?.as_str()?,
                 endpoint_name: row.get_ref(1)?.as_str()?,
                 operation: word(row, 2)?,
                 credential: row.get::<_, Option<i64>>(3)?.map(CredentialId),
             };
-            let own = Own { plan: PlanId(row.get(4)?), slice: SliceId(row.get(5)?), task: lease.task };
+            let own = TaskIds { plan: PlanId(row.get(4)?), slice: SliceId(row.get(5)?), task: lease.task };
             Ok(stopping.stops(&common, &own))
         })?;
         paused.extend(stopped.then_some(*lease));

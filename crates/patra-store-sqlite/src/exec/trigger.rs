@@ -1,4 +1,4 @@
-//! Triggers: recorded by hand or by schedule, leased for planning, settled.
+//! Triggers: created by hand or by schedule, claimed for planning, settled.
 
 use patra_core::state::{JobStatus, Operation, TriggerType, UpdateReason};
 use patra_core::tx::{
@@ -9,7 +9,7 @@ use patra_core::{Fence, JobId, PlanId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde_json::json;
 
-use super::hold;
+use super::pause;
 use crate::error::{Error, Result};
 use crate::sql::{maybe_time, maybe_window, maybe_word, time, word};
 
@@ -86,7 +86,7 @@ pub(super) fn fire(db: &Connection, op: &RequestJob, now: Ts) -> Result<JobReque
     Ok(JobRequested { job: instance, existed: true })
 }
 
-/// The new trigger's id; `None` when its public id is known already.
+/// Returns the id of the new trigger; `None` if its public id exists.
 fn insert(db: &Connection, op: &RequestJob, schedule: Option<i64>, now: Ts) -> Result<Option<JobId>> {
     let values = params![
         op.public_id,
@@ -109,7 +109,7 @@ fn insert(db: &Connection, op: &RequestJob, schedule: Option<i64>, now: Ts) -> R
     Ok(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(JobId)).optional()?)
 }
 
-/// A schedule whose time has come.
+/// A schedule that is due.
 struct Due {
     schedule: i64,
     provenance_code: String,
@@ -173,7 +173,7 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<Due> {
 }
 
 pub(super) fn take(db: &Connection, op: &ClaimJob, now: Ts) -> Result<Option<ClaimedJob>> {
-    hold::release_old_advice(db, now)?;
+    pause::resume_old_advice(db, now)?;
     let full = json!(op.full.iter().map(PartitionKey::to_text).collect::<Vec<_>>()).to_string();
     let values = params![op.owner, (now + op.lease).micros(), now.micros(), full];
     let taken = db.prepare_cached(TAKE)?.query_row(values, |row| {
@@ -223,7 +223,7 @@ pub(super) fn settle(db: &Connection, op: &SettleJob, now: Ts) -> Result<JobSett
     Ok(JobSettled)
 }
 
-/// Gives the lease of a trigger back and leaves it in this status; `Fenced` when there is no such lease.
+/// Releases the lease of a trigger and sets its status; `Fenced` if there is no such lease.
 pub(super) fn release(
     db: &Connection,
     instance: JobId,

@@ -11,7 +11,7 @@ fn first() -> Migration {
 
 // Reliability class 25.
 #[test]
-fn eight_that_start_at_once_on_an_empty_file_all_succeed() {
+fn concurrent_starts_on_an_empty_file_all_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("patra.db");
     thread::scope(|scope| {
@@ -30,7 +30,7 @@ fn eight_that_start_at_once_on_an_empty_file_all_succeed() {
 }
 
 #[test]
-fn a_migration_that_fails_leaves_nothing_behind_and_those_before_it_stay() {
+fn failed_migration_is_rolled_back_and_earlier_ones_stay() {
     let mut connection = Connection::open_in_memory().unwrap();
     let broken =
         Migration { version: 2, name: "two", sql: "CREATE TABLE two (x INTEGER); CREATE TABLE one (x INTEGER)" };
@@ -41,7 +41,7 @@ fn a_migration_that_fails_leaves_nothing_behind_and_those_before_it_stay() {
 }
 
 #[test]
-fn a_newer_schema_an_edited_file_and_a_foreign_database_are_told_apart() {
+fn newer_schema_edited_file_and_foreign_database_have_different_errors() {
     let mut connection = Connection::open_in_memory().unwrap();
     let clock = ManualClock::default();
     let second = Migration { version: 2, name: "two", sql: "CREATE TABLE two (x INTEGER)" };
@@ -60,7 +60,7 @@ fn a_newer_schema_an_edited_file_and_a_foreign_database_are_told_apart() {
 }
 
 #[test]
-fn the_files_are_numbered_without_holes() {
+fn migrations_are_numbered_without_gaps() {
     let versions: Vec<_> = MIGRATIONS.iter().map(|migration| migration.version).collect();
     assert_eq!(versions, (1..=newest()).collect::<Vec<_>>());
 }

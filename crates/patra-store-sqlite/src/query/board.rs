@@ -1,4 +1,4 @@
-//! What boards show: the queue as it is, and what was counted by the minute.
+//! Data of the boards: the current queue and the counters by the minute.
 
 use patra_core::port::board::{
     ActivePause, CursorFilter, CursorStep, HttpStatusCount, MAX_ROWS, MAX_STEPS, QueueDepth, SeriesStep, TopError,
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::reader::SqliteReader;
 use crate::sql::{count, maybe_time, maybe_word, time, word};
 
-// Which rows: project, source, endpoint and operation are the first four parameters.
+// Filter of the rows. Project, source, endpoint and operation are the first four parameters.
 macro_rules! about {
     () => {
         "(?1 IS NULL OR project_key = ?1) AND (?2 IS NULL OR provenance_code = ?2)
@@ -81,7 +81,7 @@ ORDER BY step
 LIMIT ?8"
 );
 
-// The columns that are not grouped come from the row with the maximum, as SQLite has it: where it was met last.
+// SQLite takes the ungrouped columns from the row with the maximum: the last occurrence.
 pub(crate) const READ_ERRORS: &str = concat!(
     "
 SELECT provenance_code, endpoint_name, operation_code, level, error_code, sum(errors) AS errors, message, last_at, task_id,
@@ -107,7 +107,7 @@ ORDER BY normalized_instant NULLS LAST, id
 LIMIT ?6"
 );
 
-// By the index of the timeline, which knows the namespace and not the cursor.
+// Uses the index of the timeline, which has the namespace and not the cursor.
 pub(crate) const READ_ADVANCES: &str = "
 SELECT e.id, e.prev_value, e.new_value, e.observed_max_value, coalesce(e.record_remarks ->> '$.lateArrival', 0), e.run_id,
   e.batch_no, e.created_at
@@ -163,8 +163,8 @@ impl BoardQueries for SqliteReader {
         Box::pin(self.read(move |db| errors(db, &about, level, window, limit)))
     }
 
-    fn watermarks(&self, ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
-        Box::pin(self.read(move |db| watermarks(db, &ask)))
+    fn watermarks(&self, filter: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
+        Box::pin(self.read(move |db| watermarks(db, &filter)))
     }
 
     fn advances(
@@ -217,8 +217,8 @@ impl BoardQueries for SqliteStore {
         self.inner.reader.errors(about, level, window, limit)
     }
 
-    fn watermarks(&self, ask: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
-        self.inner.reader.watermarks(ask)
+    fn watermarks(&self, filter: CursorFilter) -> BoxFuture<'_, Result<Vec<Watermark>, TxError>> {
+        self.inner.reader.watermarks(filter)
     }
 
     fn advances(
@@ -310,10 +310,10 @@ fn errors(
     })
 }
 
-fn watermarks(db: &Connection, ask: &CursorFilter) -> Result<Vec<Watermark>> {
-    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &ask.work;
-    let (operation, limit) = (operation.map(Operation::as_str), ask.limit.min(MAX_ROWS));
-    let values = params![project_key, provenance_code, endpoint_name, operation, ask.namespace, limit];
+fn watermarks(db: &Connection, filter: &CursorFilter) -> Result<Vec<Watermark>> {
+    let WorkFilter { project_key, provenance_code, endpoint_name, operation } = &filter.work;
+    let (operation, limit) = (operation.map(Operation::as_str), filter.limit.min(MAX_ROWS));
+    let values = params![project_key, provenance_code, endpoint_name, operation, filter.namespace, limit];
     all(db, READ_WATERMARKS, values, |row| {
         Ok(Watermark {
             cursor: CursorId(row.get(0)?),

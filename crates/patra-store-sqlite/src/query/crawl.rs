@@ -1,4 +1,4 @@
-//! What is shown of the crawler.
+//! Queries about the crawler.
 
 use patra_core::alert::{self, RATE_WINDOW};
 use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution, NoteFields};
@@ -12,7 +12,7 @@ use rusqlite::{Connection, Row, params};
 use super::all;
 use crate::SqliteStore;
 use crate::error::Result;
-use crate::exec::{read_alert, read_candidate, read_execution, read_wear};
+use crate::exec::{read_alert, read_candidate, read_execution, read_usage};
 use crate::reader::SqliteReader;
 use crate::sql::{count, maybe_time, time, word};
 
@@ -32,7 +32,7 @@ WHERE id > ?2 AND project_key = ?1 AND (?3 IS NULL OR platform = ?3) AND (?4 IS 
 ORDER BY id
 LIMIT ?7";
 
-// Who is named is found at once, however many there are.
+// A named one is found by index, however many there are.
 const READ_CANDIDATE: &str = "
 SELECT id, platform, note_id, note_url, status, processing_lock, locked_at, retry_count, source_keyword, tokens,
   last_error_code, exec_meta, created_at, updated_at
@@ -210,7 +210,7 @@ fn read_cookie(row: &Row<'_>) -> rusqlite::Result<CookieView> {
         encryption_key_id: row.get(4)?,
         created_at: time(row, 5)?,
         updated_at: time(row, 6)?,
-        usage: read_wear(row, 7)?,
+        usage: read_usage(row, 7)?,
     })
 }
 

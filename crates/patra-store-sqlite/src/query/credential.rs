@@ -40,8 +40,8 @@ LIMIT ?3";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[READ_BOUND, READ_ID, READ_ALIAS, READ_SEALED_WITHOUT];
 
-pub(super) fn read(db: &Connection, ask: &CredentialFilter) -> Result<Vec<Credential>> {
-    match ask {
+pub(super) fn read(db: &Connection, filter: &CredentialFilter) -> Result<Vec<Credential>> {
+    match filter {
         CredentialFilter::Bound { provenance_code, endpoint_name } => {
             rows(db, READ_BOUND, params![provenance_code, endpoint_name, MAX_CREDENTIALS])
         }

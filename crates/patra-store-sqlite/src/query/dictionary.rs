@@ -1,4 +1,4 @@
-//! The dictionary, put together from its three tables.
+//! The dictionary, assembled from its three tables.
 
 use patra_core::registry::{DictItem, DictType};
 use rusqlite::Connection;

@@ -1,4 +1,4 @@
-//! What the ledger holds of a batch and of a plan, archived rows included.
+//! Ledger rows of a batch and of a plan, archived rows included.
 
 use patra_core::port::query::{BatchEvidence, BatchPage, PlanLineage, StoredRawResponse};
 use patra_core::{PlanId, RunId, Ts};
@@ -24,7 +24,7 @@ WHERE id = (SELECT slice_id FROM ing_task WHERE id = (SELECT task_id FROM ing_ta
 
 const READ_RUN_PLAN: &str = "SELECT * FROM ing_plan WHERE id = (SELECT plan_id FROM ing_task_run WHERE id = ?1)";
 
-// The whole way down, because that is how events are indexed.
+// The whole lineage, because events are indexed by it.
 const READ_EVENTS: &str = "
 SELECT event.*
 FROM ing_task_run run
@@ -55,7 +55,7 @@ const READ_TASKS: &str = "SELECT * FROM ing_task WHERE plan_id = ?1 ORDER BY id"
 const READ_RUNS: &str = "
 SELECT run.* FROM ing_task task JOIN ing_task_run run ON run.task_id = task.id WHERE task.plan_id = ?1 ORDER BY run.id";
 
-// Where each of the plan's first batches is: in the ledger, or in the archive.
+// Location of each of the plan's first batches: ledger or archive.
 const READ_BATCHES: &str = "
 SELECT batch.id, NULL FROM ing_task task JOIN ing_task_run_batch batch ON batch.task_id = task.id
 WHERE task.plan_id = ?1 AND batch.id > ?2
@@ -99,7 +99,7 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 pub(super) fn evidence(db: &Connection, run: RunId, batch_no: u32) -> Result<Option<BatchEvidence>> {
-    // One snapshot for all: a batch must not move to the archive while it is looked for.
+    // One snapshot for all statements: a batch must not move to the archive during the search.
     let db = &*db.unchecked_transaction()?;
     let place = params![run.0, batch_no];
     let mut batch = rows(db, READ_BATCH, place)?;
@@ -146,7 +146,7 @@ pub(super) fn lineage(db: &Connection, plan: PlanId, page: BatchPage) -> Result<
     }))
 }
 
-/// Without the digests: they are most of a row, and evidence has them.
+/// Leaves out the digests: they are most of a row, and the evidence has them.
 fn first_batches(db: &Connection, plan: PlanId, page: BatchPage) -> Result<Vec<Value>> {
     let mut statement = db.prepare_cached(READ_BATCHES)?;
     let asked = params![plan.0, page.after, page.limit.min(BatchPage::MAX)];
@@ -179,7 +179,7 @@ fn rows(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<Value>> {
     Ok(rows)
 }
 
-/// Rows as the archive has them.
+/// Reads rows in the format of the archive.
 fn bodies(db: &Connection, sql: &str, values: impl Params) -> Result<Vec<Value>> {
     let mut statement = db.prepare_cached(sql)?;
     let mut found = statement.query(values)?;

@@ -1,4 +1,4 @@
-//! Jobs that are over, what they stored and whom they polled.
+//! Ended jobs, the items they stored and the sources they polled.
 
 use patra_core::SourceId;
 use patra_core::port::pool::{EndedJob, JobFilter, JobItem, JobPoll};
@@ -8,7 +8,7 @@ use super::all;
 use crate::error::Result;
 use crate::sql::{count, maybe_time, word};
 
-/// A trigger of somebody's that has nothing left to do.
+/// A user's trigger that has ended.
 macro_rules! ended {
     () => {
         "job.status_code IN ('PLANNED', 'FINISHED') AND job.parent_id IS NULL AND job.provenance_code <> 'resource_pool'
@@ -26,7 +26,7 @@ LIMIT ?3"
     };
 }
 
-// From the newest on: most of what is there has ended.
+// From the newest on: most of them have ended.
 const READ_ENDED: &str = concat!(
     "
 SELECT job.id, job.public_id, job.job_type, job.params, job.result FROM ing_schedule_instance job
@@ -49,7 +49,7 @@ WHERE job.public_id IN (SELECT value FROM json_each(?5)) AND +job.project_key = 
     ended!()
 );
 
-/// The job and what was made of it.
+/// The job and its children.
 macro_rules! family {
     () => {
         "(SELECT ?1 AS id UNION ALL SELECT id FROM ing_schedule_instance WHERE root_id = ?1)"
@@ -88,7 +88,7 @@ GROUP BY task.id
 ORDER BY task.source_id, task.id"
 );
 
-// One of each type, without reading the others of it.
+// Finds one of each type, without reading the others of that type.
 pub(crate) const NEXT_TYPE: &str = "
 SELECT job_type FROM ing_schedule_instance
 WHERE project_key = ?1 AND job_type > ?2
@@ -99,15 +99,15 @@ LIMIT 1";
 pub(super) const STATEMENTS: &[&str] =
     &[READ_ENDED, READ_ENDED_OF_TYPE, READ_ENDED_BY_ID, READ_RUNS, READ_ITEMS, READ_POLLS, NEXT_TYPE];
 
-pub(super) fn ended(db: &Connection, ask: &JobFilter) -> Result<Vec<EndedJob>> {
-    let since = ask.since.map(patra_core::Ts::micros);
-    match (&ask.public_ids, &ask.job_type) {
+pub(super) fn ended(db: &Connection, filter: &JobFilter) -> Result<Vec<EndedJob>> {
+    let since = filter.since.map(patra_core::Ts::micros);
+    match (&filter.public_ids, &filter.job_type) {
         (Some(ids), of) => {
             let ids = serde_json::to_string(ids)?;
-            all(db, READ_ENDED_BY_ID, params![ask.project_key, since, ask.limit, of, ids], read_job)
+            all(db, READ_ENDED_BY_ID, params![filter.project_key, since, filter.limit, of, ids], read_job)
         }
-        (None, Some(of)) => all(db, READ_ENDED_OF_TYPE, params![ask.project_key, since, ask.limit, of], read_job),
-        (None, None) => all(db, READ_ENDED, params![ask.project_key, since, ask.limit], read_job),
+        (None, Some(of)) => all(db, READ_ENDED_OF_TYPE, params![filter.project_key, since, filter.limit, of], read_job),
+        (None, None) => all(db, READ_ENDED, params![filter.project_key, since, filter.limit], read_job),
     }
 }
 
@@ -121,13 +121,13 @@ fn read_job(row: &Row<'_>) -> rusqlite::Result<EndedJob> {
     })
 }
 
-/// Run by run, each from the place on: however much a job has stored, a page costs its length and a look at each run.
+/// Reads run by run from the position on: however much a job has stored, a page costs its length and a lookup per run.
 pub(super) fn items(db: &Connection, instance: i64, after: i64, limit: u32) -> Result<Vec<JobItem>> {
     let snapshot = db.unchecked_transaction()?;
     let runs: Vec<i64> = all(&snapshot, READ_RUNS, params![instance], |row| row.get(0))?;
     let mut items: Vec<JobItem> = Vec::new();
     for run in runs {
-        // What lies behind a full page is not on it.
+        // A full page needs no further rows.
         let full = items.len() >= limit as usize;
         let last = items.last().filter(|_| full).map_or(i64::MAX, |item| item.0);
         let mut statement = snapshot.prepare_cached(READ_ITEMS)?;

@@ -1,4 +1,4 @@
-//! Rows of one view. The statement is put together from the view's fixed names; values are only ever bound.
+//! Rows of one view. The statement is assembled from the fixed names of the view; values are only ever bound.
 
 use patra_core::Ts;
 use patra_core::port::query::{Cell, CellKind, RowOwner, View, ViewCondition, ViewFilter, ViewRow};
@@ -25,7 +25,7 @@ pub(super) fn read(db: &Connection, view: View, filter: &ViewFilter) -> Result<V
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Newest first, at most as many as the last parameter says.
+/// Newest first; the last parameter is the limit.
 pub(crate) fn statement(view: View, conditions: &[ViewCondition], of_project: bool) -> String {
     let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
     let mut wheres: Vec<_> =
@@ -35,7 +35,7 @@ pub(crate) fn statement(view: View, conditions: &[ViewCondition], of_project: bo
     format!("SELECT {} FROM {}{wheres} ORDER BY id DESC LIMIT ?", columns.join(", "), view.table())
 }
 
-/// That a row is of a project.
+/// Condition that a row belongs to a project.
 fn belongs(view: View, owner: RowOwner) -> String {
     let table = view.table();
     let by = |owner: &str, column: &str| {
@@ -44,7 +44,7 @@ fn belongs(view: View, owner: RowOwner) -> String {
     match owner {
         RowOwner::Plan => by("ing_plan", "plan_id"),
         RowOwner::Cursor => by("ing_cursor", "cursor_id"),
-        // The others have no index that begins with the project and goes on by id: they are read from the newest on.
+        // The others have no index on project and id: they are read from the newest on.
         RowOwner::Own if view == View::Items => "project_key = ?".to_owned(),
         RowOwner::Own => "+project_key = ?".to_owned(),
     }

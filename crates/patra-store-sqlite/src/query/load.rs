@@ -1,4 +1,4 @@
-//! What waits, what is at work, and how far cursors have come.
+//! Load: queued work, work in progress, and cursor positions.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::exec::COUNT_HELD;
 use crate::sql::{count, maybe_time, time, word};
 
-// In the order of the index, which holds what waits and nothing else.
+// In the order of the index, which has only the waiting tasks.
 pub(crate) const COUNT_QUEUED: &str = "
 SELECT provenance_code, endpoint_name, operation_code, count(*), min(scheduled_at)
 FROM ing_task INDEXED BY idx_task_pick

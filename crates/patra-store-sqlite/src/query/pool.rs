@@ -20,14 +20,14 @@ use crate::sql::{count, time, word};
 
 const READ_PROJECTS: &str = "SELECT project_key, name, created_at FROM project ORDER BY project_key";
 
-/// What a filter leaves of one library.
+/// Rows of one library that match a filter.
 macro_rules! fits {
     () => {
         "(?2 IS NULL OR source = ?2) AND (?3 IS NULL OR instr(domain, ?3) > 0)"
     };
 }
 
-/// What of the shared library a project does not have itself.
+/// Shared URLs that a project does not have itself.
 macro_rules! uncovered {
     () => {
         "url.scope = 'shared' AND url.project_key = '' AND NOT EXISTS (
@@ -45,7 +45,7 @@ ORDER BY created_at DESC, id DESC
 LIMIT ?4 OFFSET ?5"
 );
 
-// Both are read by the index of the list and merged: a page costs what lies before its end.
+// Both are read by the index of the list and merged: a page costs the rows before its end.
 pub(crate) const READ_EFFECTIVE: &str = concat!(
     "
 SELECT id, url, domain, source, source_ref, scope, created_at FROM resource_pool_urls
@@ -149,8 +149,8 @@ impl PoolQueries for SqliteReader {
         Box::pin(self.read(|db| all(db, READ_PROJECTS, params![], read_project)))
     }
 
-    fn pool_urls(&self, ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
-        Box::pin(self.read(move |db| urls(db, &ask)))
+    fn pool_urls(&self, filter: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
+        Box::pin(self.read(move |db| urls(db, &filter)))
     }
 
     fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
@@ -158,12 +158,12 @@ impl PoolQueries for SqliteReader {
         Box::pin(self.read(move |db| all(db, READ_RULES, params![project], read_rule)))
     }
 
-    fn documents(&self, ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
-        Box::pin(self.read(move |db| documents(db, &ask)))
+    fn documents(&self, filter: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
+        Box::pin(self.read(move |db| documents(db, &filter)))
     }
 
-    fn ended_jobs(&self, ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
-        Box::pin(self.read(move |db| job::ended(db, &ask)))
+    fn ended_jobs(&self, filter: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
+        Box::pin(self.read(move |db| job::ended(db, &filter)))
     }
 
     fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<JobItem>, TxError>> {
@@ -182,8 +182,8 @@ impl PoolQueries for SqliteReader {
         }))
     }
 
-    fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
-        Box::pin(self.read(move |db| tweets(db, &ask)))
+    fn tweets(&self, filter: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
+        Box::pin(self.read(move |db| tweets(db, &filter)))
     }
 
     fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
@@ -197,20 +197,20 @@ impl PoolQueries for SqliteStore {
         self.inner.reader.projects()
     }
 
-    fn pool_urls(&self, ask: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
-        self.inner.reader.pool_urls(ask)
+    fn pool_urls(&self, filter: UrlFilter) -> BoxFuture<'_, Result<UrlPage, TxError>> {
+        self.inner.reader.pool_urls(filter)
     }
 
     fn capture_rules(&self, project_key: Option<&str>) -> BoxFuture<'_, Result<Vec<CaptureRule>, TxError>> {
         self.inner.reader.capture_rules(project_key)
     }
 
-    fn documents(&self, ask: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
-        self.inner.reader.documents(ask)
+    fn documents(&self, filter: DocumentFilter) -> BoxFuture<'_, Result<Vec<DocumentRow>, TxError>> {
+        self.inner.reader.documents(filter)
     }
 
-    fn ended_jobs(&self, ask: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
-        self.inner.reader.ended_jobs(ask)
+    fn ended_jobs(&self, filter: JobFilter) -> BoxFuture<'_, Result<Vec<EndedJob>, TxError>> {
+        self.inner.reader.ended_jobs(filter)
     }
 
     fn items_of_job(&self, instance: i64, after: i64, limit: u32) -> BoxFuture<'_, Result<Vec<JobItem>, TxError>> {
@@ -225,8 +225,8 @@ impl PoolQueries for SqliteStore {
         self.inner.reader.fetch_stats(sources)
     }
 
-    fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
-        self.inner.reader.tweets(ask)
+    fn tweets(&self, filter: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
+        self.inner.reader.tweets(filter)
     }
 
     fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
@@ -238,52 +238,52 @@ fn read_project(row: &Row<'_>) -> rusqlite::Result<ProjectRow> {
     Ok(ProjectRow { project_key: row.get(0)?, name: row.get(1)?, created_at: time(row, 2)? })
 }
 
-fn urls(db: &Connection, ask: &UrlFilter) -> Result<UrlPage> {
+fn urls(db: &Connection, filter: &UrlFilter) -> Result<UrlPage> {
     // One snapshot for both: a page and its total must agree.
     let snapshot = db.unchecked_transaction()?;
-    let (source, offset) = (ask.source.map(UrlSource::as_str), crate::sql::from_count(ask.offset));
-    let items = match ask.scope {
+    let (source, offset) = (filter.source.map(UrlSource::as_str), crate::sql::from_count(filter.offset));
+    let items = match filter.scope {
         LibraryScope::Effective => {
-            let values = params![ask.project_key, source, ask.domain, ask.limit, offset];
+            let values = params![filter.project_key, source, filter.domain, filter.limit, offset];
             all(&snapshot, READ_EFFECTIVE, values, read_url)?
         }
         LibraryScope::Project | LibraryScope::Shared => {
-            let values = params![owner(ask), source, ask.domain, ask.limit, offset, ask.scope.as_str()];
+            let values = params![owner(filter), source, filter.domain, filter.limit, offset, filter.scope.as_str()];
             all(&snapshot, READ_LIBRARY, values, read_url)?
         }
     };
-    let filtered = ask.source.is_some() || ask.domain.is_some();
-    let total = if filtered { count_filtered(&snapshot, ask)? } else { read_counts(&snapshot, ask)? };
+    let filtered = filter.source.is_some() || filter.domain.is_some();
+    let total = if filtered { count_filtered(&snapshot, filter)? } else { read_counts(&snapshot, filter)? };
     Ok(UrlPage { items, total })
 }
 
-/// Whose the one library is that is asked for.
-fn owner(ask: &UrlFilter) -> &str {
-    if ask.scope == LibraryScope::Shared { "" } else { &ask.project_key }
+/// Owner of the requested library.
+fn owner(filter: &UrlFilter) -> &str {
+    if filter.scope == LibraryScope::Shared { "" } else { &filter.project_key }
 }
 
-fn count_filtered(db: &Connection, ask: &UrlFilter) -> Result<u64> {
-    let source = ask.source.map(UrlSource::as_str);
-    let scope = if ask.scope == LibraryScope::Shared { "shared" } else { "project" };
-    let values = params![owner(ask), source, ask.domain, scope];
+fn count_filtered(db: &Connection, filter: &UrlFilter) -> Result<u64> {
+    let source = filter.source.map(UrlSource::as_str);
+    let scope = if filter.scope == LibraryScope::Shared { "shared" } else { "project" };
+    let values = params![owner(filter), source, filter.domain, scope];
     let mut total = db.prepare_cached(COUNT_LIBRARY)?.query_row(values, |row| count(row, 0))?;
-    if ask.scope == LibraryScope::Effective {
-        let values = params![ask.project_key, source, ask.domain];
+    if filter.scope == LibraryScope::Effective {
+        let values = params![filter.project_key, source, filter.domain];
         total += db.prepare_cached(COUNT_UNCOVERED)?.query_row(values, |row| count(row, 0))?;
     }
     Ok(total)
 }
 
-fn read_counts(db: &Connection, ask: &UrlFilter) -> Result<u64> {
+fn read_counts(db: &Connection, filter: &UrlFilter) -> Result<u64> {
     let read = |scope: &str, owner: &str| -> Result<(u64, u64)> {
         let mut statement = db.prepare_cached(READ_COUNTS)?;
         Ok(statement.query_row([scope, owner], |row| Ok((count(row, 0)?, count(row, 1)?)))?)
     };
-    Ok(match ask.scope {
+    Ok(match filter.scope {
         LibraryScope::Shared => read("shared", "")?.0,
-        LibraryScope::Project => read("project", &ask.project_key)?.0,
+        LibraryScope::Project => read("project", &filter.project_key)?.0,
         LibraryScope::Effective => {
-            let (own, covered) = read("project", &ask.project_key)?;
+            let (own, covered) = read("project", &filter.project_key)?;
             (own + read("shared", "")?.0).saturating_sub(covered)
         }
     })
@@ -311,26 +311,26 @@ fn read_rule(row: &Row<'_>) -> rusqlite::Result<CaptureRule> {
     })
 }
 
-fn documents(db: &Connection, ask: &DocumentFilter) -> Result<Vec<DocumentRow>> {
-    if let Some(ids) = &ask.ids {
-        let values = params![ask.project_key, serde_json::to_string(ids)?, ask.before, ask.limit];
+fn documents(db: &Connection, filter: &DocumentFilter) -> Result<Vec<DocumentRow>> {
+    if let Some(ids) = &filter.ids {
+        let values = params![filter.project_key, serde_json::to_string(ids)?, filter.before, filter.limit];
         return all(db, READ_DOCUMENTS_BY_ID, values, read_document);
     }
-    let (types, states) = (serde_json::to_string(&ask.doc_types)?, serde_json::to_string(&ask.states)?);
-    all(db, READ_DOCUMENTS, params![ask.project_key, ask.before, types, states, ask.limit], read_document)
+    let (types, states) = (serde_json::to_string(&filter.doc_types)?, serde_json::to_string(&filter.states)?);
+    all(db, READ_DOCUMENTS, params![filter.project_key, filter.before, types, states, filter.limit], read_document)
 }
 
 fn read_document(row: &Row<'_>) -> rusqlite::Result<DocumentRow> {
     Ok(DocumentRow { id: row.get(0)?, fields: row.get(1)?, payload: row.get(2)?, kind: row.get(3)? })
 }
 
-fn tweets(db: &Connection, ask: &TweetFilter) -> Result<Vec<StoredTweet>> {
-    let (author, since) = (ask.author.as_ref().map(|author| author.to_lowercase()), ask.since.map(Ts::micros));
-    let (project, limit) = (&ask.project_key, ask.limit);
+fn tweets(db: &Connection, filter: &TweetFilter) -> Result<Vec<StoredTweet>> {
+    let (author, since) = (filter.author.as_ref().map(|author| author.to_lowercase()), filter.since.map(Ts::micros));
+    let (project, limit) = (&filter.project_key, filter.limit);
     match (author, since, project) {
         (Some(author), ..) => all(db, READ_TWEETS_OF, params![project, since, limit, author], read_tweet),
         (None, None, Some(_)) => all(db, READ_TWEETS, params![project, since, limit], read_tweet),
-        // Without any condition, of all time.
+        // Without any condition: all of them.
         (None, since, _) => all(db, READ_TWEETS_SINCE, params![project, since.unwrap_or(i64::MIN), limit], read_tweet),
     }
 }

@@ -1,4 +1,4 @@
-//! What became of one trigger.
+//! Progress of one trigger.
 
 use patra_core::port::query::JobProgress;
 use patra_core::state::TaskStatus;
@@ -14,7 +14,7 @@ SELECT id, status_code, record_remarks, project_key, job_type, result, request_i
 FROM ing_schedule_instance
 WHERE public_id = ?1";
 
-/// The trigger and what was made of it.
+/// The trigger and its children.
 macro_rules! family {
     () => {
         "(SELECT ?1 AS id UNION ALL SELECT id FROM ing_schedule_instance WHERE root_id = ?1)"

@@ -1,4 +1,4 @@
-//! All that the registry holds of a provenance, in one statement: one snapshot, however many endpoints there are.
+//! The whole registry entry of a provenance in one statement: one snapshot, however many endpoints there are.
 
 use patra_core::port::query::RegisteredProvenance;
 use patra_core::registry::{RegistryRow, RegistryTable};
@@ -39,7 +39,7 @@ pub(super) fn read(db: &Connection, code: &str) -> Result<Option<RegisteredProve
     while let Some(row) = found.next()? {
         let name: String = row.get(0)?;
         let table =
-            RegistryTable::named(&name).ok_or_else(|| Error::refused(format!("{name} is no table of the registry")))?;
+            RegistryTable::named(&name).ok_or_else(|| Error::refused(format!("{name} is not a table of the registry")))?;
         document_hash = document_hash.or(row.get(3)?);
         rows.push(RegistryRow { table, endpoint_name: row.get(1)?, config: row.get(2)? });
     }

@@ -1,4 +1,4 @@
-//! Sources and what they brought.
+//! Sources and their items.
 
 use patra_core::port::BoxFuture;
 use patra_core::port::source::{
@@ -17,7 +17,7 @@ use crate::exec::source::read_state;
 use crate::reader::SqliteReader;
 use crate::sql::{maybe_time, maybe_word, time};
 
-// What is due is few, whatever exists; only that is sorted.
+// Only due sources are sorted, and they are few.
 pub(crate) const READ_DUE: &str = "
 SELECT id FROM source INDEXED BY idx_source_due
 WHERE next_due_at <= ?1
@@ -115,8 +115,8 @@ impl SourceQueries for SqliteReader {
         Box::pin(self.read(move |db| due(db, limit, now)))
     }
 
-    fn sources(&self, ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
-        Box::pin(self.read(move |db| sources(db, &ask)))
+    fn sources(&self, filter: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
+        Box::pin(self.read(move |db| sources(db, &filter)))
     }
 
     fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
@@ -127,8 +127,8 @@ impl SourceQueries for SqliteReader {
         Box::pin(self.read(|db| all(db, READ_SETTINGS, params![], |row| Ok((row.get(0)?, row.get(1)?)))))
     }
 
-    fn raw_items(&self, ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
-        Box::pin(self.read(move |db| raw_items(db, &ask)))
+    fn raw_items(&self, filter: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
+        Box::pin(self.read(move |db| raw_items(db, &filter)))
     }
 
     fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
@@ -147,8 +147,8 @@ impl SourceQueries for SqliteStore {
         self.inner.reader.due(limit)
     }
 
-    fn sources(&self, ask: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
-        self.inner.reader.sources(ask)
+    fn sources(&self, filter: SourceFilter) -> BoxFuture<'_, Result<Vec<StoredSource>, TxError>> {
+        self.inner.reader.sources(filter)
     }
 
     fn source_types(&self) -> BoxFuture<'_, Result<Vec<SourceTypeRow>, TxError>> {
@@ -159,8 +159,8 @@ impl SourceQueries for SqliteStore {
         self.inner.reader.settings()
     }
 
-    fn raw_items(&self, ask: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
-        self.inner.reader.raw_items(ask)
+    fn raw_items(&self, filter: ItemFilter) -> BoxFuture<'_, Result<Vec<RawItem>, TxError>> {
+        self.inner.reader.raw_items(filter)
     }
 
     fn raw_item_stats(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<ItemStats>, TxError>> {
@@ -178,10 +178,10 @@ fn due(db: &Connection, limit: u32, now: Ts) -> Result<DueSources> {
     Ok(DueSources { sources, next, now })
 }
 
-fn sources(db: &Connection, ask: &SourceFilter) -> Result<Vec<StoredSource>> {
-    let ids = ask.ids.as_ref().map(serde_json::to_string).transpose()?;
-    let limit = if ask.limit == 0 { -1 } else { i64::from(ask.limit) };
-    let values = params![ask.after, ask.project_key, ask.public_only, ids, limit, ask.polling_only];
+fn sources(db: &Connection, filter: &SourceFilter) -> Result<Vec<StoredSource>> {
+    let ids = filter.ids.as_ref().map(serde_json::to_string).transpose()?;
+    let limit = if filter.limit == 0 { -1 } else { i64::from(filter.limit) };
+    let values = params![filter.after, filter.project_key, filter.public_only, ids, limit, filter.polling_only];
     all(db, READ_SOURCES, values, read_source)
 }
 
@@ -217,13 +217,13 @@ fn read_type(row: &Row<'_>) -> rusqlite::Result<SourceTypeRow> {
     Ok(SourceTypeRow { r#type: row.get(0)?, interval, unsupported: row.get(3)? })
 }
 
-fn raw_items(db: &Connection, ask: &ItemFilter) -> Result<Vec<RawItem>> {
-    let since = ask.since.map(Ts::micros);
-    match &ask.sources {
-        None => all(db, READ_ITEMS, params![ask.project_key, since, ask.limit, ask.offset], read_item),
+fn raw_items(db: &Connection, filter: &ItemFilter) -> Result<Vec<RawItem>> {
+    let since = filter.since.map(Ts::micros);
+    match &filter.sources {
+        None => all(db, READ_ITEMS, params![filter.project_key, since, filter.limit, filter.offset], read_item),
         Some(sources) => {
             let sources = serde_json::to_string(sources)?;
-            let values = params![ask.project_key, since, ask.limit, ask.offset, sources];
+            let values = params![filter.project_key, since, filter.limit, filter.offset, sources];
             all(db, READ_ITEMS_OF, values, read_item)
         }
     }

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// Counts for a very long time.
+/// A query that counts for a very long time.
 const ENDLESS: &str = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT max(x) FROM n LIMIT 1";
 
 fn reader(timeout: Duration) -> (TempDir, SqliteReader) {
@@ -27,14 +27,14 @@ async fn one(reader: &SqliteReader) -> Result<i64, TxError> {
 }
 
 #[tokio::test]
-async fn a_query_that_takes_too_long_is_stopped_and_its_connection_is_used_again() {
+async fn slow_query_is_cancelled_and_its_connection_reused() {
     let (_folder, reader) = reader(Duration::from_millis(50));
     assert!(matches!(endless(&reader).await, Err(TxError::Unavailable(_))));
     assert_eq!(one(&reader).await, Ok(1));
 }
 
 #[tokio::test]
-async fn a_query_that_nobody_waits_for_is_stopped() {
+async fn dropped_query_is_cancelled() {
     let (_folder, reader) = reader(Duration::from_secs(60));
     let gone = tokio::time::timeout(Duration::from_millis(50), endless(&reader)).await;
     assert!(gone.is_err());
@@ -42,7 +42,7 @@ async fn a_query_that_nobody_waits_for_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_query_that_panics_does_not_cost_a_connection() {
+async fn panicking_query_returns_its_connection() {
     let (_folder, reader) = reader(Duration::from_secs(60));
     let panicked = reader.read(|_| -> Result<i64> { panic!("on purpose") }).await;
     assert!(matches!(panicked, Err(TxError::Refused(_))), "{panicked:?}");

@@ -1,4 +1,5 @@
-//! The boards: how far each namespace has come, the line of its events, and what was counted. PostgreSQL has the same indexes.
+//! The boards: the progress of each namespace, the timeline of its events, and the counters. PostgreSQL has the same
+//! indexes.
 
 use super::*;
 use crate::query::board;
@@ -30,7 +31,7 @@ fn the_watermark_and_event_boards_are_served_by_their_indexes() {
 
 // covers: ING-13.6-02
 #[test]
-fn a_board_reads_what_it_shows_and_no_history() {
+fn board_reads_only_its_rows_and_no_history() {
     let db = migrated();
     let check = |statement: &str, needed: &str| {
         let plan = plan(&db, statement);
@@ -47,7 +48,7 @@ fn a_board_reads_what_it_shows_and_no_history() {
 
 // covers: ING-14.1-02
 #[test]
-fn gauges_read_what_waits_and_what_moves_and_nothing_that_is_over() {
+fn gauges_read_only_open_work() {
     let db = migrated();
     for (statement, needed) in [
         (query::load::COUNT_QUEUED, "SCAN ing_task USING INDEX idx_task_pick"),
@@ -60,10 +61,10 @@ fn gauges_read_what_waits_and_what_moves_and_nothing_that_is_over() {
     assert!(!plan(&db, query::load::COUNT_QUEUED).contains("TEMP B-TREE"), "it counts in the order of the index");
 }
 
-/// The contract sees that nothing is lost; here, that it takes less room.
+/// The contract checks that nothing is lost; this checks that it takes less space.
 // covers: ING-14.11-02
 #[test]
-fn minutes_become_quarters_then_hours_and_hours_are_forgotten() {
+fn minutes_are_merged_into_quarters_and_hours_and_then_deleted() {
     let db = migrated();
     let now = Ts::from_secs(1_000 * 86_400);
     for age in [0, 1, 3, 200] {

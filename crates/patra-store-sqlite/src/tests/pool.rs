@@ -1,5 +1,4 @@
-//! The pool, jobs and tweets: their statements use the indexes that were made for them, and their views have the columns that
-//! others read.
+//! The pool, jobs and tweets: their statements use their indexes, and their views have the columns that others read.
 
 use patra_core::project::Library;
 use patra_core::tx::UrlSource;
@@ -8,7 +7,7 @@ use super::*;
 
 // covers: POOL-60, POOL-110, TWEET-133, TWEET-135
 #[test]
-fn a_page_of_the_pool_or_of_tweets_reads_no_more_than_it_shows() {
+fn page_of_urls_or_tweets_reads_only_its_rows() {
     let db = migrated();
     let check = |statement: &str, needed: &[&str], sorts: bool| {
         let plan = plan(&db, statement);
@@ -24,7 +23,7 @@ fn a_page_of_the_pool_or_of_tweets_reads_no_more_than_it_shows() {
     check(exec::hot::IS_SHARED, &[url], false);
     check(exec::hot::COVER, &["resource_pool_count USING PRIMARY KEY (scope=?)", url], false);
     check(query::pool::READ_DOCUMENTS, &["USING INDEX idx_item_project (project_key=?)"], false);
-    // Those of one instant are put in order, and nothing else.
+    // Only rows of the same instant are sorted.
     check(query::pool::READ_TWEETS_OF, &["idx_tweets_author_created (<expr>=?)"], true);
     let last = plan(&db, query::pool::READ_TWEETS_OF);
     assert!(last.contains("LAST TERM OF ORDER BY"), "{last}");
@@ -33,16 +32,16 @@ fn a_page_of_the_pool_or_of_tweets_reads_no_more_than_it_shows() {
     check(query::job::READ_ITEMS, &["idx_item_run (run_id=? AND rowid>?)"], false);
     check(query::job::READ_ENDED_OF_TYPE, &["idx_instance_job (project_key=? AND job_type=?)"], false);
     check(query::job::NEXT_TYPE, &["COVERING INDEX idx_instance_job (project_key=? AND job_type>?)"], false);
-    check(exec::hot::TAKE_CHORE, &["idx_instance_chore"], false);
+    check(exec::hot::CLAIM_BACKGROUND_JOB, &["idx_instance_chore"], false);
     check(exec::hot::TAKE_EVENTS, &["idx_outbox_pending"], false);
-    check(exec::hot::FORGET_CHORES, &["idx_instance_finished (finished_at<?)"], false);
+    check(exec::hot::FORGET_BACKGROUND_JOBS, &["idx_instance_finished (finished_at<?)"], false);
     check(exec::hot::OLD_POLLS, &["idx_task_poll_ended (finished_at<?)"], false);
     check(exec::hot::OLD_SCRAPES, &["idx_instance_scrape", "idx_instance_root (root_id=?)"], false);
     check(exec::hot::READ_KEYS, &["idx_item_run (run_id=?)", "uk_run_attempt (task_id=?)"], true);
 }
 
 #[test]
-fn lists_of_a_project_are_read_from_the_newest_on() {
+fn project_lists_are_read_from_the_newest_on() {
     let db = migrated();
     let before = |view: View| view.conditions(&ViewFilter { before_id: Some(1), ..ViewFilter::default() }).unwrap();
     for view in View::ALL.iter().filter(|view| view.owner().is_some()) {

@@ -1,4 +1,4 @@
-//! What waits for the writer, and what of it is committed together next.
+//! Waiting operations, and the choice of the next group.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
@@ -7,18 +7,18 @@ use patra_core::tx::{CommitBatch, RETRY_BATCH, Tx};
 
 use super::Job;
 
-/// A group is closed at so many operations or rows: the first of it waits for the last.
+/// A group is closed at this many operations or rows: its first operation waits for the last.
 const MAX_OPERATIONS: usize = 256;
 const MAX_ROWS: usize = 10_000;
 
-/// Operations of no more rows are short.
+/// Operations with at most this many rows are short.
 const SHORT: usize = 64;
 
-/// What waits for the writer.
+/// Operations that wait for the writer.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     jobs: VecDeque<Job>,
-    /// The last group let the long ones wait.
+    /// Whether the last group skipped long operations.
     was_short: bool,
 }
 
@@ -31,9 +31,9 @@ impl Backlog {
         self.jobs.is_empty()
     }
 
-    /// The next operations to be committed together, in the order in which they came. Permits, leases and claims do not wait
-    /// for pages that came before them: what runs side by side may come in any order, and an upstream stands still for want
-    /// of a permit. Then it is everybody's turn.
+    /// Returns the next operations to commit together, in order of arrival. Permits, leases and claims do not wait for
+    /// pages that arrived before them: concurrent operations may run in any order, and an upstream is idle without
+    /// permits. The group after that takes all kinds.
     pub(super) fn next(&mut self, waiting: &Receiver<Job>) -> Vec<Job> {
         self.jobs.extend(waiting.try_iter());
         let is_short = |job: &Job| weight(&job.tx) <= SHORT;

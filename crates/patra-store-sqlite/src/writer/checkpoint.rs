@@ -1,6 +1,6 @@
-//! The checkpoint job: copies the WAL back into the database, so that no commit pays for it and no slow reader lets the WAL grow
-//! without bound (reliability class 20). A thread of its own copies what has gathered while the writer goes on; the writer copies
-//! the little that came meanwhile, and the WAL begins again.
+//! The checkpoint job: copies the WAL back into the database, so that no commit pays for it and no slow reader lets the
+//! WAL grow without bound (reliability class 20). A thread of its own copies the backlog while the writer continues;
+//! the writer copies the few frames that were added meanwhile, and the WAL restarts.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-/// Frames in the WAL when waiting a moment for readers is better than growing on: 31 MiB, an eighth of a database that is
-/// larger, and [`MOST_FRAMES`]. The pages of an index come again with every group, and one copy serves for all of them; the
-/// larger the index, the later they come. Half as many that are not yet copied make a passive checkpoint worth its sync.
+/// Frames in the WAL from which a short wait for readers is better than more growth: 31 MiB, an eighth of a larger
+/// database, at most [`MOST_FRAMES`]. Every group writes the pages of an index again, and one copy serves for all of
+/// them; the larger the index, the later they repeat. Half as many uncopied frames make a passive checkpoint worth its
+/// sync.
 const LEAST_FRAMES: i64 = 4_000;
 
-/// 125 MiB: a writer may have to wait until half of it is copied.
+/// 125 MiB. A writer may have to wait until half of it is copied.
 pub(crate) const MOST_FRAMES: i64 = 16_000;
 
-/// How long writers may be held up by a checkpoint that waits for readers.
+/// Longest time that a checkpoint waiting for readers may block writers.
 const READER_WAIT: Duration = Duration::from_millis(50);
 
 /// Idle time after which the WAL is emptied.
@@ -24,14 +25,14 @@ const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Checkpoint {
-    /// From the first copy on.
+    /// Started with the first copy.
     copier: Option<Copier>,
-    /// Frames that the WAL may come to, for a database of this size.
+    /// Frames that the WAL may reach, for a database of this size.
     room: i64,
-    /// Frames at which the next restart is tried. Rises while readers are in the way, so that they are not waited for
-    /// after every group.
+    /// Frames at which the next restart is tried. Rises while readers block it, so that the writer does not wait for
+    /// them after every group.
     restart_at: i64,
-    /// The WAL holds frames.
+    /// Whether the WAL has frames.
     dirty: bool,
 }
 
@@ -41,7 +42,7 @@ impl Default for Checkpoint {
     }
 }
 
-/// What `PRAGMA wal_checkpoint` answers.
+/// Result of `PRAGMA wal_checkpoint`.
 #[derive(Debug)]
 struct Wal {
     busy: bool,
@@ -50,7 +51,7 @@ struct Wal {
 }
 
 impl Checkpoint {
-    /// How long to wait for work before the idle checkpoint; `None` when there is nothing to do.
+    /// Wait for work before the idle checkpoint; `None` when there is nothing to do.
     pub(super) fn patience(&self) -> Option<Duration> {
         self.dirty.then_some(IDLE)
     }
@@ -63,15 +64,15 @@ impl Checkpoint {
             if wal.frames >= this.restart_at {
                 this.wait();
                 let wal = patiently(connection, "RESTART")?;
-                this.begin_anew(connection)?;
+                this.reset_limits(connection)?;
                 if wal.busy {
                     this.restart_at += wal.frames;
                 }
             } else if copied {
                 let wal = checkpoint(connection, "PASSIVE")?;
-                // The next commit begins it again.
+                // The next commit restarts the WAL.
                 if wal.frames == wal.copied {
-                    this.begin_anew(connection)?;
+                    this.reset_limits(connection)?;
                 }
             } else if wal.frames - wal.copied >= this.room / 2 {
                 this.copier(connection)?.copy();
@@ -85,13 +86,13 @@ impl Checkpoint {
             this.wait();
             this.dirty = patiently(connection, "TRUNCATE")?.busy;
             if !this.dirty {
-                this.begin_anew(connection)?;
+                this.reset_limits(connection)?;
             }
             Ok(())
         });
     }
 
-    fn begin_anew(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    fn reset_limits(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let pages: i64 = connection.prepare_cached("PRAGMA page_count")?.query_row((), |row| row.get(0))?;
         self.room = (pages / 8).clamp(LEAST_FRAMES, MOST_FRAMES);
         self.restart_at = self.room;
@@ -105,14 +106,14 @@ impl Checkpoint {
         })
     }
 
-    /// Until nothing is being copied.
+    /// Waits until no copy is running.
     fn wait(&mut self) {
         if let Some(copier) = &mut self.copier {
             copier.wait();
         }
     }
 
-    /// A checkpoint that fails loses nothing: the WAL still holds all, and the next one tries again.
+    /// Logs a failed checkpoint. Nothing is lost: the WAL still has everything, and the next checkpoint tries again.
     fn report(&mut self, job: impl FnOnce(&mut Checkpoint) -> rusqlite::Result<()>) {
         if let Err(error) = job(self) {
             tracing::warn!(%error, "a checkpoint failed");
@@ -120,18 +121,18 @@ impl Checkpoint {
     }
 }
 
-/// Copies when it is told to, on a thread and a connection of its own.
+/// Copies on demand, on a thread and a connection of its own.
 #[derive(Debug)]
 struct Copier {
     orders: Option<Sender<()>>,
     done: Receiver<()>,
-    /// An order was given, and its end was not seen yet.
+    /// A copy was ordered, and its end has not been read yet.
     busy: bool,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Copier {
-    /// A thread that cannot be had copies nothing: then the writer does, when the WAL has grown.
+    /// If the thread cannot be started, the writer copies when the WAL has grown.
     fn start(connection: Connection) -> Copier {
         let (orders, ordered) = channel();
         let (end, done) = channel();
@@ -149,31 +150,31 @@ impl Copier {
         Copier { orders: Some(orders), done, busy: false, thread }
     }
 
-    /// Begins, unless it is at it already.
+    /// Starts a copy, unless one is running.
     fn copy(&mut self) {
         if !self.busy {
             self.busy = self.orders.as_ref().is_some_and(|orders| orders.send(()).is_ok());
         }
     }
 
-    /// True once after each copy.
+    /// Returns true once after each copy.
     fn has_copied(&mut self) -> bool {
         let ended = self.busy && self.done.try_recv().is_ok();
         self.busy &= !ended;
         ended
     }
 
-    /// Until it is at rest.
+    /// Waits for the end of the copy.
     fn wait(&mut self) {
         if self.busy {
-            // A thread that is gone is at rest too.
+            // A thread that has ended is not copying either.
             let _ = self.done.recv();
             self.busy = false;
         }
     }
 }
 
-/// The connection closes before that of the writer, which empties the WAL as the last one.
+/// This connection closes before the writer's, which empties the WAL as the last one.
 impl Drop for Copier {
     fn drop(&mut self) {
         self.orders = None;
@@ -185,7 +186,7 @@ impl Drop for Copier {
     }
 }
 
-/// Another connection to the same database, which syncs as the writer does.
+/// Opens another connection to the same database, which syncs as the writer does.
 fn copying(writer: &Connection) -> rusqlite::Result<Connection> {
     let synchronous: i64 = writer.pragma_query_value(None, "synchronous", |row| row.get(0))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -195,7 +196,7 @@ fn copying(writer: &Connection) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Waits for readers, but not for as long as a statement would.
+/// Runs a checkpoint that waits for readers, but not as long as a statement would.
 fn patiently(connection: &Connection, mode: &str) -> rusqlite::Result<Wal> {
     let usual = connection.pragma_query_value(None, "busy_timeout", |row| row.get::<_, u32>(0))?;
     connection.busy_timeout(READER_WAIT)?;
@@ -215,15 +216,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_gathered_is_copied_beside_the_writer() {
+    fn copier_copies_the_wal_while_the_writer_is_busy() {
         let folder = tempfile::tempdir().unwrap();
         let writer = Connection::open(folder.path().join("patra.db")).unwrap();
         writer.execute_batch("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0").unwrap();
         writer.execute_batch("CREATE TABLE t (x); INSERT INTO t VALUES (zeroblob(1000000))").unwrap();
         let before = checkpoint(&writer, "NOOP").unwrap();
         let mut copier = Copier::start(copying(&writer).unwrap());
-        assert!(!copier.has_copied(), "nobody has told it to");
-        // The writer is in the middle of something else.
+        assert!(!copier.has_copied(), "no copy was ordered");
+        // The writer has an open transaction.
         writer.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (1)").unwrap();
         copier.copy();
         copier.wait();
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wal_of_a_larger_database_may_come_to_more() {
+    fn wal_limit_grows_with_the_database() {
         let folder = tempfile::tempdir().unwrap();
         let writer = Connection::open(folder.path().join("patra.db")).unwrap();
         writer.execute_batch("PRAGMA page_size = 512; PRAGMA journal_mode = WAL; CREATE TABLE t (x)").unwrap();
@@ -246,7 +247,7 @@ mod tests {
         checkpoint.on_idle(&writer);
         let room = checkpoint.room;
         assert!(room > LEAST_FRAMES && room < 2 * LEAST_FRAMES, "an eighth of the database: {room}");
-        // A reader is in the way: the writer does not wait for it after every group.
+        // A reader blocks the restart: the writer does not wait for it after every group.
         let reader = Connection::open(folder.path().join("patra.db")).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
         writer.execute_batch("PRAGMA wal_autocheckpoint = 0; INSERT INTO t VALUES (zeroblob(4000000))").unwrap();

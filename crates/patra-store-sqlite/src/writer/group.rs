@@ -1,6 +1,6 @@
-//! Group commit: several operations in one transaction, so that the failure of one is not the failure of its neighbours. A
-//! savepoint for each would keep a copy of every page that is touched in it, so they do without: should one fail after it has
-//! written, which is rare, the transaction is taken back and carried out once more with savepoints.
+//! Group commit: several operations in one transaction, where the failure of one does not fail the others. A savepoint
+//! for each would keep a copy of every page it touches, so there are none at first: if an operation fails after it has
+//! written, which is rare, the transaction is rolled back and repeated with savepoints.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,10 +14,10 @@ use crate::error::{Error, Result, commit_failed, not_applied};
 
 type Answers = Vec<Result<Done, TxError>>;
 
-/// The transaction was taken back, with everybody's work.
+/// The transaction was rolled back, with all operations.
 struct Broken {
     error: TxError,
-    /// It is the error of one of them, which had written before it failed.
+    /// The error of an operation that had written before it failed.
     of_one: bool,
 }
 
@@ -27,10 +27,10 @@ impl Broken {
     }
 }
 
-/// How an operation is carried out among others: its answer, or why the transaction cannot go on.
+/// Runs one operation of a group: returns its result, or why the transaction cannot continue.
 type Way = fn(&Connection, &dyn Fn() -> Result<Done>) -> Result<Result<Done>, Broken>;
 
-/// Carries out the operations in one transaction and commits it. One answer per operation, in order.
+/// Runs the operations in one transaction and commits it. Returns one result per operation, in order.
 pub(super) fn commit<'a>(
     connection: &Connection,
     operations: impl ExactSizeIterator<Item = &'a Tx> + Clone,
@@ -63,7 +63,7 @@ fn carry_out<'a>(
                 return Err(broken);
             }
         }
-        // Out of space or memory, or a failed read: SQLite has rolled back everything, the neighbours' work included.
+        // Out of space or memory, or a failed read: SQLite has rolled back everything, the other operations included.
         if connection.is_autocommit() {
             let error = match answers.pop() {
                 Some(Err(error)) if error.is_transient() => error,
@@ -82,7 +82,7 @@ fn carry_out<'a>(
     Ok(answers)
 }
 
-/// As if it were alone. One that fails before it has written harms nobody.
+/// Runs an operation without a savepoint. One that fails before it has written affects no other.
 fn plainly(connection: &Connection, attempt: &dyn Fn() -> Result<Done>) -> Result<Result<Done>, Broken> {
     let changes = connection.total_changes();
     match attempt() {
@@ -93,7 +93,8 @@ fn plainly(connection: &Connection, attempt: &dyn Fn() -> Result<Done>) -> Resul
     }
 }
 
-/// In a savepoint, to be taken back alone when it fails. Should the savepoint itself not work, the transaction is lost.
+/// Runs an operation in a savepoint, to roll it back alone when it fails. If the savepoint itself fails, the
+/// transaction is lost.
 fn apart(connection: &Connection, attempt: &dyn Fn() -> Result<Done>) -> Result<Result<Done>, Broken> {
     let run = |sql| run(connection, sql).map_err(|error| Broken::for_all(&error));
     run("SAVEPOINT operation")?;

@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::{Options, connect};
 
 thread_local! {
-    /// How many operations were carried out.
+    /// Number of operations that ran.
     static CARRIED_OUT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A store of names instead of the real operations: creating inserts a name, revoking misbehaves as it is told.
+/// A store of names instead of the real operations: creating inserts a name, revoking misbehaves as requested.
 fn toy(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
     CARRIED_OUT.set(CARRIED_OUT.get() + 1);
     match tx {
@@ -100,7 +100,7 @@ fn short_operations_do_not_wait_for_long_ones_twice() {
 }
 
 #[test]
-fn one_that_fails_or_panics_in_a_group_is_taken_back_alone() {
+fn failing_or_panicking_operation_is_rolled_back_alone() {
     let folder = tempfile::tempdir().unwrap();
     let connection = connection(&folder);
     let answers = commit(&connection, &[create("a"), revoke("fail"), create("a"), revoke("panic"), create("b")]);
@@ -112,7 +112,7 @@ fn one_that_fails_or_panics_in_a_group_is_taken_back_alone() {
 }
 
 #[test]
-fn one_that_fails_before_it_writes_costs_its_neighbours_nothing() {
+fn operation_failing_before_a_write_does_not_repeat_the_group() {
     let folder = tempfile::tempdir().unwrap();
     let connection = connection(&folder);
     let answers = commit(&connection, &[create("a"), revoke("fenced"), create("b")]);
@@ -121,7 +121,7 @@ fn one_that_fails_before_it_writes_costs_its_neighbours_nothing() {
 }
 
 #[test]
-fn a_single_one_that_fails_leaves_nothing_and_no_open_transaction() {
+fn failed_single_operation_leaves_no_open_transaction() {
     let folder = tempfile::tempdir().unwrap();
     let connection = connection(&folder);
     assert_eq!(commit(&connection, &[revoke("fail")]), [Err(TxError::Conflict)]);
@@ -132,7 +132,7 @@ fn a_single_one_that_fails_leaves_nothing_and_no_open_transaction() {
 }
 
 #[test]
-fn while_another_program_writes_everyone_is_told_busy() {
+fn operations_are_busy_while_another_program_writes() {
     let folder = tempfile::tempdir().unwrap();
     let connection = connection(&folder);
     let other = Connection::open(options(&folder).path).unwrap();
@@ -143,10 +143,10 @@ fn while_another_program_writes_everyone_is_told_busy() {
 }
 
 #[test]
-fn when_the_disk_is_full_nobody_in_the_group_was_applied() {
+fn full_disk_fails_the_whole_group() {
     let folder = tempfile::tempdir().unwrap();
     let connection = connection(&folder);
-    // Not one page more than there is.
+    // Not one page more than needed.
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     connection.pragma_update(None, "max_page_count", pages).unwrap();
     let answers = commit(&connection, &[create("a"), create(&"x".repeat(100_000)), create("b")]);
@@ -157,12 +157,12 @@ fn when_the_disk_is_full_nobody_in_the_group_was_applied() {
 }
 
 #[tokio::test]
-async fn an_operation_whose_caller_went_away_is_carried_out() {
+async fn operation_runs_although_its_caller_was_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let writer = Writer::start(connection(&folder), Arc::new(ManualClock::default()), toy).unwrap();
     for name in ["a", "b", "c"] {
         let mut given_up = Box::pin(writer.execute(create(name)));
-        // Polled once: on its way.
+        // Polled once, so it is submitted.
         let _ = std::future::poll_fn(|context| std::task::Poll::Ready(given_up.as_mut().poll(context))).await;
         drop(given_up);
     }
@@ -197,14 +197,14 @@ async fn the_wal_stays_small_under_writes_and_is_emptied_at_the_end() {
         writer.execute(create(&format!("{turn:04}{}", "x".repeat(1_000_000)))).await.unwrap();
         largest = largest.max(wal.metadata().unwrap().len());
     }
-    // 60 MB were written; from 16 MiB on they are copied, and at 32 MiB the copy is waited for.
+    // 60 MB were written; from 16 MiB on they are copied, and at 32 MiB the writer waits for the copy.
     assert!(largest < 36 * 1_024 * 1_024, "{largest}");
     drop(writer);
     assert!(!wal.exists() || wal.metadata().unwrap().len() == 0);
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_up_nobody_and_the_wal_shrinks_when_it_has_gone() {
+async fn slow_reader_blocks_nothing_and_the_wal_shrinks_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let wal = folder.path().join("patra.db-wal");
     let writer = Writer::start(connection(&folder), Arc::new(ManualClock::default()), toy).unwrap();
@@ -214,7 +214,7 @@ async fn a_slow_reader_holds_up_nobody_and_the_wal_shrinks_when_it_has_gone() {
     for turn in 0..50 {
         writer.execute(create(&format!("{turn:04}{}", "x".repeat(1_000_000)))).await.unwrap();
     }
-    assert!(wal.metadata().unwrap().len() > 32 * 1_024 * 1_024, "what the reader may still need is kept");
+    assert!(wal.metadata().unwrap().len() > 32 * 1_024 * 1_024, "pages that the reader may still need are kept");
     drop(reader);
     let emptied = async {
         while wal.metadata().unwrap().len() > 0 {

@@ -1,4 +1,4 @@
-//! Many at once.
+//! Load from many writers at once.
 
 use std::sync::Arc;
 

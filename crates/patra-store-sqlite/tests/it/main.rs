@@ -1,4 +1,4 @@
-//! The store as others see it: the shared contract, and what is SQLite's own about opening and closing.
+//! The store through its public interface: the shared contract, and SQLite's own behaviour on opening and closing.
 
 mod load;
 mod open;
@@ -14,7 +14,7 @@ use patra_testkit::ManualClock;
 use patra_testkit::contract::{Subject, differential, run_case};
 use tempfile::TempDir;
 
-/// Makes subjects, each with a file of its own. The files go when this does.
+/// Creates subjects, each with a file of its own. The files are deleted on drop.
 struct Subjects {
     folder: TempDir,
     count: AtomicUsize,
@@ -40,7 +40,7 @@ fn keeps(case: &str) {
     run_case(case, async || subjects.make());
 }
 
-/// One test per case.
+/// One test per contract case.
 mod contract {
     patra_testkit::contract_tests!(crate::keeps);
 }

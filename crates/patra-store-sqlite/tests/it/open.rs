@@ -1,4 +1,4 @@
-//! Opening: one process at a time, clear refusals, readers beside the owner.
+//! Opening: one process at a time, clear refusals, readers alongside the owner.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn key(prefix: &str) -> CreateKey {
 }
 
 #[tokio::test]
-async fn a_second_owner_is_refused_with_the_first_ones_pid_and_let_in_afterwards() {
+async fn second_owner_is_refused_with_the_pid_of_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let first = SqliteStore::open(options(folder.path())).unwrap();
     let clone = first.clone();
@@ -40,15 +40,15 @@ async fn a_second_owner_is_refused_with_the_first_ones_pid_and_let_in_afterwards
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_after_reopening_and_beside_the_owner() {
+async fn writes_are_visible_after_reopening_and_to_readers_of_an_owned_file() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(options(folder.path())).unwrap();
     store.execute(key("one").into()).await.unwrap();
-    let beside = SqliteStore::open_read_only(&options(folder.path())).unwrap();
-    assert!(beside.key("one").await.unwrap().is_some());
+    let reader = SqliteStore::open_read_only(&options(folder.path())).unwrap();
+    assert!(reader.key("one").await.unwrap().is_some());
     store.execute(key("two").into()).await.unwrap();
-    assert!(beside.key("two").await.unwrap().is_some(), "a reader sees what is committed after it was opened");
-    drop((store, beside));
+    assert!(reader.key("two").await.unwrap().is_some(), "a reader sees commits after it was opened");
+    drop((store, reader));
 
     let alone = SqliteStore::open_read_only(&options(folder.path())).unwrap();
     assert!(alone.key("two").await.unwrap().is_some());
@@ -58,7 +58,7 @@ async fn what_was_written_is_there_after_reopening_and_beside_the_owner() {
 }
 
 #[test]
-fn what_is_no_database_of_ours_is_refused_by_name() {
+fn foreign_file_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let missing = SqliteStore::open_read_only(&options(folder.path())).unwrap_err();
     assert!(matches!(missing, OpenError::Missing { .. }), "{missing}");

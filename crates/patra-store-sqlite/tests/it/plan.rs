@@ -1,4 +1,4 @@
-//! A plan that is no longer to be executed, though its tasks wait in the queue.
+//! Tasks of a plan that must not be executed any more.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use patra_store_sqlite::{Options, SqliteStore};
 use patra_testkit::ManualClock;
 use patra_testkit::contract::{Fixture, Subject, make};
 
-/// No operation fails a plan that has tasks, so this writes into the file beside the store.
+/// No operation fails a plan that has tasks, so this writes into the file, past the store.
 // covers: ING-5.5-04
 #[tokio::test]
 async fn a_task_is_executed_only_while_its_plan_is_ready_or_partial() {
@@ -19,8 +19,8 @@ async fn a_task_is_executed_only_while_its_plan_is_ready_or_partial() {
         let fx = Fixture::new(Subject { store: Arc::new(store), time: clock });
         fx.plan("a", &make::windows(0, 1)).await;
         let lease = fx.next().await;
-        let beside = rusqlite::Connection::open(&path).expect("the file");
-        beside.execute("UPDATE ing_plan SET status_code = ?1", [status]).expect("a status");
+        let client = rusqlite::Connection::open(&path).expect("the file");
+        client.execute("UPDATE ing_plan SET status_code = ?1", [status]).expect("a status");
         let started = fx.ok(StartRun { lease: LeaseRef::from(&lease) }).await;
         assert_eq!(matches!(started, RunStarted::Go { .. }), goes, "{status}: {started:?}");
         assert_eq!(fx.task_status(&lease).await, if goes { "EXECUTING" } else { "CANCELLED" });

@@ -1,4 +1,4 @@
-//! Runs the simulator: as many seeds as time allows, one seed with its trace, or the bugs on purpose.
+//! Runs the simulator: as many seeds as time allows, one seed with its trace, or the mutants.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     many(&arguments)
 }
 
-/// Eight processes on one key of the rate gate, which die now and then.
+/// Simulates eight processes on one key of the rate gate, which crash now and then.
 #[expect(clippy::print_stdout, reason = "a command-line tool")]
 fn gate(permits: usize, seed: u64) -> ExitCode {
     let mut held = true;
@@ -84,7 +84,7 @@ fn gate(permits: usize, seed: u64) -> ExitCode {
     if held { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Seeds in order, over all threads, until the time is up or the range is through.
+/// Runs seeds in order, over all threads, until the time is up or the range is done.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool")]
 #[expect(clippy::disallowed_methods, reason = "how long the tool itself has run; the worlds have a clock of their own")]
 fn many(arguments: &Arguments) -> ExitCode {
@@ -133,7 +133,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The second time in fresh memory: nothing of an earlier world may show.
+/// Runs the seed again in fresh memory: an earlier world must not affect it.
 fn once(simulator: &mut Simulator, seed: u64, twice: bool) -> Result<u64, Violation> {
     let first = simulator.run(seed, None, false)?;
     if twice && simulate(seed, None, false)? != first {

@@ -1,4 +1,4 @@
-//! What alerts are judged by, and who is told to speak.
+//! The counts that alerts are based on, and who sends their notifications.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn crawled(platform: &str, succeeded: u64, failed: u64) -> CrawlRequestCounts {
     CrawlRequestCounts { platform: platform.into(), succeeded, failed }
 }
 
-/// One that is told as soon as it holds, and then not again.
+/// Fires as soon as its condition is met, and does not repeat.
 fn watch(holds: bool) -> WatchAlert {
     WatchAlert {
         alert: "backlog".into(),
@@ -60,7 +60,7 @@ pub(super) async fn requests_are_counted_for_ten_minutes(fx: Fixture) {
 }
 
 // covers: CRAWL-162, CRAWL-163, CRAWL-164
-pub(super) async fn a_condition_that_holds_is_told_and_its_end_too(fx: Fixture) {
+pub(super) async fn alert_is_notified_when_it_fires_and_when_it_resolves(fx: Fixture) {
     let quiet = fx.ok(watch(false)).await;
     assert_eq!(quiet, AlertWatched { state: AlertState::default(), since: None, notify: None });
     let waiting = fx.ok(WatchAlert { delay: make::LONG, ..watch(true) }).await;
@@ -68,15 +68,15 @@ pub(super) async fn a_condition_that_holds_is_told_and_its_end_too(fx: Fixture) 
     let state = AlertState { since: Some(since), ..AlertState::default() };
     assert_eq!(waiting, AlertWatched { state, since: Some(since), notify: None });
     fx.pass(Duration::from_millis(5)).await;
-    let told = fx.ok(watch(true)).await;
-    assert_eq!((told.notify, told.since, told.state.firing), (Some(AlertEvent::Firing), Some(since), true));
-    assert!(told.state.notified_at > Some(since));
+    let fired = fx.ok(watch(true)).await;
+    assert_eq!((fired.notify, fired.since, fired.state.firing), (Some(AlertEvent::Firing), Some(since), true));
+    assert!(fired.state.notified_at > Some(since));
     let again = fx.ok(WatchAlert { value: 600.0, level: AlertLevel::P1, ..watch(true) }).await;
-    assert_eq!((again.notify, &again.state), (None, &told.state), "told a moment ago");
+    assert_eq!((again.notify, &again.state), (None, &fired.state), "notified a moment ago");
     fx.pass(Duration::from_millis(5)).await;
     let repeated = fx.ok(WatchAlert { repeat: Duration::ZERO, ..watch(true) }).await;
     assert_eq!((repeated.notify, repeated.since), (Some(AlertEvent::Firing), Some(since)));
-    assert!(repeated.state.notified_at > told.state.notified_at);
+    assert!(repeated.state.notified_at > fired.state.notified_at);
     let view = |subject: &str, state: AlertState| AlertView {
         alert: "backlog".into(),
         subject: subject.into(),
@@ -92,7 +92,7 @@ pub(super) async fn a_condition_that_holds_is_told_and_its_end_too(fx: Fixture) 
         AlertWatched { state: AlertState::default(), since: Some(since), notify: Some(AlertEvent::Resolved) }
     );
     assert_eq!(fx.ok(watch(false)).await.notify, None, "once");
-    // Subjects and alerts have nothing to do with each other.
+    // Subjects and alerts are independent.
     fx.ok(WatchAlert { subject: "xhs".into(), ..watch(true) }).await;
     fx.ok(WatchAlert { alert: "a".into(), subject: "xhs".into(), delay: make::LONG, ..watch(true) }).await;
     let alerts = fx.alerts().await;
@@ -101,11 +101,11 @@ pub(super) async fn a_condition_that_holds_is_told_and_its_end_too(fx: Fixture) 
 }
 
 // covers: CRAWL-162
-pub(super) async fn of_twenty_who_watch_one_is_told(fx: Fixture) {
+pub(super) async fn twenty_concurrent_watches_notify_once(fx: Fixture) {
     for (holds, event) in [(true, AlertEvent::Firing), (false, AlertEvent::Resolved)] {
         let answers = at_once(&fx, vec![watch(holds); 20]).await;
-        let told: Vec<_> = answers.into_iter().filter_map(|answer| answer.expect("an answer").notify).collect();
-        assert_eq!(told, [event]);
+        let notified: Vec<_> = answers.into_iter().filter_map(|answer| answer.expect("an answer").notify).collect();
+        assert_eq!(notified, [event]);
     }
     let answers = at_once(&fx, vec![count("xhs", 2, 1); 20]).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");

@@ -1,4 +1,4 @@
-//! What boards are made of: the queue, what was counted by the minute, errors by kind, cursors and their steps.
+//! Boards: the queue, counts by the minute, errors by kind, cursors and their steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn of(operation: Operation) -> PartitionKey {
     }
 }
 
-/// An hour to both sides of now.
+/// The window from an hour before to an hour after now.
 async fn lately(fx: &Fixture) -> Window {
     let now = fx.now().await;
     Window { from: now - HOUR, to: now + HOUR }
@@ -36,7 +36,7 @@ fn elsewhere() -> WorkFilter {
 }
 
 // covers: ING-14.7-02, ING-14.7-06
-pub(super) async fn the_queue_is_counted_by_source_endpoint_and_operation(fx: Fixture) {
+pub(super) async fn queue_is_counted_by_source_endpoint_and_operation(fx: Fixture) {
     fx.plan("a", &make::windows(0, 4)).await;
     fx.plan_of("b", Operation::Backfill, &make::windows(0, 1)).await;
     let leases = fx.claim(2).await;
@@ -61,7 +61,7 @@ pub(super) async fn the_queue_is_counted_by_source_endpoint_and_operation(fx: Fi
     assert!(fx.subject.store.queued(elsewhere()).await.expect("an answer").0.is_empty(), "another project's");
 }
 
-pub(super) async fn a_hold_of_a_source_is_told_until_it_is_released(fx: Fixture) {
+pub(super) async fn pause_of_a_source_is_reported_until_it_is_resumed(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let plan = fx.next().await.lineage.plan;
     fx.ok(make::hold(PauseKind::Pause, make::partition(Operation::Harvest))).await;
@@ -72,7 +72,7 @@ pub(super) async fn a_hold_of_a_source_is_told_until_it_is_released(fx: Fixture)
 }
 
 // covers: ING-13.6-01, ING-14.7-01, ING-14.7-02, ING-14.7-03, ING-14.7-05, ING-2.2-03, ING-2.3-07
-pub(super) async fn what_was_done_is_counted_with_it(fx: Fixture) {
+pub(super) async fn counts_include_the_work_that_was_done(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(3).await;
     let run = fx.start(&leases[0]).await;
@@ -118,7 +118,7 @@ pub(super) async fn what_was_done_is_counted_with_it(fx: Fixture) {
     };
     let (store, window) = (&fx.subject.store, lately(&fx).await);
     let counts = store.counts(WorkFilter::default(), window).await.expect("an answer");
-    assert_eq!(counts, [(of(Operation::Harvest), expected)], "a page that is told twice counts once");
+    assert_eq!(counts, [(of(Operation::Harvest), expected)], "a page that is committed twice counts once");
     assert!(store.counts(elsewhere(), window).await.expect("an answer").is_empty(), "another project's");
     let past = Window { from: window.from - HOUR, to: window.from };
     assert!(store.counts(WorkFilter::default(), past).await.expect("an answer").is_empty());
@@ -137,7 +137,7 @@ pub(super) async fn what_was_done_is_counted_with_it(fx: Fixture) {
 }
 
 // covers: ING-14.11-02
-pub(super) async fn what_is_old_is_counted_by_the_quarter_and_the_hour_and_is_still_there(fx: Fixture) {
+pub(super) async fn old_minutes_are_summed_by_quarter_and_hour_without_loss(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     for lease in fx.claim(3).await {
         let run = fx.start(&lease).await;
@@ -147,24 +147,24 @@ pub(super) async fn what_is_old_is_counted_by_the_quarter_and_the_hour_and_is_st
     }
     let now = fx.now().await;
     let (store, window) = (&fx.subject.store, Window { from: (now - HOUR).floor_to(HOUR), to: now + HOUR });
-    let told = async |minutes| {
+    let board = async |minutes| {
         let counts = store.counts(WorkFilter::default(), window).await.expect("counts");
         let steps = store.series(WorkFilter::default(), window, minutes).await.expect("steps");
         (counts, steps, store.errors(WorkFilter::default(), None, window, 9).await.expect("errors"))
     };
-    let [minutes, quarters, hours] = [told(1).await, told(15).await, told(60).await];
+    let [minutes, quarters, hours] = [board(1).await, board(15).await, board(60).await];
     assert!(minutes.1.len() > quarters.1.len() && !hours.1.is_empty());
     for (passes, minutes, before) in [(MINUTES_KEPT + HOUR, 15, quarters), (QUARTERS_KEPT, 60, hours)] {
         fx.pass(passes).await;
         for _ in 0..2 {
             fx.ok(ArchiveLedger { before: Ts::from_secs(0), limit: 9 }).await;
-            assert_eq!(told(minutes).await, before);
+            assert_eq!(board(minutes).await, before);
         }
     }
 }
 
 // covers: ING-14.7-09
-pub(super) async fn errors_are_counted_by_kind_with_the_place_of_the_last(fx: Fixture) {
+pub(super) async fn errors_are_counted_by_kind_with_the_latest_location(fx: Fixture) {
     fx.plan("a", &make::windows(0, 4)).await;
     let mut runs = Vec::new();
     for (lease, message) in fx.claim(3).await.iter().zip(["one", "two", "three"]) {
@@ -199,7 +199,7 @@ pub(super) async fn errors_are_counted_by_kind_with_the_place_of_the_last(fx: Fi
 }
 
 // covers: ING-14.7-04, ING-14.7-08
-pub(super) async fn a_cursor_tells_where_it_stands_and_how_it_came_there(fx: Fixture) {
+pub(super) async fn cursor_reports_its_value_and_its_history(fx: Fixture) {
     let cursor = fx.plan("a", &make::windows(0, 2)).await.cursor;
     fx.plan_of("b", Operation::Backfill, &make::windows(0, 1)).await;
     let lease = fx.next().await;

@@ -1,4 +1,4 @@
-//! Ending work for good.
+//! Cancellation.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ async fn tasks(fx: &Fixture) -> Vec<String> {
 }
 
 // covers: ING-5.9-02, ING-9.1-04
-pub(super) async fn a_cancelled_task_is_over_wherever_it_was(fx: Fixture) {
+pub(super) async fn cancelled_task_ends_in_every_state(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 4)).await;
     let leases = fx.claim(3).await;
     let run = fx.start(&leases[1]).await;
@@ -54,12 +54,12 @@ pub(super) async fn a_cancelled_task_is_over_wherever_it_was(fx: Fixture) {
     assert_eq!(runs.of(run.0, "finished_at"), rows.of(ids[1], "finished_at"));
     assert!(fx.claim(9).await.is_empty());
     assert_eq!(fx.rows(View::Slices).await.texts("status_code"), vec!["READY".to_owned(); 4], "slices stay");
-    // What was cancelled is missing again.
+    // Cancelled windows are no longer covered.
     assert_eq!(fx.coverage().await.covered, [make::window(20, 30)]);
     assert_eq!(fx.advance(saved.cursor).await.target, None);
 }
 
-pub(super) async fn whoever_worked_on_it_finds_it_gone(fx: Fixture) {
+pub(super) async fn owner_of_a_cancelled_task_is_fenced(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
     let run = fx.start(&leases[0]).await;
@@ -72,14 +72,14 @@ pub(super) async fn whoever_worked_on_it_finds_it_gone(fx: Fixture) {
     assert_eq!(fx.run(StartRun { lease: LeaseRef::from(&leases[1]) }).await, Err(TxError::Fenced));
     let page = make::page(&leases[0], run, 1, vec![make::record("a", 1)], true);
     assert_eq!(fx.run(Arc::new(page)).await, Err(TxError::Fenced));
-    // Its run is closed: the end hears how.
+    // The run is closed, and its end returns the status.
     assert_eq!(fx.end(&leases[0], run, RunEnd::Succeeded).await, TaskStatus::Cancelled);
     assert_eq!(fx.sweep(true).await.requeued, []);
     assert!(fx.rows(View::Items).await.is_empty());
 }
 
 // covers: ING-5.9-02
-pub(super) async fn a_slice_is_cancelled_with_its_task(fx: Fixture) {
+pub(super) async fn slice_is_cancelled_with_its_task(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(2).await;
     fx.finish(&leases[1], RunEnd::Succeeded).await;
@@ -90,7 +90,7 @@ pub(super) async fn a_slice_is_cancelled_with_its_task(fx: Fixture) {
     assert_eq!(tasks(&fx).await, ["CANCELLED", "SUCCEEDED", "QUEUED"]);
     assert_eq!(fx.rows(View::Slices).await.texts("status_code"), ["READY", "READY", "CANCELLED"]);
     assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["READY"]);
-    // One that narrower ones have replaced is over already.
+    // A task that was replaced by narrower ones has already ended.
     let lease = fx.next().await;
     let slices = vec![make::slice("split", make::window(20, 30))];
     fx.finish(&lease, RunEnd::Split { error: make::fault("too many"), slices }).await;
@@ -99,7 +99,7 @@ pub(super) async fn a_slice_is_cancelled_with_its_task(fx: Fixture) {
 }
 
 // covers: ING-5.9-02
-pub(super) async fn a_plan_is_cancelled_with_all_that_came_of_it(fx: Fixture) {
+pub(super) async fn plan_is_cancelled_with_all_its_work(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 4)).await;
     let other = fx.plan("b", &make::windows(40, 1)).await;
     let leases = fx.claim(3).await;
@@ -119,8 +119,8 @@ pub(super) async fn a_plan_is_cancelled_with_all_that_came_of_it(fx: Fixture) {
     assert_eq!(fx.coverage().await.covered, [make::window(0, 10), make::window(40, 50)]);
 }
 
-/// What is done cannot be undone, and must not look as if it were.
-pub(super) async fn a_plan_that_has_ended_stays_as_it_is(fx: Fixture) {
+/// Ended work stays as it is.
+pub(super) async fn ended_plan_is_not_cancelled(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;
@@ -133,13 +133,13 @@ pub(super) async fn a_plan_that_has_ended_stays_as_it_is(fx: Fixture) {
     assert_eq!(fx.coverage().await.covered, [make::window(0, 10)]);
 }
 
-/// Otherwise its trigger would plan the same again at once.
-pub(super) async fn a_plan_that_is_not_finished_takes_its_trigger_with_it(fx: Fixture) {
+/// Otherwise the trigger would plan the same again at once.
+pub(super) async fn unfinished_plan_is_cancelled_with_its_trigger(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let saved = fx.ok(Arc::new(make::part(&taken, 0, make::window(0, 60), &make::windows(0, 2)))).await;
     let again = fx.take().await.expect("the trigger that goes on");
     assert_eq!(fx.ok(cancel(CancelSubject::Plan(saved.plan))).await, counts(1, 1, 2, 2));
-    // A planner that was at it finds it gone.
+    // The planner that leased it is fenced.
     let mut rest = make::part(&again, 1, make::window(0, 60), &make::windows(20, 1));
     rest.target = patra_core::tx::PlanTarget::Existing(saved.plan);
     assert_eq!(fx.run(Arc::new(rest)).await, Err(TxError::Fenced));
@@ -147,7 +147,7 @@ pub(super) async fn a_plan_that_is_not_finished_takes_its_trigger_with_it(fx: Fi
     assert_eq!(fx.rows(View::Jobs).await.texts("status_code"), ["CANCELLED"]);
 }
 
-pub(super) async fn a_trigger_is_cancelled_with_all_that_came_of_it(fx: Fixture) {
+pub(super) async fn trigger_is_cancelled_with_all_its_work(fx: Fixture) {
     let root = fx.trigger("root").await;
     fx.ok(Arc::new(make::fan(&root, &["x", "y", "z"], false))).await;
     let mut taken = Vec::new();
@@ -171,8 +171,8 @@ pub(super) async fn a_trigger_is_cancelled_with_all_that_came_of_it(fx: Fixture)
     assert_eq!((claimed.len(), claimed[0].lineage.plan), (1, other.plan));
 }
 
-/// What was planned long ago can still be stopped by the name of its trigger.
-pub(super) async fn a_planned_trigger_stays_planned_and_its_work_stops(fx: Fixture) {
+/// Work that was planned long ago can still be cancelled by the name of its trigger.
+pub(super) async fn planned_trigger_stays_planned_and_its_work_stops(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     assert_eq!(fx.ok(cancel(CancelSubject::Job("a".into()))).await, counts(0, 1, 2, 2));
     assert_eq!(fx.rows(View::Jobs).await.texts("status_code"), ["PLANNED"]);
@@ -182,14 +182,14 @@ pub(super) async fn a_planned_trigger_stays_planned_and_its_work_stops(fx: Fixtu
     assert_eq!(fx.claim(9).await.len(), 2);
 }
 
-pub(super) async fn a_cancelled_trigger_is_not_fired_again_under_its_name(fx: Fixture) {
+pub(super) async fn cancelled_trigger_is_not_fired_again_under_its_name(fx: Fixture) {
     fx.fire("a").await;
     assert_eq!(fx.ok(cancel(CancelSubject::Job("a".into()))).await, counts(1, 0, 0, 0));
     assert!(fx.ok(make::fire("a", Operation::Harvest)).await.existed);
     assert_eq!(fx.take().await, None);
 }
 
-pub(super) async fn what_is_not_there_cannot_be_cancelled(fx: Fixture) {
+pub(super) async fn missing_subject_cannot_be_cancelled(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let targets = [
         CancelSubject::Job("unknown".into()),

@@ -1,4 +1,4 @@
-//! Ids whose content is fetched apart, and slices in the place of one that was too much.
+//! Ids whose details are fetched separately, and the split of a slice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn mark(id: &str, version: &str, bad: Option<&str>) -> CandidateMark {
     CandidateMark { candidate: candidate(id, version), bad: bad.map(str::to_owned) }
 }
 
-/// What is still wanted of these.
+/// The ids among these that must still be fetched.
 async fn wanted(fx: &Fixture, asked: &[(&str, &str)]) -> Vec<String> {
     let asked: Vec<_> = asked.iter().map(|(id, version)| candidate(id, version)).collect();
     let stream = make::stream();
@@ -30,7 +30,7 @@ async fn wanted(fx: &Fixture, asked: &[(&str, &str)]) -> Vec<String> {
 }
 
 // covers: ING-15-06, ING-4.6-05, ING-11.6-02
-pub(super) async fn a_detail_is_wanted_once_per_version(fx: Fixture) {
+pub(super) async fn detail_candidate_is_added_once_per_version(fx: Fixture) {
     assert_eq!(wanted(&fx, &[("b", "1"), ("a", "1")]).await, ["b@1", "a@1"], "in the order given");
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
@@ -54,7 +54,7 @@ pub(super) async fn a_detail_is_wanted_once_per_version(fx: Fixture) {
 }
 
 // covers: ING-11.6-03
-pub(super) async fn a_detail_that_is_not_newer_replaces_nothing(fx: Fixture) {
+pub(super) async fn detail_that_is_not_newer_replaces_nothing(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
@@ -76,7 +76,7 @@ pub(super) async fn a_detail_that_is_not_newer_replaces_nothing(fx: Fixture) {
 }
 
 // covers: ING-4.6-05
-pub(super) async fn a_bad_id_is_left_alone_for_longer_each_time(fx: Fixture) {
+pub(super) async fn failing_id_is_retried_after_growing_delays(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
@@ -101,7 +101,7 @@ pub(super) async fn a_bad_id_is_left_alone_for_longer_each_time(fx: Fixture) {
 }
 
 // covers: ING-4.4-24, ING-8.4-02, ING-8.4-03, ING-15-02, ING-2.5-07
-pub(super) async fn a_split_puts_narrower_slices_in_the_place_of_one(fx: Fixture) {
+pub(super) async fn split_replaces_a_slice_with_narrower_slices(fx: Fixture) {
     let whole = Window { from: Ts::from_secs(0), to: Ts::from_secs(100) };
     let saved = fx.plan("a", &[whole]).await;
     let lease = fx.next().await;
@@ -132,14 +132,14 @@ pub(super) async fn a_split_puts_narrower_slices_in_the_place_of_one(fx: Fixture
     assert_eq!(fx.advance(lease.cursor).await.target, Some(make::at(100)), "the parts count as the whole");
 }
 
-pub(super) async fn a_split_under_a_lost_lease_changes_nothing(fx: Fixture) {
+pub(super) async fn split_under_a_lost_lease_changes_nothing(fx: Fixture) {
     let whole = Window { from: Ts::from_secs(0), to: Ts::from_secs(100) };
     fx.plan("a", &[whole]).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
     fx.sweep(true).await;
     let split = RunEnd::Split { error: make::fault("too many"), slices: vec![make::slice("split", whole)] };
-    // The sweep has closed the run under this fence, so the answer is the task's state; no slice appears.
+    // The sweep has closed the run under this fence, so the result is the task's state; no slice appears.
     let answer = fx.run(Arc::new(make::end(&lease, run, split))).await;
     assert!(matches!(answer, Ok(_) | Err(TxError::Fenced)), "{answer:?}");
     assert_eq!(fx.rows(View::Slices).await.len(), 1);

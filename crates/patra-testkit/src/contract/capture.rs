@@ -1,4 +1,4 @@
-//! URLs that are captured while the work is done.
+//! Capture of URLs from pages and notes.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ fn capture(library: Library, urls: &[&str]) -> Capture {
 }
 
 // covers: POOL-67
-pub(super) async fn what_is_captured_is_said_for_each_project_and_job_type(fx: Fixture) {
+pub(super) async fn capture_rules_apply_by_project_and_job_type(fx: Fixture) {
     let rules = async |project: Option<&str>| {
         let rules = fx.subject.store.capture_rules(project).await.expect("rules");
-        let told = |rule: CaptureRule| {
+        let described = |rule: CaptureRule| {
             (format!("{} {}", rule.project_key, rule.job_type), rule.library.as_str(), rule.enabled)
         };
-        rules.into_iter().map(told).collect::<Vec<_>>()
+        rules.into_iter().map(described).collect::<Vec<_>>()
     };
     let rule = |name: &str, library, enabled| (name.to_owned(), library, enabled);
     assert_eq!(rules(None).await, []);
@@ -52,7 +52,7 @@ pub(super) async fn what_is_captured_is_said_for_each_project_and_job_type(fx: F
 }
 
 // covers: POOL-86, POOL-89, POOL-84
-pub(super) async fn a_page_brings_its_urls_into_the_pool_once(fx: Fixture) {
+pub(super) async fn page_adds_its_urls_to_the_pool_once(fx: Fixture) {
     fx.plan("job 7", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
@@ -80,7 +80,7 @@ pub(super) async fn a_page_brings_its_urls_into_the_pool_once(fx: Fixture) {
 }
 
 // covers: POOL-88
-pub(super) async fn a_capture_that_fails_costs_the_page_nothing(fx: Fixture) {
+pub(super) async fn failed_capture_does_not_fail_the_page(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
@@ -104,7 +104,7 @@ pub(super) async fn a_capture_that_fails_costs_the_page_nothing(fx: Fixture) {
 }
 
 // covers: POOL-84
-pub(super) async fn a_note_brings_its_urls_too(fx: Fixture) {
+pub(super) async fn note_adds_its_urls_to_the_pool(fx: Fixture) {
     let mut op = write("n1");
     assert_eq!(fx.ok(Arc::new(op.clone())).await.captured, Captured::None);
     op.capture = Some(capture(Library::Project, &["https://a.example/1"]));

@@ -24,7 +24,7 @@ async fn stored(fx: &Fixture) -> Vec<(String, String)> {
 }
 
 // covers: ING-7.6-02, ING-9.3-04, ING-9.3-05, ING-9.3-06, ING-2.4-05
-pub(super) async fn a_page_becomes_a_ledger_row_and_items(fx: Fixture) {
+pub(super) async fn page_becomes_a_ledger_row_and_items(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let page = make::page(&lease, run, 1, vec![make::record("b", 5), make::record("a", 7)], true);
     let done = fx.ok(Arc::new(page.clone())).await;
@@ -70,7 +70,7 @@ pub(super) async fn newer_replaces_equal_and_older_are_skipped(fx: Fixture) {
 }
 
 // covers: ING-11.1-03, ING-4.9-02
-pub(super) async fn at_equal_times_the_sources_version_decides(fx: Fixture) {
+pub(super) async fn version_decides_between_records_of_equal_time(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let versioned = |source_version, payload: &'static str| Record {
         version: RecordVersion { updated_at: Ts::from_micros(-5), source_version },
@@ -92,7 +92,7 @@ pub(super) async fn at_equal_times_the_sources_version_decides(fx: Fixture) {
 }
 
 // covers: ING-11.8-02, ING-9.4-07
-pub(super) async fn a_bad_record_is_kept_aside_and_holds_nothing_up(fx: Fixture) {
+pub(super) async fn bad_record_is_quarantined_and_blocks_nothing(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("good", 1)], false);
     page.rejected = vec![make::rejected(3), patra_core::record::RejectedRecord { key: None, ..make::rejected(1) }];
@@ -123,13 +123,13 @@ pub(super) async fn a_bad_record_is_kept_aside_and_holds_nothing_up(fx: Fixture)
 }
 
 // covers: ING-9.4-03, ING-11.2-02, ING-9.3-08, ING-7.6-01, ING-7.10-02, ING-2.4-05, ING-4.9-04, ING-4.11-04
-pub(super) async fn a_repeated_page_answers_the_old_numbers(fx: Fixture) {
+pub(super) async fn repeated_page_returns_the_first_counts(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("a", 1)], true);
     page.rejected = vec![make::rejected(0)];
     let first = fx.ok(Arc::new(page.clone())).await;
     let before = all_rows(&fx).await;
-    // Even when the upstream answers differently the second time.
+    // Even if the upstream responds differently the second time.
     page.records = vec![make::record("a", 99), make::record("b", 99)];
     page.rejected = vec![make::rejected(0), make::rejected(1)];
     page.next = None;
@@ -147,7 +147,7 @@ async fn all_rows(fx: &Fixture) -> Vec<Vec<Vec<Cell>>> {
 }
 
 // covers: ING-11.2-01, ING-7.6-03, ING-7.10-02, ING-4.9-04
-pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
+pub(super) async fn token_is_read_once_per_run(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let at = |lease: &Lease, run, no, token: &str, records| CommitBatch {
         before_token: Some(token.into()),
@@ -175,7 +175,7 @@ pub(super) async fn a_token_is_read_once_per_run(fx: Fixture) {
     let other = fx.next().await;
     let other_run = fx.start(&other).await;
     assert!(!fx.ok(Arc::new(at(&other, other_run, 1, "t", vec![]))).await.replayed);
-    // Pages without a token do not meet each other.
+    // Pages without a token do not conflict.
     fx.commit(&lease, run, 2, vec![], true).await;
     fx.commit(&lease, run, 3, vec![], true).await;
 }
@@ -212,7 +212,7 @@ pub(super) async fn pages_are_committed_together_or_not_at_all(fx: Fixture) {
 }
 
 // covers: ING-13.3-09
-pub(super) async fn a_page_needs_a_running_run_under_its_lease(fx: Fixture) {
+pub(super) async fn page_needs_a_running_run_under_its_lease(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let page = |lease: &Lease, run| Arc::new(make::page(lease, run, 1, vec![make::record("a", 1)], true));
@@ -229,7 +229,7 @@ pub(super) async fn a_page_needs_a_running_run_under_its_lease(fx: Fixture) {
 }
 
 // covers: ING-13.8-02
-pub(super) async fn a_page_of_more_rows_than_a_statement_takes_is_stored_whole(fx: Fixture) {
+pub(super) async fn page_of_more_rows_than_a_statement_takes_is_stored_whole(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let page = |at: std::ops::Range<u32>, secs| at.map(|at| make::record(&format!("{at:04}"), secs)).collect();
     let done = fx.commit(&lease, run, 1, page(0..1_201, 5), true).await;
@@ -240,7 +240,7 @@ pub(super) async fn a_page_of_more_rows_than_a_statement_takes_is_stored_whole(f
     assert_eq!(counts(&done.stats), (0, 600, 700));
 }
 
-pub(super) async fn a_page_is_progress(fx: Fixture) {
+pub(super) async fn page_resets_the_failure_count(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     assert_eq!(int(&fx.cell(View::Tasks, lease.task.0, "attempt_count").await), 1);
     fx.commit(&lease, run, 1, vec![], true).await;
@@ -248,7 +248,7 @@ pub(super) async fn a_page_is_progress(fx: Fixture) {
 }
 
 // covers: ING-9.4-01, ING-11.1-01, ING-4.5-03, ING-4.9-01
-pub(super) async fn an_item_is_known_by_project_source_scope_and_key(fx: Fixture) {
+pub(super) async fn item_is_identified_by_project_source_scope_and_key(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let streams = [
         make::stream(),
@@ -263,7 +263,7 @@ pub(super) async fn an_item_is_known_by_project_source_scope_and_key(fx: Fixture
         };
         assert_eq!(counts(&fx.ok(Arc::new(page)).await.stats), (1, 0, 0));
     }
-    // Endpoint and kind are not part of the identity; a replacement brings its own.
+    // Endpoint and kind are not part of the identity; a replacement sets its own.
     let stream = RecordStream { endpoint_name: "details".into(), kind: "detail".into(), ..make::stream() };
     let page =
         CommitBatch { stream: Arc::new(stream), ..make::page(&lease, run, 5, vec![make::record("same", 2)], true) };

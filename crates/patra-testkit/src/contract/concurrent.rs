@@ -1,4 +1,4 @@
-//! Many callers at once.
+//! Concurrent callers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use patra_core::tx::{
 use super::fixture::{int, text};
 use super::{Fixture, make};
 
-/// Runs all operations at the same time; answers in their order.
+/// Runs all operations at the same time; returns results in their order.
 pub(super) async fn at_once<O>(fx: &Fixture, operations: Vec<O>) -> Vec<Result<O::Done, TxError>>
 where
     O: tx::TxOperation + Clone + Send + 'static,
@@ -35,7 +35,7 @@ where
 }
 
 // covers: ING-11.9-03, ING-13.3-05
-pub(super) async fn fifty_claims_of_ten_tasks_share_nothing(fx: Fixture) {
+pub(super) async fn fifty_concurrent_claims_of_ten_tasks_share_none(fx: Fixture) {
     fx.plan("a", &make::windows(0, 10)).await;
     let claims = (0..50).map(|at| ClaimTasks { owner: format!("worker {at}"), ..make::claim(3, make::LONG) }).collect();
     let mut claimed = BTreeSet::new();
@@ -45,13 +45,13 @@ pub(super) async fn fifty_claims_of_ten_tasks_share_nothing(fx: Fixture) {
             assert_eq!(lease.fence.0, 1);
         }
     }
-    // A claim that met only rows of others may come back with less than there is.
+    // A claim that met only rows leased by others may return fewer than there are.
     claimed.extend(fx.claim(10).await.into_iter().map(|lease| lease.task));
     assert_eq!(claimed.len(), 10);
 }
 
 // covers: ING-5.6-03, ING-9.7-02, ING-2.7-03
-pub(super) async fn many_claimers_together_keep_to_the_limit_of_a_partition(fx: Fixture) {
+pub(super) async fn concurrent_claims_keep_to_the_limit_of_a_partition(fx: Fixture) {
     let fire = make::fire("a", Operation::Harvest);
     fx.plan_with(fire, &make::windows(0, 30), |plan| plan.c_max = 4).await;
     for round in 0..3 {
@@ -69,7 +69,7 @@ pub(super) async fn many_claimers_together_keep_to_the_limit_of_a_partition(fx: 
     }
 }
 
-pub(super) async fn of_plans_made_at_one_epoch_exactly_one_is_saved(fx: Fixture) {
+pub(super) async fn concurrent_plans_of_one_epoch_save_one(fx: Fixture) {
     let mut plans = Vec::new();
     for at in 0..20 {
         let taken = fx.trigger(&format!("job {at}")).await;
@@ -82,7 +82,7 @@ pub(super) async fn of_plans_made_at_one_epoch_exactly_one_is_saved(fx: Fixture)
     assert_eq!((fx.rows(View::Cursors).await.len(), fx.coverage().await.epoch), (1, 1));
 }
 
-pub(super) async fn one_plan_saved_by_twenty_is_saved_once(fx: Fixture) {
+pub(super) async fn plan_saved_twenty_times_concurrently_is_saved_once(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let plan: Arc<SavePlan> = Arc::new(make::plan(&taken, 0, &make::windows(0, 3)));
     let answers = at_once(&fx, vec![plan; 20]).await;
@@ -108,7 +108,7 @@ pub(super) async fn twenty_recordings_write_one_event(fx: Fixture) {
     assert_eq!(moved.count(), 1);
 }
 
-pub(super) async fn one_public_id_fired_by_twenty_is_one_trigger(fx: Fixture) {
+pub(super) async fn public_id_fired_twenty_times_concurrently_makes_one_trigger(fx: Fixture) {
     let answers = at_once(&fx, vec![make::fire("a", Operation::Harvest); 20]).await;
     let fired: Vec<_> = answers.into_iter().map(|answer| answer.expect("an answer")).collect();
     assert_eq!(fired.iter().filter(|fired| !fired.existed).count(), 1);
@@ -116,7 +116,7 @@ pub(super) async fn one_public_id_fired_by_twenty_is_one_trigger(fx: Fixture) {
     assert_eq!(fx.rows(View::Jobs).await.len(), 1);
 }
 
-pub(super) async fn a_trigger_is_taken_by_one_of_twenty(fx: Fixture) {
+pub(super) async fn trigger_is_claimed_by_one_of_twenty(fx: Fixture) {
     fx.fire("a").await;
     fx.fire("b").await;
     let takes = (0..20).map(|at| ClaimJob { owner: format!("planner {at}"), ..make::take(make::LONG) }).collect();
@@ -129,7 +129,7 @@ pub(super) async fn a_trigger_is_taken_by_one_of_twenty(fx: Fixture) {
 }
 
 // covers: ING-11.9-01
-pub(super) async fn the_newest_of_concurrent_pages_wins(fx: Fixture) {
+pub(super) async fn newest_of_concurrent_pages_wins(fx: Fixture) {
     fx.plan("a", &make::windows(0, 8)).await;
     let mut pages = Vec::new();
     for (at, lease) in (1..).zip(fx.claim(8).await) {
@@ -146,7 +146,7 @@ pub(super) async fn the_newest_of_concurrent_pages_wins(fx: Fixture) {
     assert!(items.texts("fields").iter().all(|fields| fields == r#"{"at":8}"#));
 }
 
-pub(super) async fn a_provenance_that_many_write_is_that_of_one_of_them(fx: Fixture) {
+pub(super) async fn provenance_written_concurrently_is_that_of_one_writer(fx: Fixture) {
     let all = [("a", None), ("b", None), ("c", None), ("d", None)];
     let manifest = |at: usize| make::provenance(&format!("h{at}"), &all[..at % all.len() + 1]);
     let remove = RemoveProvenance { provenance_code: make::PROVENANCE.into() };
@@ -160,7 +160,7 @@ pub(super) async fn a_provenance_that_many_write_is_that_of_one_of_them(fx: Fixt
     }
 }
 
-pub(super) async fn one_dictionary_written_by_twenty_is_written_once(fx: Fixture) {
+pub(super) async fn dictionary_written_twenty_times_concurrently_is_written_once(fx: Fixture) {
     let sync = SyncDictionary { types: make::dictionary(1) };
     let answers = at_once(&fx, vec![sync.clone(); 20]).await;
     let changed = answers.iter().filter(|answer| answer.as_ref().is_ok_and(|done| done.changed)).count();
@@ -179,7 +179,7 @@ fn again(request: &str, lease: &Lease) -> RedriveWork {
     RedriveWork { request: request.into(), target: RedriveTarget::Task(lease.task), by: "somebody".into() }
 }
 
-pub(super) async fn one_request_to_drive_a_task_again_makes_one_task(fx: Fixture) {
+pub(super) async fn redrive_requested_twenty_times_makes_one_task(fx: Fixture) {
     let lease = failed(&fx).await;
     let answers = at_once(&fx, vec![again("r", &lease); 20]).await;
     let mut made = BTreeSet::new();
@@ -193,16 +193,16 @@ pub(super) async fn one_request_to_drive_a_task_again_makes_one_task(fx: Fixture
 }
 
 // covers: ING-8.3-02
-pub(super) async fn of_many_requests_to_drive_a_task_again_one_goes(fx: Fixture) {
+pub(super) async fn concurrent_redrives_of_a_task_accept_one(fx: Fixture) {
     let lease = failed(&fx).await;
     let answers = at_once(&fx, (0..20).map(|at| again(&format!("request {at}"), &lease)).collect()).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
     let late = |answer: &Result<_, _>| matches!(answer, Err(TxError::Refused(_)));
     assert!(answers.iter().all(|answer| answer.is_ok() || late(answer)), "{answers:?}");
-    assert_eq!(fx.claim(9).await.len(), 1, "a slice has one task at work");
+    assert_eq!(fx.claim(9).await.len(), 1, "a slice has one running task");
 }
 
-pub(super) async fn what_twenty_hold_or_signal_is_held_and_signalled_once(fx: Fixture) {
+pub(super) async fn pause_or_signal_made_by_twenty_exists_once(fx: Fixture) {
     let holds = at_once(&fx, vec![make::hold(PauseKind::Pause, PauseSubject::source("p")); 20]).await;
     let holds: Vec<_> = holds.into_iter().map(|answer| answer.expect("an answer")).collect();
     assert_eq!(holds.iter().filter(|hold| !hold.existed).count(), 1);
@@ -224,7 +224,7 @@ pub(super) async fn what_twenty_hold_or_signal_is_held_and_signalled_once(fx: Fi
     assert_eq!(fx.rows(View::Signals).await.len(), 5);
 }
 
-pub(super) async fn a_plan_cancelled_by_twenty_is_cancelled_once(fx: Fixture) {
+pub(super) async fn plan_cancelled_by_twenty_is_cancelled_once(fx: Fixture) {
     let plan = fx.plan("a", &make::windows(0, 5)).await.plan;
     fx.start(&fx.next().await).await;
     let cancel = CancelWork { target: CancelSubject::Plan(plan), reason: "wrong".into(), by: "somebody".into() };
@@ -240,8 +240,8 @@ pub(super) async fn a_plan_cancelled_by_twenty_is_cancelled_once(fx: Fixture) {
     assert!(fx.claim(9).await.is_empty());
 }
 
-/// Whoever comes first: a page is stored as a whole or not at all, and the task is over.
-pub(super) async fn a_page_and_the_cancelling_of_its_task_do_not_mix(fx: Fixture) {
+/// Whichever is first, a page is stored as a whole or not at all, and the task ends.
+pub(super) async fn page_commit_and_cancellation_of_its_task_are_atomic(fx: Fixture) {
     fx.plan("a", &make::windows(0, 10)).await;
     let (mut pages, mut cancels) = (Vec::new(), Vec::new());
     for lease in fx.claim(10).await {
@@ -263,7 +263,7 @@ pub(super) async fn a_page_and_the_cancelling_of_its_task_do_not_mix(fx: Fixture
     assert_eq!(fx.rows(View::Runs).await.texts("status_code"), vec!["CANCELLED".to_owned(); 10]);
 }
 
-pub(super) async fn what_twenty_archive_is_archived_once(fx: Fixture) {
+pub(super) async fn rows_archived_by_twenty_are_archived_once(fx: Fixture) {
     fx.plan("a", &make::windows(0, 12)).await;
     for lease in fx.claim(12).await {
         let run = fx.start(&lease).await;
@@ -276,7 +276,7 @@ pub(super) async fn what_twenty_archive_is_archived_once(fx: Fixture) {
     for answer in at_once(&fx, vec![archive; 20]).await {
         moved += answer.expect("an answer").batches;
     }
-    // One that met only rows of others may come back with less than there is.
+    // A claim that met only rows leased by others may return fewer than there are.
     for _ in 0..3 {
         moved += fx.ok(archive).await.batches;
     }
@@ -285,15 +285,15 @@ pub(super) async fn what_twenty_archive_is_archived_once(fx: Fixture) {
     assert_eq!(fx.rows(View::Archive).await.len(), 12);
 }
 
-/// A lease of the same task that is gone.
+/// An outdated lease of the same task.
 fn stale(lease: &Lease) -> Lease {
     Lease { fence: Fence(lease.fence.0 + 1), ..lease.clone() }
 }
 
-pub(super) async fn of_starts_at_once_each_is_answered_for_itself(fx: Fixture) {
+pub(super) async fn concurrent_starts_get_their_own_results(fx: Fixture) {
     fx.plan("a", &make::windows(0, 12)).await;
     let mut leases = fx.claim(12).await;
-    // One goes on where its first run stopped, one has been opened before, one is over.
+    // One resumes where its first run stopped, one has been opened before, one has ended.
     let run = fx.start(&leases[0]).await;
     fx.commit(&leases[0], run, 1, vec![make::record("first", 1)], true).await;
     let later = RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: false };
@@ -304,7 +304,7 @@ pub(super) async fn of_starts_at_once_each_is_answered_for_itself(fx: Fixture) {
     fx.finish(&leases[2], RunEnd::Succeeded).await;
     leases[3] = stale(&leases[3]);
 
-    // The first beside the lease that took its place.
+    // The first lease, and the one that replaced it.
     let starts = leases.iter().chain([&gone]).map(|lease| StartRun { lease: LeaseRef::from(lease) }).collect();
     let mut runs = BTreeSet::new();
     for (at, answer) in at_once(&fx, starts).await.into_iter().enumerate() {
@@ -328,7 +328,7 @@ pub(super) async fn of_starts_at_once_each_is_answered_for_itself(fx: Fixture) {
     assert_eq!(executing, 10, "{statuses:?}");
 }
 
-pub(super) async fn of_pages_at_once_each_is_answered_for_itself(fx: Fixture) {
+pub(super) async fn concurrent_pages_get_their_own_results(fx: Fixture) {
     fx.plan("a", &make::windows(0, 8)).await;
     let (leases, mut runs) = (fx.claim(8).await, Vec::new());
     for lease in &leases {
@@ -337,7 +337,7 @@ pub(super) async fn of_pages_at_once_each_is_answered_for_itself(fx: Fixture) {
     let before = fx.commit(&leases[0], runs[0], 1, vec![make::record("0", 1)], false).await;
     let mut pages = Vec::new();
     for (at, (lease, run)) in leases.iter().zip(&runs).enumerate() {
-        // All have a record of their own, and one that all of them bring.
+        // Each page has its own record, and one that all pages share.
         let records = vec![make::record(&at.to_string(), 1), make::record("shared", 1)];
         pages.push(match at {
             1 => make::page(&stale(lease), *run, 1, records, false),
@@ -364,7 +364,7 @@ pub(super) async fn of_pages_at_once_each_is_answered_for_itself(fx: Fixture) {
     assert_eq!((fx.rows(View::Batches).await.len(), fx.rows(View::Items).await.len()), (6, 7));
 }
 
-pub(super) async fn of_ends_at_once_each_is_answered_for_itself(fx: Fixture) {
+pub(super) async fn concurrent_ends_get_their_own_results(fx: Fixture) {
     fx.plan("a", &make::windows(0, 8)).await;
     let (leases, mut runs) = (fx.claim(8).await, Vec::new());
     for lease in &leases {

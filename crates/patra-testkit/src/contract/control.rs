@@ -1,4 +1,4 @@
-//! Holds: what stands still while one lasts, and how it ends.
+//! Pauses: the work that they stop, and how they end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn renew(fx: &Fixture, leases: &[&Lease]) -> Renewed {
     fx.ok(Renew { owner: "worker".into(), leases, lease: make::LONG }).await
 }
 
-/// Puts a trigger that was taken for a look back.
+/// Returns a trigger that was claimed for inspection.
 async fn put_back(fx: &Fixture, taken: &ClaimedJob) {
     let settlement = JobSettlement::Later { delay: Duration::ZERO };
     fx.ok(SettleJob { job: taken.job, fence: taken.fence, settlement }).await;
@@ -35,7 +35,7 @@ async fn put_back(fx: &Fixture, taken: &ClaimedJob) {
 }
 
 // covers: ING-5.9-01, ING-9.1-04
-pub(super) async fn what_is_paused_is_neither_planned_nor_claimed_until_it_is_released(fx: Fixture) {
+pub(super) async fn paused_work_is_neither_planned_nor_claimed_until_resumed(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let held = fx.next().await;
     fx.fire("waiting").await;
@@ -61,7 +61,7 @@ pub(super) async fn what_is_paused_is_neither_planned_nor_claimed_until_it_is_re
     assert_eq!(fx.claim(9).await.len(), 1);
 }
 
-pub(super) async fn a_hold_covers_what_it_names_and_nothing_else(fx: Fixture) {
+pub(super) async fn pause_covers_its_subject_and_nothing_else(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let held = fx.next().await;
     fx.fire("waiting").await;
@@ -79,7 +79,7 @@ pub(super) async fn a_hold_covers_what_it_names_and_nothing_else(fx: Fixture) {
     }
 }
 
-pub(super) async fn a_plan_a_slice_a_task_or_a_credential_can_be_held(fx: Fixture) {
+pub(super) async fn plan_slice_task_and_credential_can_be_paused(fx: Fixture) {
     let own = |plan: &mut patra_core::tx::SavePlan| plan.credential = Some(CredentialId(7));
     fx.plan_with(make::fire("a", Operation::Harvest), &make::windows(0, 2), own).await;
     fx.plan("b", &make::windows(20, 1)).await;
@@ -111,8 +111,8 @@ pub(super) async fn a_plan_a_slice_a_task_or_a_credential_can_be_held(fx: Fixtur
     assert_eq!(claimed, [leases[1].task, leases[2].task], "the others go on");
 }
 
-/// What is held takes no turn.
-pub(super) async fn a_task_that_is_held_leaves_its_place_to_the_next(fx: Fixture) {
+/// A paused task takes no slot.
+pub(super) async fn paused_task_leaves_its_slot_to_the_next(fx: Fixture) {
     let fire = make::fire("a", Operation::Harvest);
     fx.plan_with(fire, &make::windows(0, 3), |plan| plan.c_max = 1).await;
     let lease = fx.next().await;
@@ -124,7 +124,7 @@ pub(super) async fn a_task_that_is_held_leaves_its_place_to_the_next(fx: Fixture
 }
 
 // covers: ING-9.5-02, ING-11.7-02
-pub(super) async fn an_advice_stops_planning_and_lets_work_go_on(fx: Fixture) {
+pub(super) async fn advice_stops_planning_and_lets_tasks_run(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let lease = fx.next().await;
     fx.fire("waiting").await;
@@ -134,7 +134,7 @@ pub(super) async fn an_advice_stops_planning_and_lets_work_go_on(fx: Fixture) {
     assert_eq!(fx.claim(9).await.len(), 1);
 }
 
-pub(super) async fn a_hold_lasts_once_per_kind_and_subject(fx: Fixture) {
+pub(super) async fn pause_exists_once_per_kind_and_subject(fx: Fixture) {
     let subject = || PauseSubject::source("p");
     let first = fx.ok(make::hold(PAUSE, subject())).await;
     assert!(!first.existed);
@@ -166,7 +166,7 @@ pub(super) async fn a_hold_lasts_once_per_kind_and_subject(fx: Fixture) {
     assert_eq!(fx.rows(View::Holds).await.len(), 3);
 }
 
-pub(super) async fn a_hold_that_says_nothing_is_refused(fx: Fixture) {
+pub(super) async fn pause_without_a_reason_is_refused(fx: Fixture) {
     let loose = PauseSubject { operation: Some(Operation::Harvest), ..PauseSubject::default() };
     for subject in [PauseSubject::default(), loose] {
         let answer = fx.run(make::hold(PAUSE, subject)).await;
@@ -176,33 +176,33 @@ pub(super) async fn a_hold_that_says_nothing_is_refused(fx: Fixture) {
 }
 
 // covers: ING-9.5-03, ING-12.2-07
-pub(super) async fn a_run_that_ends_fatally_blows_the_fuse_with_its_end(fx: Fixture) {
+pub(super) async fn run_that_ends_fatally_opens_a_halt_with_its_end(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(2).await;
     let run = fx.start(&leases[0]).await;
     let failed = || RunEnd::Failed { error: make::fault("401") };
-    let fuse = make::hold(BREAK, PauseSubject::endpoint(make::PROVENANCE, make::ENDPOINT));
+    let halt = make::hold(BREAK, PauseSubject::endpoint(make::PROVENANCE, make::ENDPOINT));
     let flawed =
         EndRun { pause: Some(make::hold(BREAK, PauseSubject::default())), ..make::end(&leases[0], run, failed()) };
     assert!(matches!(fx.run(Arc::new(flawed)).await, Err(TxError::Refused(_))));
     assert_eq!(fx.task_status(&leases[0]).await, "EXECUTING", "nothing happened");
 
-    let end = Arc::new(EndRun { pause: Some(fuse.clone()), ..make::end(&leases[0], run, failed()) });
+    let end = Arc::new(EndRun { pause: Some(halt.clone()), ..make::end(&leases[0], run, failed()) });
     assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Failed);
     assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Failed);
     assert_eq!(fx.rows(View::Holds).await.len(), 1);
     assert!(fx.claim(9).await.is_empty());
     assert_eq!(renew(&fx, &[&leases[1]]).await.paused, [LeaseRef::from(&leases[1])]);
-    // Nothing ends it but a person: no success, no manifest, no repetition of the end.
+    // Only an operator ends it: no success, no manifest, no repeated end.
     fx.finish(&leases[1], RunEnd::Succeeded).await;
     fx.ok(make::provenance("h1", &[("works", None)])).await;
     assert!(fx.claim(9).await.is_empty());
-    assert_eq!(release(&fx, PauseSelector::On(fuse.subject)).await, 1);
+    assert_eq!(release(&fx, PauseSelector::On(halt.subject)).await, 1);
     fx.ok(end).await;
     assert_eq!(fx.claim(9).await.len(), 1);
 }
 
-pub(super) async fn an_advice_ends_when_a_task_of_its_partition_succeeds(fx: Fixture) {
+pub(super) async fn advice_ends_when_a_task_of_its_partition_succeeds(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(3).await;
     let partition = make::partition(Operation::Harvest);
@@ -226,8 +226,8 @@ pub(super) async fn an_advice_ends_when_a_task_of_its_partition_succeeds(fx: Fix
     assert_eq!(text(&rows.at(3, "kind_code")), "ADVISORY");
 }
 
-/// What nothing else ends must not stand still for ever.
-pub(super) async fn an_advice_ends_when_it_has_lasted_long_enough(fx: Fixture) {
+/// Advice that nothing else ends must not last forever.
+pub(super) async fn advice_ends_after_its_time(fx: Fixture) {
     fx.fire("waiting").await;
     for kind in [ADVISORY, PAUSE] {
         fx.ok(make::hold(kind, make::partition(Operation::Harvest))).await;
@@ -243,7 +243,7 @@ pub(super) async fn an_advice_ends_when_it_has_lasted_long_enough(fx: Fixture) {
     assert!(fx.take().await.is_some());
 }
 
-pub(super) async fn an_advice_ends_with_another_manifest(fx: Fixture) {
+pub(super) async fn advice_ends_when_the_manifest_changes(fx: Fixture) {
     let apply = |hash: &str| make::provenance(hash, &[("works", None)]);
     fx.ok(apply("h1")).await;
     fx.ok(make::hold(ADVISORY, make::partition(Operation::Harvest))).await;
@@ -261,7 +261,7 @@ pub(super) async fn an_advice_ends_with_another_manifest(fx: Fixture) {
     assert_eq!(released().await, [ResumeWork::BY_MANIFEST, ResumeWork::BY_MANIFEST]);
 }
 
-pub(super) async fn a_trigger_hands_on_why_and_what_for(fx: Fixture) {
+pub(super) async fn trigger_passes_on_its_reason_and_purpose(fx: Fixture) {
     let fire = RequestJob {
         reason: Some(patra_core::state::UpdateReason::Signals),
         activity: Some("spring cleaning".into()),

@@ -1,4 +1,4 @@
-//! Cookies: one of a name, with a value that can be replaced, trusted again and sealed again.
+//! Cookies: one per name, whose value can be replaced, reactivated and encrypted again.
 
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Fixture {
         found.expect("the cookie")
     }
 
-    pub(super) async fn wear(&self, name: &str) -> CookieUsage {
+    pub(super) async fn usage(&self, name: &str) -> CookieUsage {
         self.view(name).await.usage
     }
 
@@ -92,7 +92,7 @@ impl Fixture {
         found.into_iter().next_back().expect("the credential")
     }
 
-    /// Takes one, which must be there.
+    /// Picks a cookie, which must exist.
     pub(super) async fn taken(&self, op: PickCookie) -> (Credential, Ts) {
         match self.ok(op).await {
             CookiePicked::Picked { credential, now } => (*credential, now),
@@ -104,7 +104,7 @@ impl Fixture {
         self.taken(op).await.0.binding.alias
     }
 
-    /// Fails so many requests that begin now.
+    /// Records this many failed requests that begin now.
     pub(super) async fn fails(&self, name: &str, times: u32, rules: CookieLimits) -> Vec<CookieStatus> {
         let (id, seen) = (self.view(name).await.id, self.stored(name).await.state.version);
         let mut after = Vec::new();
@@ -117,7 +117,7 @@ impl Fixture {
 }
 
 // covers: CRAWL-01, CRAWL-03, CRAWL-04, CRAWL-05, CRAWL-06, CRAWL-08, CRAWL-12, CRAWL-193
-pub(super) async fn a_cookie_is_stored_once_per_name(fx: Fixture) {
+pub(super) async fn cookie_is_stored_once_per_name(fx: Fixture) {
     let CookieSaved { id, created } = fx.ok(cookie("a")).await;
     assert!(created);
     let new = fx.view("a").await;
@@ -127,7 +127,7 @@ pub(super) async fn a_cookie_is_stored_once_per_name(fx: Fixture) {
     let stored = fx.stored("a").await;
     assert_eq!((stored.id, stored.version, stored.auth_type, &*stored.sealed), (id, 1, AuthType::Cookie, "v1.k1.a"));
 
-    // Repeated, and changed without another value: the same row.
+    // A repetition, and a change without another value, keep the row.
     fx.pass(Duration::from_millis(5)).await;
     assert_eq!(fx.ok(cookie("a")).await, CookieSaved { id, created: false });
     assert_eq!(fx.stored("a").await.state.version, 0, "the same text is the same value");
@@ -145,7 +145,7 @@ pub(super) async fn a_cookie_is_stored_once_per_name(fx: Fixture) {
 }
 
 // covers: CRAWL-25
-pub(super) async fn a_name_belongs_to_one_cookie(fx: Fixture) {
+pub(super) async fn name_belongs_to_one_cookie(fx: Fixture) {
     fx.ok(cookie("a")).await;
     let elsewhere =
         |provenance: &str, endpoint: &str| SaveCookie { binding: binding("a", provenance, endpoint), ..cookie("a") };
@@ -153,20 +153,20 @@ pub(super) async fn a_name_belongs_to_one_cookie(fx: Fixture) {
         SaveCookie { version: 2, ..cookie("a") },
         elsewhere("dy", WHOLE),
         elsewhere(PLATFORM, "search"),
-        // A new one needs a value, and the first version.
+        // A new cookie needs a value, and version 1.
         unchanged("b"),
         SaveCookie { version: 2, ..cookie("b") },
     ] {
         assert_eq!(fx.run(wrong.clone()).await, Err(TxError::Conflict), "{wrong:?}");
     }
-    // Nor does the other way in lead to a second one of this name.
+    // Saving it as a credential does not make a second cookie of this name.
     let credential = |version, auth_type| SaveCredential { auth_type, ..save(binding("a", PLATFORM, WHOLE), version) };
     assert_eq!(fx.run(credential(2, AuthType::Cookie)).await, Err(TxError::Conflict));
     let other = SaveCredential { auth_type: AuthType::Cookie, ..save(binding("a", "dy", WHOLE), 1) };
     assert_eq!(fx.run(other.clone()).await, Err(TxError::Conflict));
     assert_eq!(fx.rows(View::Credentials).await.len(), 1);
 
-    // What is revoked has lost its name; the line of versions goes on.
+    // A revoked cookie loses its name, and the versions continue.
     let revoke = || RevokeCredential { binding: binding("a", PLATFORM, WHOLE), versions: Versions::All };
     fx.ok(revoke()).await;
     assert_eq!(fx.cookies(None).await, []);
@@ -180,13 +180,13 @@ pub(super) async fn a_name_belongs_to_one_cookie(fx: Fixture) {
 }
 
 // covers: CRAWL-10, CRAWL-20
-pub(super) async fn another_value_is_trusted_like_a_new_one(fx: Fixture) {
+pub(super) async fn changed_value_reactivates_a_cookie(fx: Fixture) {
     let id = fx.ok(SaveCookie { daily_limit: Some(9), ..cookie("a") }).await.id;
     fx.taken(pick()).await;
     assert_eq!(fx.fails("a", 1, CookieLimits { max_total_errors: 1, ..LONG_REST }).await, [CookieStatus::Invalid]);
     fx.ok(MarkCredential { credential: id, seen_version: 0, rejected: Some("401".into()) }).await;
     fx.ok(SaveCookie { priority: Some(5), ..unchanged("a") }).await;
-    assert_eq!(fx.wear("a").await.status, CookieStatus::Invalid, "another priority is no other value");
+    assert_eq!(fx.usage("a").await.status, CookieStatus::Invalid, "another priority is no other value");
     let new = SealedText { text: "v2.k2.a".into(), key_id: "k2".into() };
     assert_eq!(fx.ok(SaveCookie { value: Some(new), ..cookie("a") }).await, CookieSaved { id, created: false });
     let view = fx.view("a").await;
@@ -197,14 +197,14 @@ pub(super) async fn another_value_is_trusted_like_a_new_one(fx: Fixture) {
     let stored = fx.stored("a").await;
     assert_eq!((&*stored.sealed, stored.version, stored.state.version), ("v2.k2.a", 1, 1));
     assert_eq!((stored.state.fail_count, stored.state.last_error), (0, None));
-    // What is said about the old value does not count.
+    // An outcome of the old value does not count.
     let late = fx.ok(judge(id, 0, DAY, Some("late"), LONG_REST)).await;
     assert_eq!(late, CookieOutcomeRecorded { before: None, after: None });
-    assert_eq!(fx.wear("a").await.total_errors, 0);
+    assert_eq!(fx.usage("a").await.total_errors, 0);
 }
 
 // covers: CRAWL-10, CRAWL-20
-pub(super) async fn a_person_trusts_a_cookie_again(fx: Fixture) {
+pub(super) async fn cookie_can_be_reactivated_by_hand(fx: Fixture) {
     let id = fx.ok(cookie("a")).await.id;
     assert_eq!(fx.ok(reactivate("a")).await.id, Some(id), "it was never used");
     fx.taken(pick()).await;
@@ -230,7 +230,7 @@ pub(super) async fn a_person_trusts_a_cookie_again(fx: Fixture) {
     assert_eq!(fx.ok(reactivate("a")).await.id, None);
 }
 
-pub(super) async fn a_cookie_saved_as_any_credential_is_one_of_the_pool(fx: Fixture) {
+pub(super) async fn cookie_saved_as_a_plain_credential_joins_the_pool(fx: Fixture) {
     let old = SaveCredential { auth_type: AuthType::Cookie, ..save(binding("old", PLATFORM, WHOLE), 1) };
     let id = fx.ok(old).await.id;
     assert_eq!((fx.view("old").await.usage, fx.view("old").await.priority), (CookieUsage::new(100), -3));
@@ -243,8 +243,8 @@ pub(super) async fn a_cookie_saved_as_any_credential_is_one_of_the_pool(fx: Fixt
         fx.ok(SaveCookie { daily_limit: Some(1), ..unchanged("old") }).await,
         CookieSaved { id, created: false }
     );
-    let CookiePicked::Unusable { usage: wear } = fx.ok(pinned("old")).await else { panic!("used once already") };
-    assert_eq!((wear.daily_used, wear.daily_limit), (1, 1));
+    let CookiePicked::Unusable { usage } = fx.ok(pinned("old")).await else { panic!("used once already") };
+    assert_eq!((usage.daily_used, usage.daily_limit), (1, 1));
 }
 
 // covers: CRAWL-105, CRAWL-193
@@ -265,7 +265,7 @@ pub(super) async fn cookies_are_listed_by_name_without_their_values(fx: Fixture)
 }
 
 // covers: CRAWL-144, CRAWL-146
-pub(super) async fn what_is_sealed_is_sealed_anew_in_its_place(fx: Fixture) {
+pub(super) async fn ciphertext_is_replaced_in_place(fx: Fixture) {
     let id = fx.ok(cookie("a")).await.id;
     let key = fx.ok(SaveCredential { key_id: "k1".into(), ..save(binding("key", "far", WHOLE), 1) }).await.id;
     let RefreshLeased::Go { fence, .. } =
@@ -324,7 +324,7 @@ pub(super) async fn what_is_sealed_is_sealed_anew_in_its_place(fx: Fixture) {
     assert_eq!(without("k2", 0).await, []);
 }
 
-pub(super) async fn one_cookie_saved_by_twenty_is_one_cookie(fx: Fixture) {
+pub(super) async fn twenty_concurrent_saves_make_one_cookie(fx: Fixture) {
     let saves = (0..20).map(|at| SaveCookie { value: Some(sealed(&format!("value {at}"))), ..cookie("a") });
     let saved = at_once(&fx, saves.collect()).await;
     let saved: Vec<_> = saved.into_iter().map(|answer| answer.expect("an answer")).collect();

@@ -1,4 +1,4 @@
-//! What counts as done: windows in several parts, parts of windows, and the way towards the past.
+//! Coverage: windows in several parts, parts of windows, and backfills.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn in_ranges(fx: &Fixture, tag: &str, window: Window, ranges: u64) -> Plan
     fx.plan_with(fire, &[window], |plan| plan.slices = slices).await
 }
 
-/// Ends a run that got so far, and no further.
+/// Ends a run that has read up to here.
 async fn stop_at(fx: &Fixture, lease: &Lease, end: RunEnd, done: Window) -> TaskStatus {
     let run = fx.start(lease).await;
     fx.ok(Arc::new(EndRun { done: Some(done), ..make::end(lease, run, end) })).await.task_status
@@ -35,7 +35,7 @@ fn partial() -> RunEnd {
     RunEnd::Partial { error: make::fault("capped") }
 }
 
-pub(super) async fn a_window_read_in_ranges_is_complete_when_all_of_them_are(fx: Fixture) {
+pub(super) async fn window_read_in_ranges_is_complete_with_all_of_them(fx: Fixture) {
     let window = make::window(0, 10);
     let saved = in_ranges(&fx, "a", window, 3).await;
     assert_eq!((saved.created, fx.coverage().await.covered), (3, vec![window]), "covered once");
@@ -49,7 +49,7 @@ pub(super) async fn a_window_read_in_ranges_is_complete_when_all_of_them_are(fx:
     assert_eq!(fx.advance(saved.cursor).await.target, Some(make::at(10)));
 }
 
-pub(super) async fn a_window_with_one_failed_range_is_read_again_as_a_whole(fx: Fixture) {
+pub(super) async fn window_with_a_failed_range_is_read_again_as_a_whole(fx: Fixture) {
     let window = make::window(0, 10);
     let saved = in_ranges(&fx, "a", window, 2).await;
     let leases = fx.claim(2).await;
@@ -57,7 +57,7 @@ pub(super) async fn a_window_with_one_failed_range_is_read_again_as_a_whole(fx: 
     fx.finish(&leases[1], failed()).await;
     assert!(fx.coverage().await.covered.is_empty(), "a part of it is no part of the time");
     assert_eq!(fx.advance(saved.cursor).await.target, None);
-    // Another plan is another attempt: what failed before does not spoil it, and two that do the same cover it once.
+    // Another plan is another attempt: earlier failures do not matter, and two equal plans cover a window once.
     in_ranges(&fx, "b", window, 2).await;
     fx.plan("c", &[window]).await;
     assert_eq!(fx.coverage().await.covered, [window]);
@@ -67,7 +67,7 @@ pub(super) async fn a_window_with_one_failed_range_is_read_again_as_a_whole(fx: 
     assert_eq!(fx.advance(saved.cursor).await.target, Some(make::at(10)));
 }
 
-pub(super) async fn a_part_that_was_done_counts_when_its_task_ends_short(fx: Fixture) {
+pub(super) async fn completed_part_counts_when_its_task_ends_short(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(3).await;
     assert_eq!(stop_at(&fx, &leases[0], partial(), make::window(0, 4)).await, TaskStatus::Partial);
@@ -78,25 +78,25 @@ pub(super) async fn a_part_that_was_done_counts_when_its_task_ends_short(fx: Fix
     let done = |column| time(&tasks.of(leases[1].task.0, column));
     assert_eq!((done("done_from"), done("done_to")), (Ts::from_secs(10), Ts::from_secs(17)));
     assert_eq!(tasks.of(leases[2].task.0, "done_to"), Cell::Null);
-    // The rest is planned again, and joins what was done.
+    // The rest is planned again, and joins the completed part.
     fx.plan("b", &[make::window(4, 10), make::window(17, 20)]).await;
     for lease in fx.claim(2).await {
         fx.finish(&lease, RunEnd::Succeeded).await;
     }
     assert_eq!(fx.advance(saved.cursor).await.target, Some(make::at(20)));
-    // Behind the cursor it is of no interest.
+    // Behind the cursor it is not listed.
     fx.ok(AdvanceCursor { cursor: saved.cursor, to: make::at(18), version: 0 }).await;
     assert_eq!(fx.coverage().await.covered, [make::window(17, 20), make::window(20, 30)]);
 }
 
-pub(super) async fn a_part_of_a_task_that_goes_on_does_not_count_yet_and_is_kept(fx: Fixture) {
+pub(super) async fn completed_part_of_a_running_task_is_kept_and_does_not_count_yet(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 1)).await;
     let later = RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: true };
     let lease = fx.next().await;
     stop_at(&fx, &lease, later, make::window(0, 4)).await;
     assert_eq!(fx.coverage().await.covered, make::windows(0, 1));
     assert_eq!(fx.advance(saved.cursor).await.target, None);
-    // An end that says nothing of a part leaves the one that is known.
+    // An end without a completed part keeps the known one.
     let lease = fx.next().await;
     fx.finish(&lease, failed()).await;
     assert_eq!(fx.coverage().await.covered, [make::window(0, 4)]);
@@ -104,7 +104,7 @@ pub(super) async fn a_part_of_a_task_that_goes_on_does_not_count_yet_and_is_kept
 }
 
 // covers: ING-8.4-02, ING-8.4-03
-pub(super) async fn what_replaces_a_task_joins_the_part_that_it_has_done(fx: Fixture) {
+pub(super) async fn replacement_of_a_task_joins_its_completed_part(fx: Fixture) {
     let saved = fx.plan("a", &[make::window(0, 30)]).await;
     let lease = fx.next().await;
     let parts = [make::window(12, 20), make::window(20, 30)];
@@ -122,8 +122,8 @@ pub(super) async fn what_replaces_a_task_joins_the_part_that_it_has_done(fx: Fix
     assert_eq!(fx.advance(saved.cursor).await.target, Some(make::at(30)));
 }
 
-/// Its own window, cut into ranges of pages: the task that was replaced must not hold them up.
-pub(super) async fn a_window_that_is_replaced_by_ranges_of_itself_is_complete_with_them(fx: Fixture) {
+/// Replaces a task with page ranges of its own window, which the replaced task must not block.
+pub(super) async fn window_replaced_by_its_ranges_is_complete_with_them(fx: Fixture) {
     let window = make::window(0, 10);
     let saved = fx.plan("a", &[window]).await;
     let lease = fx.next().await;
@@ -153,7 +153,7 @@ async fn move_to(fx: &Fixture, cursor: CursorId, secs: i64, version: i64) -> boo
 }
 
 // covers: ING-4.15-01, ING-6.2-05, ING-9.6-02, ING-10.5-02
-pub(super) async fn a_backfill_is_complete_downwards_from_its_upper_end(fx: Fixture) {
+pub(super) async fn backfill_is_complete_downwards_from_its_upper_end(fx: Fixture) {
     let (cursor, leases) = towards_the_past(&fx).await;
     assert_eq!(leases[0].window, Some(make::window(30, 40)));
     let coverage = past(&fx).await;
@@ -174,7 +174,7 @@ pub(super) async fn a_backfill_is_complete_downwards_from_its_upper_end(fx: Fixt
 }
 
 // covers: ING-4.4-06, ING-6.2-07
-pub(super) async fn a_backfill_value_falls_and_never_rises(fx: Fixture) {
+pub(super) async fn backfill_value_falls_and_never_rises(fx: Fixture) {
     let (cursor, leases) = towards_the_past(&fx).await;
     assert!(!move_to(&fx, cursor, 30, 0).await, "without an event");
     for lease in &leases[..2] {
@@ -194,7 +194,7 @@ pub(super) async fn a_backfill_value_falls_and_never_rises(fx: Fixture) {
 }
 
 // covers: ING-4.15-03, ING-6.2-07, ING-6.2-09
-pub(super) async fn a_backfill_leaves_the_harvest_where_it_is(fx: Fixture) {
+pub(super) async fn backfill_does_not_move_the_harvest(fx: Fixture) {
     let harvest = fx.plan("harvest", &make::windows(40, 1)).await.cursor;
     let lease = fx.next().await;
     fx.finish(&lease, RunEnd::Succeeded).await;
@@ -215,7 +215,7 @@ pub(super) async fn a_backfill_leaves_the_harvest_where_it_is(fx: Fixture) {
 }
 
 // covers: ING-6.2-06, ING-11.5-03
-pub(super) async fn a_backfill_keeps_to_the_same_keys_and_versions(fx: Fixture) {
+pub(super) async fn backfill_uses_the_same_keys_and_versions(fx: Fixture) {
     fx.plan("harvest", &make::windows(40, 1)).await;
     fx.plan_of("past", Operation::Backfill, &make::windows(0, 1)).await;
     let leases = fx.claim(2).await;
@@ -233,7 +233,7 @@ pub(super) async fn a_backfill_keeps_to_the_same_keys_and_versions(fx: Fixture) 
 }
 
 // covers: ING-5.4-15, ING-7.7-01, ING-7.7-03, ING-10.1-01
-pub(super) async fn a_cursor_is_known_by_its_namespace_not_by_its_endpoint(fx: Fixture) {
+pub(super) async fn cursor_is_identified_by_its_namespace_not_its_endpoint(fx: Fixture) {
     let fire = |id: &str| make::fire(id, Operation::Harvest);
     let saved = fx.plan_with(fire("a"), &make::windows(0, 1), |_| {}).await;
     let same = |plan: &mut SavePlan| plan.cursor.endpoint_name = "authors".into();
@@ -254,7 +254,7 @@ pub(super) async fn a_cursor_is_known_by_its_namespace_not_by_its_endpoint(fx: F
 }
 
 // covers: ING-6.2-09
-pub(super) async fn a_backfill_in_parts_goes_on_below_its_last_slice(fx: Fixture) {
+pub(super) async fn partial_backfill_continues_below_its_last_slice(fx: Fixture) {
     fx.ok(make::fire("past", Operation::Backfill)).await;
     let taken = fx.take().await.expect("the trigger");
     let whole = make::window(0, 60);
@@ -272,7 +272,7 @@ pub(super) async fn a_backfill_in_parts_goes_on_below_its_last_slice(fx: Fixture
     assert_eq!(past(&fx).await.covered.len(), 4);
 }
 
-pub(super) async fn a_backfill_begins_where_the_harvest_has_come_to(fx: Fixture) {
+pub(super) async fn backfill_begins_at_the_value_of_the_harvest(fx: Fixture) {
     assert_eq!(past(&fx).await.harvested, None);
     let harvest = fx.plan("a", &make::windows(0, 2)).await.cursor;
     assert_eq!(past(&fx).await.harvested, None, "nothing is harvested yet");
@@ -283,7 +283,7 @@ pub(super) async fn a_backfill_begins_where_the_harvest_has_come_to(fx: Fixture)
     move_to(&fx, harvest, 10, 0).await;
     assert_eq!(past(&fx).await.harvested, Some(Ts::from_secs(10)));
     assert_eq!(fx.coverage().await.harvested, None, "of no interest to a harvest");
-    // Of several namespaces the furthest counts, of another endpoint none.
+    // The furthest of several namespaces counts; those of another endpoint do not.
     let other = |key: &str, endpoint: &str, to: i64| {
         let fire = patra_core::tx::RequestJob { endpoint_name: endpoint.into(), ..make::fire(key, Operation::Harvest) };
         let (key, endpoint) = (key.to_owned(), endpoint.to_owned());
@@ -306,7 +306,7 @@ pub(super) async fn a_backfill_begins_where_the_harvest_has_come_to(fx: Fixture)
 }
 
 // covers: ING-4.15-02
-pub(super) async fn activities_are_namespaces_of_their_own(fx: Fixture) {
+pub(super) async fn each_activity_has_its_own_namespace(fx: Fixture) {
     let named = |key: &'static str| move |plan: &mut SavePlan| plan.cursor.namespace_key = key.into();
     let fire = |id: &str| make::fire(id, Operation::Backfill);
     let one = fx.plan_with(fire("one"), &make::windows(0, 1), named("works:one")).await;
@@ -318,7 +318,7 @@ pub(super) async fn activities_are_namespaces_of_their_own(fx: Fixture) {
     assert_eq!(cursors.texts("cursor_type_code"), ["TIME", "TIME"]);
 }
 
-pub(super) async fn history_tells_what_the_last_windows_brought(fx: Fixture) {
+pub(super) async fn history_lists_the_items_of_the_last_windows(fx: Fixture) {
     let items = |lease: &Lease, run, count| {
         let stats = RunStats { ret_count: count, ..RunStats::default() };
         Arc::new(EndRun { stats, ..make::end(lease, run, RunEnd::Succeeded) })
@@ -328,7 +328,7 @@ pub(super) async fn history_tells_what_the_last_windows_brought(fx: Fixture) {
     fx.plan("a", &make::windows(0, count)).await;
     for (at, lease) in (0..).zip(fx.claim(count as u32).await) {
         let run = fx.start(&lease).await;
-        // The first three are forgotten; the last one but one fails.
+        // The first three are outside the history; the last one but one fails.
         if at + 2 == count as u32 {
             fx.end(&lease, run, failed()).await;
         } else {
@@ -347,7 +347,7 @@ pub(super) async fn history_tells_what_the_last_windows_brought(fx: Fixture) {
     assert_eq!(int(&fx.cell(View::Tasks, lease.task.0, "items").await), 777);
 }
 
-pub(super) async fn the_items_of_all_runs_of_a_task_add_up(fx: Fixture) {
+pub(super) async fn items_of_all_runs_of_a_task_add_up(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     for (count, end) in [
         (5, RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: true }),
@@ -365,7 +365,7 @@ pub(super) async fn the_items_of_all_runs_of_a_task_add_up(fx: Fixture) {
 }
 
 // covers: ING-7.7-02, ING-10.1-02
-pub(super) async fn a_cursor_says_where_its_value_comes_from(fx: Fixture) {
+pub(super) async fn cursor_names_the_origin_of_its_value(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(3).await;
     let seen = [15, 12, 28].map(Ts::from_secs);

@@ -1,4 +1,4 @@
-//! Notes that wait for their details: added once, claimed once, tried four times.
+//! Note candidates: added once, claimed once, tried four times.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(super) fn wanted() -> CrawlFilter {
     CrawlFilter { project_key: PROJECT.into(), ..CrawlFilter::default() }
 }
 
-/// Not held by anybody.
+/// Whether the candidate is unclaimed.
 fn is_free(candidate: &CrawlCandidate) -> bool {
     candidate.processing_lock.is_none() && candidate.locked_at.is_none()
 }
@@ -92,7 +92,7 @@ impl Fixture {
         }
     }
 
-    /// Added, and one of them failed as often as it may.
+    /// Adds candidates, and fails one of them to the limit.
     pub(super) async fn failed(&self, execution: &str, id: &str) -> CrawlCandidate {
         loop {
             self.claimed(claim(execution, 1_000)).await;
@@ -110,7 +110,7 @@ fn ids(candidates: &[CrawlCandidate]) -> Vec<&str> {
 }
 
 // covers: CRAWL-26, CRAWL-27, CRAWL-28, CRAWL-29, CRAWL-30, CRAWL-31, CRAWL-32, CRAWL-33, CRAWL-98, CRAWL-195
-pub(super) async fn a_note_is_added_once_per_platform(fx: Fixture) {
+pub(super) async fn note_candidate_is_added_once_per_platform(fx: Fixture) {
     let added = fx.ok(add(vec![note("a"), note("b"), NewCandidate { note_url: "other".into(), ..note("a") }])).await;
     assert_eq!(added, CandidatesAdded { created: 2, existing: 1 });
     let new = fx.candidate("a").await;
@@ -136,7 +136,7 @@ pub(super) async fn a_note_is_added_once_per_platform(fx: Fixture) {
     let known = NewCandidate { tokens: "{}".into(), ..again.clone() };
     assert_eq!(fx.ok(add(vec![again.clone(), known.clone()])).await, CandidatesAdded { created: 0, existing: 2 });
     assert_eq!(fx.candidate("a").await, expected, "what is known stays as it is");
-    // But the platform takes only its newest tokens.
+    // But the platform accepts only its newest tokens.
     let renewed = NewCandidate { tokens: "sealed.t2".into(), ..known.clone() };
     let newest = NewCandidate { tokens: "sealed.t3".into(), ..known.clone() };
     fx.ok(add(vec![renewed.clone(), newest, known])).await;
@@ -160,7 +160,7 @@ pub(super) async fn a_note_is_added_once_per_platform(fx: Fixture) {
 }
 
 // covers: CRAWL-35, CRAWL-41, CRAWL-117, CRAWL-118, CRAWL-120, CRAWL-122
-pub(super) async fn the_oldest_are_claimed_first(fx: Fixture) {
+pub(super) async fn oldest_candidates_are_claimed_first(fx: Fixture) {
     fx.ok(add(vec![note("z"), note("y")])).await;
     fx.pass(Duration::from_millis(5)).await;
     fx.ok(add(vec![note("b"), note("a")])).await;
@@ -210,7 +210,7 @@ pub(super) async fn only_a_live_execution_claims(fx: Fixture) {
 }
 
 // covers: CRAWL-34, CRAWL-37, CRAWL-38, CRAWL-40, CRAWL-87, CRAWL-128
-pub(super) async fn a_note_is_tried_four_times(fx: Fixture) {
+pub(super) async fn candidate_is_tried_four_times(fx: Fixture) {
     fx.ok(add(vec![note("a")])).await;
     fx.locked("main", "one").await;
     fx.locked("other", "two").await;
@@ -239,7 +239,7 @@ pub(super) async fn a_note_is_tried_four_times(fx: Fixture) {
 }
 
 // covers: CRAWL-42
-pub(super) async fn what_failed_gets_another_chance(fx: Fixture) {
+pub(super) async fn failed_candidate_can_be_retried(fx: Fixture) {
     let of = |id: &str, word: &str| NewCandidate { source_keyword: Some(word.into()), ..note(id) };
     fx.ok(add(vec![of("a", "k1"), of("b", "k1"), of("c", "k2"), of("d", "k2"), of("e", "k2")])).await;
     fx.locked("main", "one").await;
@@ -265,7 +265,7 @@ pub(super) async fn what_failed_gets_another_chance(fx: Fixture) {
 }
 
 // covers: CRAWL-115
-pub(super) async fn a_sign_of_life_renews_what_is_held(fx: Fixture) {
+pub(super) async fn heartbeat_renews_claimed_candidates(fx: Fixture) {
     fx.ok(add(vec![note("a"), note("b"), note("c")])).await;
     fx.locked("main", "one").await;
     fx.locked("other", "two").await;
@@ -284,7 +284,7 @@ pub(super) async fn a_sign_of_life_renews_what_is_held(fx: Fixture) {
 }
 
 // covers: CRAWL-RULE-5, CRAWL-39, CRAWL-131, CRAWL-132, CRAWL-GAP-04
-pub(super) async fn what_the_dead_held_is_tried_again_or_has_failed(fx: Fixture) {
+pub(super) async fn candidates_of_a_dead_execution_are_retried_or_failed(fx: Fixture) {
     fx.ok(add((0..4).map(|at| note(&format!("n{at}"))).collect())).await;
     fx.locked("main", "one").await;
     for retry in 1..=MAX_RETRIES {
@@ -314,7 +314,7 @@ pub(super) async fn what_the_dead_held_is_tried_again_or_has_failed(fx: Fixture)
     assert_eq!((again.status, again.retry_count), (CandidateStatus::Pending, 1));
     assert!(is_free(&failed) && is_free(&again));
     assert_eq!(fx.candidate("n3").await.retry_count, 0, "nobody had it");
-    // A record of somebody who has given back the lock is held until its time is over.
+    // A candidate of an execution that released its lock stays claimed until the timeout.
     fx.locked("main", "two").await;
     fx.claimed(claim("two", 1)).await;
     fx.ok(end("two", ExecutionStatus::Completed)).await;
@@ -322,7 +322,7 @@ pub(super) async fn what_the_dead_held_is_tried_again_or_has_failed(fx: Fixture)
 }
 
 // covers: CRAWL-101
-pub(super) async fn candidates_are_listed_by_what_is_asked_for(fx: Fixture) {
+pub(super) async fn candidates_are_listed_by_filter(fx: Fixture) {
     let of = |id: &str, word: Option<&str>| NewCandidate { source_keyword: word.map(str::to_owned), ..note(id) };
     fx.ok(add(vec![of("a", Some("k1")), of("b", Some("k2")), of("c", None)])).await;
     let dy = AddCandidates { platform: "dy".into(), ..(*add(vec![of("a", Some("k1"))])).clone() };
@@ -356,7 +356,7 @@ pub(super) async fn candidates_are_listed_by_what_is_asked_for(fx: Fixture) {
 }
 
 // covers: CRAWL-RULE-4, CRAWL-118, CRAWL-119, CRAWL-120, CRAWL-DAY2-2
-pub(super) async fn fifty_claims_of_ten_notes_share_nothing(fx: Fixture) {
+pub(super) async fn fifty_concurrent_claims_of_ten_notes_share_none(fx: Fixture) {
     for (callers, notes) in [(2, 1), (2, 10), (50, 10)] {
         let batch = |at| note(&format!("{callers}.{notes}.{at}"));
         fx.ok(add((0..notes).map(batch).collect())).await;
@@ -373,7 +373,7 @@ pub(super) async fn fifty_claims_of_ten_notes_share_nothing(fx: Fixture) {
                 assert!(claimed.insert(record.note_id.clone()), "{} was claimed twice", record.note_id);
             }
         }
-        // A claim that met only rows of others may come back with less than there is.
+        // A claim that met only rows claimed by others may return fewer than there are.
         for record in fx.claimed(claim(&id(0), 100)).await {
             assert!(claimed.insert(record.note_id));
         }
@@ -384,7 +384,7 @@ pub(super) async fn fifty_claims_of_ten_notes_share_nothing(fx: Fixture) {
     }
 }
 
-pub(super) async fn one_list_added_by_twenty_is_added_once(fx: Fixture) {
+pub(super) async fn list_added_twenty_times_concurrently_is_added_once(fx: Fixture) {
     let forth: Vec<_> = (0..50).map(|at| note(&format!("n{at:02}"))).collect();
     let back: Vec<_> = forth.iter().rev().map(|new| NewCandidate { tokens: "t2".into(), ..new.clone() }).collect();
     let lists = (0..20).map(|at| add(if at % 2 == 0 { forth.clone() } else { back.clone() })).collect();

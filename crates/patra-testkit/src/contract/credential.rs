@@ -1,4 +1,4 @@
-//! Credentials: versions, revocation, and who may get the next token.
+//! Credentials: versions, revocation, and the refresh of tokens.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Fixture {
 }
 
 // covers: C-59, ING-3.2-04
-pub(super) async fn a_rotation_adds_a_version(fx: Fixture) {
+pub(super) async fn rotation_adds_a_version(fx: Fixture) {
     let one = fx.ok(save(binding("key", "far", WHOLE), 1)).await.id;
     let two = fx.ok(save(binding("key", "far", WHOLE), 2)).await.id;
     let found = fx.ask(CredentialFilter::Alias("key".into())).await;
@@ -79,7 +79,7 @@ pub(super) async fn a_rotation_adds_a_version(fx: Fixture) {
     assert_eq!(found[1], expected);
     assert_eq!(fx.credential(two).await, expected);
 
-    // Repeated after a lost answer: the same row. Anything else at that place: somebody was quicker.
+    // Repeated after a lost result: the same row. Another credential with that version is a conflict.
     assert_eq!(fx.ok(save(binding("key", "far", WHOLE), 2)).await.id, two);
     for wrong in [
         SaveCredential { sealed: "other".into(), ..save(binding("key", "far", WHOLE), 2) },
@@ -98,7 +98,7 @@ pub(super) async fn a_rotation_adds_a_version(fx: Fixture) {
 }
 
 // covers: ING-3.8-03, ING-3.2-04
-pub(super) async fn only_what_is_bound_there_is_found(fx: Fixture) {
+pub(super) async fn lookup_finds_only_bound_credentials(fx: Fixture) {
     let mut ids = Vec::new();
     for (provenance, endpoint) in
         [(WHOLE, WHOLE), ("far", WHOLE), ("far", "works"), ("far", "authors"), ("near", WHOLE), (WHOLE, "works")]
@@ -130,7 +130,7 @@ pub(super) async fn revoking_erases_the_secret_and_the_token(fx: Fixture) {
     assert_eq!(fx.ok(revoke(key(), Versions::Before(3))).await.revoked, 0, "once is enough");
     let gone = fx.credential(ids[0]).await;
     assert_eq!((gone.status, gone.sealed.as_str(), gone.state.sealed), (CredentialStatus::Revoked, "", None));
-    // The refresh that was in progress ends in nothing.
+    // The refresh in progress stores nothing.
     assert_eq!(fx.run(token(ids[0], "a", fence, "late")).await, Err(TxError::Fenced));
     assert_eq!(fx.ok(lease(ids[0], "a", 1)).await, RefreshLeased::Gone);
     assert!(!fx.ok(MarkCredential { credential: ids[0], seen_version: 1, rejected: None }).await.marked);
@@ -140,19 +140,19 @@ pub(super) async fn revoking_erases_the_secret_and_the_token(fx: Fixture) {
     assert_eq!(fx.ok(revoke(binding("none", "far", WHOLE), Versions::All)).await.revoked, 0);
     let rows = fx.rows(View::Credentials).await;
     assert!(rows.column("revoked_at").iter().all(|cell| *cell != Cell::Null));
-    // The line goes on after the last version, not in the place of a revoked one.
+    // The versions continue after the last one; a revoked number is not reused.
     assert_eq!(fx.run(save(key(), 3)).await, Err(TxError::Conflict));
     fx.ok(save(key(), 4)).await;
 }
 
 // covers: G-12
-pub(super) async fn one_refreshes_and_the_others_wait_or_take_the_newer_token(fx: Fixture) {
+pub(super) async fn one_caller_refreshes_and_the_others_wait_or_take_the_newer_token(fx: Fixture) {
     let id = fx.saved("key").await;
     let (fence, state) = fx.leased(id, "a", 0).await;
     assert_eq!((state.version, &state.sealed), (0, &None));
     let RefreshLeased::Busy { until, now } = fx.ok(lease(id, "b", 0)).await else { panic!("two refresh at once") };
     assert!(until > now && until.since(now) <= LEASE);
-    // The holder may ask again, as after a lost answer, and keeps its fence.
+    // The owner may repeat its request, as after a lost result, and keeps its fence.
     assert_eq!(fx.leased(id, "a", 0).await.0, fence);
 
     let stored = fx.ok(token(id, "a", fence, "sealed 1")).await;
@@ -162,7 +162,7 @@ pub(super) async fn one_refreshes_and_the_others_wait_or_take_the_newer_token(fx
     assert_eq!(state.expires_at, "2026-03-29T01:30:00.123456Z".parse::<Ts>().ok());
     assert_eq!(fx.credential(id).await.state, state);
 
-    // Whoever has seen that one gets the next lease, under a higher fence.
+    // A caller that has that token gets the next lease, under a higher fence.
     let (next, state) = fx.leased(id, "b", 1).await;
     assert!(next > fence);
     assert_eq!(state.sealed.as_deref(), Some("sealed 1"), "the refresh token is in it");
@@ -170,7 +170,7 @@ pub(super) async fn one_refreshes_and_the_others_wait_or_take_the_newer_token(fx
 }
 
 // covers: G-12
-pub(super) async fn a_token_is_stored_once_and_only_by_the_holder(fx: Fixture) {
+pub(super) async fn token_is_stored_once_and_only_by_the_lease_owner(fx: Fixture) {
     let id = fx.saved("key").await;
     let (fence, _) = fx.leased(id, "a", 0).await;
     for wrong in [
@@ -182,7 +182,7 @@ pub(super) async fn a_token_is_stored_once_and_only_by_the_holder(fx: Fixture) {
         assert_eq!(fx.run(wrong).await, Err(TxError::Fenced));
     }
     fx.ok(token(id, "a", fence, "sealed 1")).await;
-    // Repeated after a lost answer: told again, not written again.
+    // Repeated after a lost result: returned again, not written again.
     assert_eq!(fx.ok(token(id, "a", fence, "sealed 1")).await.version, 1);
     assert_eq!(fx.credential(id).await.state.version, 1);
     let (next, _) = fx.leased(id, "b", 1).await;
@@ -192,12 +192,12 @@ pub(super) async fn a_token_is_stored_once_and_only_by_the_holder(fx: Fixture) {
     assert_eq!(fx.credential(id).await.state.sealed.as_deref(), Some("sealed 2"));
 }
 
-pub(super) async fn a_dead_refresher_is_followed_after_its_lease(fx: Fixture) {
+pub(super) async fn refresh_of_a_dead_owner_is_taken_over_after_its_lease(fx: Fixture) {
     let id = fx.saved("key").await;
     let short = LeaseRefresh { lease: Duration::from_millis(200), ..lease(id, "dead", 0) };
     let RefreshLeased::Go { fence, .. } = fx.ok(short).await else { panic!("no lease") };
     fx.pass(Duration::from_millis(300)).await;
-    // Expiry alone fences nobody; a new holder does.
+    // Expiry alone fences nobody; a new owner does.
     let (next, state) = fx.leased(id, "b", 0).await;
     assert!(next > fence && state.version == 0);
     assert_eq!(fx.run(token(id, "dead", fence, "late")).await, Err(TxError::Fenced));
@@ -209,7 +209,7 @@ pub(super) async fn a_dead_refresher_is_followed_after_its_lease(fx: Fixture) {
     assert_eq!(fx.ok(token(id, "slow", fence, "sealed 2")).await.version, 2, "slow, but nobody came between");
 }
 
-pub(super) async fn at_the_start_of_the_only_process_no_refresh_is_under_way(fx: Fixture) {
+pub(super) async fn start_of_the_only_process_clears_running_refreshes(fx: Fixture) {
     let id = fx.saved("key").await;
     let (fence, _) = fx.leased(id, "dead", 0).await;
     fx.ok(Sweep { limit: 10, max_attempts: 3, all_owners: false }).await;
@@ -219,7 +219,7 @@ pub(super) async fn at_the_start_of_the_only_process_no_refresh_is_under_way(fx:
 }
 
 // covers: G-12
-pub(super) async fn a_failed_refresh_is_counted_and_ends_the_lease(fx: Fixture) {
+pub(super) async fn failed_refresh_is_counted_and_ends_the_lease(fx: Fixture) {
     let id = fx.saved("key").await;
     let fail = |owner: &str, fence, rejected| FailRefresh {
         credential: id,
@@ -248,7 +248,7 @@ pub(super) async fn a_failed_refresh_is_counted_and_ends_the_lease(fx: Fixture) 
 }
 
 // covers: MAP-X-03
-pub(super) async fn what_the_upstream_thinks_counts_for_the_token_it_saw(fx: Fixture) {
+pub(super) async fn upstream_verdict_applies_to_the_token_it_received(fx: Fixture) {
     let id = fx.saved("key").await;
     let mark = |seen, rejected: Option<&str>| MarkCredential {
         credential: id,
@@ -270,7 +270,7 @@ pub(super) async fn what_the_upstream_thinks_counts_for_the_token_it_saw(fx: Fix
 }
 
 // covers: ING-3.8-01, ING-2.7-01
-pub(super) async fn lists_show_no_sealed_text(fx: Fixture) {
+pub(super) async fn credential_list_contains_no_ciphertext(fx: Fixture) {
     let id = fx.saved("key").await;
     let (fence, _) = fx.leased(id, "a", 0).await;
     fx.ok(token(id, "a", fence, "v1.k.sealed")).await;
@@ -288,7 +288,7 @@ pub(super) async fn lists_show_no_sealed_text(fx: Fixture) {
 }
 
 // covers: G-12
-pub(super) async fn of_twenty_refreshers_one_goes(fx: Fixture) {
+pub(super) async fn twenty_concurrent_refreshes_run_once(fx: Fixture) {
     let id = fx.saved("key").await;
     let asked = (0..20).map(|number| {
         let fx = fx.clone();

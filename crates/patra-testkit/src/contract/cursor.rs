@@ -32,7 +32,7 @@ fn forward(value: Option<CursorValue>, target: Option<CursorValue>, version: i64
 }
 
 // covers: ING-4.4-25, ING-9.6-01, ING-10.2-01
-pub(super) async fn only_the_unbroken_prefix_counts(fx: Fixture) {
+pub(super) async fn cursor_advances_over_the_unbroken_prefix_only(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     assert_eq!(fx.advance(cursor).await, forward(None, None, 0));
     let steps = [(2, None), (0, at(10)), (3, at(10)), (1, at(40))];
@@ -45,7 +45,7 @@ pub(super) async fn only_the_unbroken_prefix_counts(fx: Fixture) {
     assert_eq!(values, [Ts::from_secs(40), Ts::from_secs(10)]);
 }
 
-pub(super) async fn a_failed_window_stops_the_prefix(fx: Fixture) {
+pub(super) async fn failed_window_stops_the_prefix(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     let error = || make::fault("gone");
     fx.finish(&leases[0], RunEnd::Succeeded).await;
@@ -53,14 +53,14 @@ pub(super) async fn a_failed_window_stops_the_prefix(fx: Fixture) {
     fx.finish(&leases[2], RunEnd::Succeeded).await;
     fx.finish(&leases[3], RunEnd::Failed { error: error() }).await;
     assert_eq!(fx.advance(cursor).await.target, at(10));
-    // A later plan covers the hole, and the prefix goes on to the next one.
+    // A later plan covers the gap, and the prefix continues to the next one.
     fx.plan("b", &[make::window(10, 20)]).await;
     let lease = fx.next().await;
     fx.finish(&lease, RunEnd::Succeeded).await;
     assert_eq!(fx.advance(cursor).await.target, at(30));
 }
 
-pub(super) async fn a_window_that_reaches_back_over_an_open_one_counts(fx: Fixture) {
+pub(super) async fn window_that_overlaps_an_open_one_counts(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     for done in [0, 3] {
         fx.finish(&leases[done], RunEnd::Succeeded).await;
@@ -75,7 +75,7 @@ pub(super) async fn a_window_that_reaches_back_over_an_open_one_counts(fx: Fixtu
 
 // covers: ING-6.1-10, ING-9.4-04, ING-10.0-01, ING-10.3-01, ING-13.2-03, ING-7.7-04, ING-7.9-07, ING-11.5-02
 // covers: ING-13.2-01, ING-0.2-09, ING-2.4-06, ING-2.6-01, ING-4.4-05, ING-11.9-02
-pub(super) async fn the_value_follows_its_event_and_only_forward(fx: Fixture) {
+pub(super) async fn cursor_value_follows_its_event_and_only_forward(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     assert!(!move_to(&fx, cursor, 10, 0).await, "without an event");
     fx.finish(&leases[0], RunEnd::Succeeded).await;
@@ -115,7 +115,7 @@ pub(super) async fn recording_twice_writes_one_event(fx: Fixture) {
 }
 
 // covers: ING-7.8-01, ING-7.8-02, ING-10.1-03, ING-10.4-03, ING-14.3-06, ING-2.3-06
-pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
+pub(super) async fn event_names_its_origin(fx: Fixture) {
     let (cursor, leases) = four(&fx).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;
     let advance = fx.advance(cursor).await;
@@ -126,8 +126,8 @@ pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
     let cause = AdvanceCause { task: leases[1].task, run, batch_no: 12, late: 3 };
     let advance = RecordAdvance { cursor, cause: Some(cause), observed_max: Some(seen) };
     for _ in 0..2 {
-        let told = fx.ok(advance).await;
-        assert_eq!((told.target, told.by), (at(20), Some(run)), "also when it is asked again");
+        let advanced = fx.ok(advance).await;
+        assert_eq!((advanced.target, advanced.by), (at(20), Some(run)), "also when it is repeated");
     }
     assert_eq!(fx.advance(cursor).await.by, Some(run), "and by anybody else");
 
@@ -151,7 +151,7 @@ pub(super) async fn an_event_says_where_it_comes_from(fx: Fixture) {
 }
 
 // covers: ING-9.6-02, ING-9.6-03, ING-10.1-04, ING-11.5-03, ING-11.5-04, ING-7.7-04
-pub(super) async fn backfill_and_update_do_not_move_the_harvest(fx: Fixture) {
+pub(super) async fn backfill_and_update_do_not_move_the_harvest_cursor(fx: Fixture) {
     let harvest = fx.plan("harvest", &make::windows(0, 2)).await.cursor;
     for operation in [Operation::Backfill, Operation::Update] {
         let cursor = fx.plan_of(operation.as_str(), operation, &make::windows(0, 2)).await.cursor;

@@ -1,4 +1,4 @@
-//! What URLs are found in: documents, jobs that are over, and tweets.
+//! Sources of URLs: documents, ended jobs, and tweets.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Fixture {
 }
 
 // covers: POOL-119
-pub(super) async fn a_document_is_known_by_its_uri(fx: Fixture) {
+pub(super) async fn document_is_identified_by_its_uri(fx: Fixture) {
     let first = document(PROJECT, "https://a.example/", json!({ "title": "A" }));
     let put = fx.ok(first.clone()).await;
     assert_eq!((put.created, put.changed), (true, false));
@@ -106,7 +106,7 @@ pub(super) async fn documents_are_found_by_type_state_and_number(fx: Fixture) {
     }
     ids.push(fx.ok(document(PROJECT, "https://a.example/plain", json!({}))).await.id);
     let foreign = fx.ok(document(OTHER, "https://b.example/", json!({ "doc_type": "policy" }))).await.id;
-    // What a page brought is a document too, by its kind, whether or not anything is mapped.
+    // An item of a page is a document too, by its kind, mapped or not.
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
@@ -172,7 +172,7 @@ pub(super) async fn jobs_are_listed_once_they_have_ended(fx: Fixture) {
     fx.commit(&leases[0], done, 1, vec![make::record("a", 1), make::record("b", 1)], false).await;
     fx.end(&leases[0], done, RunEnd::Succeeded).await;
     let failed = fx.start(&leases[1]).await;
-    // The later one has it now.
+    // The item now belongs to the later job.
     fx.commit(&leases[1], failed, 1, vec![make::record("b", 2), make::record("c", 1)], false).await;
     fx.end(&leases[1], failed, RunEnd::Failed { error: make::fault("no") }).await;
     assert_eq!(fx.ended(ask()).await, ["failed", "done", "nothing"]);
@@ -190,7 +190,7 @@ pub(super) async fn jobs_are_listed_once_they_have_ended(fx: Fixture) {
     assert_eq!(fx.ended(JobFilter { since: Some(since), ..ask() }).await, Vec::<String>::new());
     let theirs = JobFilter { project_key: OTHER.into(), since: Some(since), ..ask() };
     assert_eq!(fx.ended(theirs).await, ["other"]);
-    // What they stored last, page by page.
+    // The items that the jobs stored last, page by page.
     let jobs = fx.subject.store.ended_jobs(ask()).await.expect("jobs");
     assert_eq!((&*jobs[1].job_type, &*jobs[1].params, &jobs[1].result), (make::PROVENANCE, "{}", &None));
     let items =

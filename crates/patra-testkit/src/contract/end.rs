@@ -1,4 +1,4 @@
-//! Closing runs: what becomes of run, task and ledger.
+//! Ends of runs: the states of run and task, and the ledger.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) async fn success_closes_run_and_task(fx: Fixture) {
 }
 
 // covers: ING-9.2-05, ING-9.2-06
-pub(super) async fn a_partial_or_failed_end_keeps_its_error(fx: Fixture) {
+pub(super) async fn partial_or_failed_end_keeps_its_error(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
     let ends = [
@@ -85,7 +85,7 @@ pub(super) async fn counted_requeues_fail_the_task_in_the_end(fx: Fixture) {
     assert_eq!(int(&fx.rows(View::Tasks).await.at(0, "attempt_count")), 3);
 }
 
-pub(super) async fn a_page_in_between_starts_the_count_anew(fx: Fixture) {
+pub(super) async fn committed_page_resets_the_requeue_count(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     for _ in 0..4 {
         let lease = fx.next().await;
@@ -97,7 +97,7 @@ pub(super) async fn a_page_in_between_starts_the_count_anew(fx: Fixture) {
     }
 }
 
-pub(super) async fn a_deferral_gives_the_attempt_back(fx: Fixture) {
+pub(super) async fn deferral_gives_the_attempt_back(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     for round in 1..=5 {
         let lease = fx.next().await;
@@ -118,7 +118,7 @@ pub(super) async fn a_deferral_gives_the_attempt_back(fx: Fixture) {
     assert!(text(&fx.cell(View::Runs, run.0, "error").await).contains("later"));
 }
 
-pub(super) async fn a_requeued_task_waits_for_its_delay(fx: Fixture) {
+pub(super) async fn requeued_task_waits_for_its_delay(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let delay = Duration::from_secs(50);
     fx.end(&lease, run, RunEnd::Requeue { delay, error: make::fault("slow down"), counted: true }).await;
@@ -127,7 +127,7 @@ pub(super) async fn a_requeued_task_waits_for_its_delay(fx: Fixture) {
     assert!(fx.claim(1).await.is_empty());
 }
 
-pub(super) async fn ending_twice_answers_the_present_status(fx: Fixture) {
+pub(super) async fn ending_twice_returns_the_present_status(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let end = Arc::new(make::end(&lease, run, requeue(true)));
     assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Queued);
@@ -137,14 +137,14 @@ pub(super) async fn ending_twice_answers_the_present_status(fx: Fixture) {
     let other = Arc::new(make::end(&lease, run, RunEnd::Succeeded));
     assert_eq!(fx.ok(other).await.task_status, TaskStatus::Queued, "the first end counts");
     assert_eq!((fx.rows(View::Runs).await.rows, fx.rows(View::Tasks).await.rows), before);
-    // Also when the task has gone on meanwhile.
+    // Also if the task has continued meanwhile.
     let next = fx.next().await;
     assert_eq!(fx.ok(end.clone()).await.task_status, TaskStatus::Dispatched);
     fx.finish(&next, RunEnd::Succeeded).await;
     assert_eq!(fx.ok(end).await.task_status, TaskStatus::Succeeded);
 }
 
-pub(super) async fn a_run_closed_by_the_sweep_stays_as_the_sweep_left_it(fx: Fixture) {
+pub(super) async fn run_closed_by_the_sweep_keeps_its_state(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     fx.sweep(true).await;
     let before = (fx.rows(View::Runs).await.rows, fx.rows(View::Tasks).await.rows);
@@ -164,7 +164,7 @@ pub(super) async fn only_the_holder_of_the_lease_ends_a_run(fx: Fixture) {
 }
 
 // covers: ING-9.5-01
-pub(super) async fn a_page_that_failed_is_in_the_ledger(fx: Fixture) {
+pub(super) async fn failed_page_is_in_the_ledger(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     fx.commit(&lease, run, 1, vec![make::record("a", 1)], true).await;
     let mut end = make::end(&lease, run, RunEnd::Failed { error: make::fault("no answer") });
@@ -180,10 +180,10 @@ pub(super) async fn a_page_that_failed_is_in_the_ledger(fx: Fixture) {
     assert_eq!((progress.batches, progress.retries), (1, 0), "only committed pages are counted");
 }
 
-pub(super) async fn a_failure_row_never_stands_in_the_way_of_the_end(fx: Fixture) {
+pub(super) async fn failure_row_never_prevents_the_end_of_a_run(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
-    // The page was committed after all, only the answer was lost.
+    // The page was committed after all, only the result was lost.
     let run = fx.start(&leases[0]).await;
     fx.commit(&leases[0], run, 1, vec![make::record("a", 1)], true).await;
     let mut end = make::end(&leases[0], run, requeue(true));
@@ -192,7 +192,7 @@ pub(super) async fn a_failure_row_never_stands_in_the_way_of_the_end(fx: Fixture
     assert_eq!(fx.ok(Arc::new(end)).await.task_status, TaskStatus::Queued);
     assert_eq!(fx.rows(View::Batches).await.texts("status_code"), ["SUCCEEDED"]);
 
-    // The upstream gave a token again that was read before.
+    // The upstream returned a token again that was read before.
     let run = fx.start(&leases[1]).await;
     let token = Position::Token(Some("same".into()));
     let mut page = make::page(&leases[1], run, 1, Vec::new(), true);

@@ -1,4 +1,4 @@
-//! Whose task is next, and how many of a partition run at once.
+//! Fairness between partitions, and their concurrency limits.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn plan(fx: &Fixture, endpoint: &str, count: i64) {
     fx.pass(TICK).await;
 }
 
-/// Endpoint and number of the window of each.
+/// Endpoint and window number of each lease.
 fn names(leases: &[Lease]) -> Vec<String> {
     let number = |lease: &Lease| lease.window.map_or(-1, |window| window.from.micros() / 10_000_000);
     leases.iter().map(|lease| format!("{} {}", lease.endpoint_name, number(lease))).collect()
@@ -35,19 +35,19 @@ fn capped(limit: u32, endpoint: &str, cap: u32) -> ClaimTasks {
 }
 
 // covers: ING-5.2-06, ING-5.6-01, ING-9.7-01
-pub(super) async fn partitions_take_turns_however_long_one_has_waited(fx: Fixture) {
+pub(super) async fn partitions_alternate_however_long_one_has_waited(fx: Fixture) {
     plan(&fx, "works", 6).await;
     plan(&fx, "authors", 2).await;
     plan(&fx, "grants", 3).await;
     assert_eq!(names(&fx.claim(4).await), ["works 0", "authors 0", "grants 0", "works 1"]);
-    // What is held counts: the others come first until they hold as much.
+    // Leased tasks count: the other partitions come first until they have as many.
     let next = fx.claim(5).await;
     assert_eq!(names(&next), ["authors 1", "grants 1", "works 2", "grants 2", "works 3"]);
     for lease in next.iter().filter(|lease| lease.endpoint_name == "works") {
         fx.finish(lease, RunEnd::Succeeded).await;
     }
     plan(&fx, "late", 3).await;
-    // works holds two, late none.
+    // `works` has two leased tasks, `late` has none.
     assert_eq!(names(&fx.claim(9).await), ["late 0", "late 1", "works 4", "late 2", "works 5"]);
 }
 
@@ -56,7 +56,7 @@ pub(super) async fn operations_of_an_endpoint_and_endpoints_of_two_sources_are_p
     plan(&fx, "works", 3).await;
     let other = RequestJob { provenance_code: "other".into(), ..make::fire("other", Operation::Harvest) };
     fx.plan_with(other, &make::windows(100, 1), |plan| plan.cursor.provenance_code = "other".into()).await;
-    // The same priority, so that nothing but the partition tells them apart.
+    // The same priority, so that they differ in the partition only.
     let update = make::fire("update", Operation::Update);
     fx.plan_with(update, &make::windows(200, 1), |plan| plan.priority = Operation::Harvest.priority()).await;
     let first = fx.claim(3).await;
@@ -65,7 +65,7 @@ pub(super) async fn operations_of_an_endpoint_and_endpoints_of_two_sources_are_p
     assert_eq!(partitions, [("demo", harvest), ("other", harvest), ("demo", Operation::Update)]);
 }
 
-pub(super) async fn priority_goes_before_turns(fx: Fixture) {
+pub(super) async fn priority_goes_before_fairness(fx: Fixture) {
     plan(&fx, "authors", 1).await;
     let urgent = |plan: &mut patra_core::tx::SavePlan| plan.priority = 50;
     fx.plan_with(at("works"), &make::windows(0, 3), urgent).await;
@@ -73,19 +73,19 @@ pub(super) async fn priority_goes_before_turns(fx: Fixture) {
 }
 
 // covers: ING-5.6-03, ING-8.3-02, ING-9.7-02
-pub(super) async fn a_partition_holds_no_more_than_it_may(fx: Fixture) {
+pub(super) async fn partition_gets_at_most_its_limit(fx: Fixture) {
     fx.plan_with(at("works"), &make::windows(0, 5), |plan| plan.c_max = 2).await;
     plan(&fx, "authors", 1).await;
     let first = fx.claim(9).await;
     assert_eq!(names(&first), ["works 0", "authors 0", "works 1"]);
-    // Whoever holds them, dispatched or executing.
+    // Leases count for every owner, dispatched or executing.
     let other = ClaimTasks { owner: "another".into(), ..make::claim(9, make::LONG) };
     assert!(fx.ok(other.clone()).await.leases.is_empty());
     let run = fx.start(&first[0]).await;
     assert!(fx.ok(other.clone()).await.leases.is_empty());
     fx.end(&first[0], run, RunEnd::Succeeded).await;
     assert_eq!(names(&fx.ok(other.clone()).await.leases), ["works 2"]);
-    // A task that goes back to the queue makes room for itself.
+    // A task that returns to the queue frees its slot.
     let again = RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: false };
     fx.finish(&first[2], again).await;
     fx.pass(TICK).await;
@@ -94,7 +94,7 @@ pub(super) async fn a_partition_holds_no_more_than_it_may(fx: Fixture) {
     assert_eq!(fx.ok(other).await.leases.len(), 3, "what was swept holds nothing");
 }
 
-pub(super) async fn a_cap_lowers_what_a_partition_may_and_never_raises_it(fx: Fixture) {
+pub(super) async fn cap_lowers_the_limit_of_a_partition_and_never_raises_it(fx: Fixture) {
     fx.plan_with(at("works"), &make::windows(0, 5), |plan| plan.c_max = 3).await;
     plan(&fx, "authors", 3).await;
     assert_eq!(names(&fx.ok(capped(4, "works", 1)).await.leases), ["works 0", "authors 0", "authors 1", "authors 2"]);
@@ -105,13 +105,13 @@ pub(super) async fn a_cap_lowers_what_a_partition_may_and_never_raises_it(fx: Fi
     assert!(fx.ok(capped(9, "elsewhere", 9)).await.leases.is_empty());
 }
 
-/// Plans of different times may allow different numbers.
-pub(super) async fn each_task_keeps_to_its_own_limit(fx: Fixture) {
+/// Plans of different times may have different limits.
+pub(super) async fn task_limit_applies_to_each_task(fx: Fixture) {
     fx.plan_with(at("works"), &make::windows(0, 3), |plan| plan.c_max = 1).await;
     fx.pass(TICK).await;
     let second = RequestJob { public_id: "second".into(), ..at("works") };
     fx.plan_with(second, &make::windows(30, 3), |plan| plan.c_max = 5).await;
-    // The turns are 0 to 5.
+    // The tasks have positions 0 to 5.
     let leases = fx.claim(9).await;
     assert_eq!(names(&leases), ["works 0", "works 3", "works 4"]);
     assert!(fx.claim(9).await.is_empty());
@@ -121,7 +121,7 @@ pub(super) async fn each_task_keeps_to_its_own_limit(fx: Fixture) {
     assert_eq!(names(&fx.claim(9).await), ["works 1", "works 5"]);
 }
 
-pub(super) async fn upside_down_the_last_priority_is_first(fx: Fixture) {
+pub(super) async fn reversed_claim_takes_the_last_priority_first(fx: Fixture) {
     fx.plan_of("backfill", Operation::Backfill, &make::windows(300, 2)).await;
     fx.plan("harvest", &make::windows(100, 2)).await;
     fx.plan_of("update", Operation::Update, &make::windows(200, 1)).await;
@@ -131,8 +131,8 @@ pub(super) async fn upside_down_the_last_priority_is_first(fx: Fixture) {
     assert_eq!(names(&fx.ok(turned(9)).await.leases), ["works 31", "works 20", "works 11"]);
 }
 
-/// Within a partition too: what is less urgent takes the first turn.
-pub(super) async fn upside_down_a_full_partition_serves_its_last(fx: Fixture) {
+/// The order is reversed within a partition too: the least urgent task is first.
+pub(super) async fn reversed_claim_of_a_full_partition_takes_its_last_task(fx: Fixture) {
     fx.plan_with(at("works"), &make::windows(0, 2), |plan| plan.c_max = 1).await;
     fx.pass(TICK).await;
     let late = RequestJob { public_id: "late".into(), ..at("works") };
@@ -142,8 +142,8 @@ pub(super) async fn upside_down_a_full_partition_serves_its_last(fx: Fixture) {
     assert!(fx.claim(9).await.is_empty());
 }
 
-/// A task whose time has not come takes no turn.
-pub(super) async fn what_waits_for_its_time_stands_in_nobodys_way(fx: Fixture) {
+/// A task that is not due takes no position.
+pub(super) async fn task_that_is_not_due_blocks_no_other(fx: Fixture) {
     fx.plan_with(at("works"), &make::windows(0, 3), |plan| plan.c_max = 1).await;
     for expected in ["works 0", "works 1", "works 2"] {
         let leases = fx.claim(9).await;

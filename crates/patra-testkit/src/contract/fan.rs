@@ -1,4 +1,4 @@
-//! Triggers that become one trigger per partition, and the records that name partitions.
+//! Fan-out of triggers into one trigger per partition, and the records that name partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn users(fx: &Fixture) -> Vec<(String, ClaimedJob)> {
 }
 
 // covers: ING-15-08, ING-3.3-01
-pub(super) async fn a_trigger_becomes_one_trigger_per_partition(fx: Fixture) {
+pub(super) async fn fan_out_makes_one_trigger_per_partition(fx: Fixture) {
     let fire = RequestJob {
         trigger_type: TriggerType::Api,
         window_from: Some(Ts::from_secs(5)),
@@ -70,13 +70,13 @@ pub(super) async fn a_trigger_becomes_one_trigger_per_partition(fx: Fixture) {
     assert_eq!(jobs.texts("params"), [r#"{"user":"b"}"#, r#"{"user":"a"}"#, r#"{"lang":"en"}"#]);
 }
 
-pub(super) async fn a_fan_out_goes_on_where_it_stopped_and_makes_nothing_twice(fx: Fixture) {
+pub(super) async fn fan_out_continues_where_it_stopped_and_makes_nothing_twice(fx: Fixture) {
     let taken = fx.trigger("job").await;
     let page = FanOut { position: r#"{"item":"b"}"#.into(), ..fan(&taken, &["a", "b"], false) };
     let made = fx.ok(Arc::new(page.clone())).await;
     assert_eq!((made.created, made.children), (2, 2));
     assert_eq!(fx.progress("job").await.job_status, JobStatus::Requested);
-    // The lease was given back: the answer may be lost, the page is not written again.
+    // The lease was given back, so a repetition after a lost result writes nothing.
     assert_eq!(fx.run(Arc::new(page)).await, Err(TxError::Fenced));
 
     let again = fx.take().await.expect("the same trigger, before its children");
@@ -98,7 +98,7 @@ pub(super) async fn only_the_holder_of_a_trigger_makes_its_children(fx: Fixture)
     assert_eq!(fx.rows(View::Jobs).await.len(), 2);
 }
 
-pub(super) async fn more_partitions_than_allowed_are_refused_and_none_of_them_made(fx: Fixture) {
+pub(super) async fn fan_out_over_the_partition_limit_is_refused_and_makes_none(fx: Fixture) {
     let taken = fx.trigger("job").await;
     fx.ok(Arc::new(FanOut { limit: 3, ..fan(&taken, &["a", "b"], false) })).await;
     let taken = fx.take().await.expect("the trigger");
@@ -106,12 +106,12 @@ pub(super) async fn more_partitions_than_allowed_are_refused_and_none_of_them_ma
     let Err(TxError::Refused(reason)) = fx.run(Arc::new(more)).await else { panic!("four are too many") };
     assert!(reason.contains("more than 3 partitions"), "{reason}");
     assert_eq!(fx.rows(View::Jobs).await.len(), 3);
-    // The lease still stands, and as many as are allowed may be made.
+    // The lease is still valid, and a fan-out within the limit succeeds.
     let enough = FanOut { limit: 3, ..fan(&taken, &["b", "c"], true) };
     assert_eq!(fx.ok(Arc::new(enough)).await.children, 3);
 }
 
-pub(super) async fn a_trigger_without_a_partition_says_so(fx: Fixture) {
+pub(super) async fn trigger_without_a_partition_ends_with_a_remark(fx: Fixture) {
     let taken = fx.trigger("job").await;
     fx.ok(Arc::new(FanOut { skipped: 4, ..fan(&taken, &[], true) })).await;
     let progress = fx.progress("job").await;
@@ -120,8 +120,8 @@ pub(super) async fn a_trigger_without_a_partition_says_so(fx: Fixture) {
     assert!(remarks.contains("no partition to read") && remarks.contains("4 values fit no partition"), "{remarks}");
 }
 
-/// Children that pile up hold their trigger back, so that it does not fill the table.
-pub(super) async fn a_trigger_waits_while_too_many_of_its_children_do(fx: Fixture) {
+/// Waiting children delay their trigger, so that it does not fill the table.
+pub(super) async fn trigger_waits_while_too_many_of_its_children_wait(fx: Fixture) {
     let wait = Duration::from_millis(400);
     let taken = fx.trigger("job").await;
     let mut next = Some(taken.clone());
@@ -142,7 +142,7 @@ pub(super) async fn a_trigger_waits_while_too_many_of_its_children_do(fx: Fixtur
 }
 
 // covers: ING-5.2-04
-pub(super) async fn what_belongs_to_a_full_inventory_is_left_where_it_is(fx: Fixture) {
+pub(super) async fn triggers_of_a_full_inventory_are_not_claimed(fx: Fixture) {
     let (first, second) = (fx.fire("a").await, fx.fire("b").await);
     let other = fx.ok(make::fire("c", Operation::Backfill)).await.job;
     let full = |operation| PartitionKey {
@@ -159,7 +159,7 @@ pub(super) async fn what_belongs_to_a_full_inventory_is_left_where_it_is(fx: Fix
     assert_eq!(fx.take().await.map(|taken| taken.job), Some(second));
 }
 
-pub(super) async fn a_schedule_does_not_pile_up_on_partitions_that_wait(fx: Fixture) {
+pub(super) async fn schedule_does_not_fire_while_its_partitions_wait(fx: Fixture) {
     let every = Duration::from_millis(300);
     fx.ok(make::provenance("h1", &[(make::ENDPOINT, Some(every))])).await;
     fx.pass(every + Duration::from_millis(20)).await;
@@ -217,7 +217,7 @@ pub(super) async fn progress_sums_up_a_trigger_and_all_its_partitions(fx: Fixtur
     assert_eq!((progress.is_finished(), progress.partitions_ended()), (true, 4));
 }
 
-pub(super) async fn parents_are_read_by_key_with_the_partition_they_come_from(fx: Fixture) {
+pub(super) async fn parents_are_listed_by_key_with_their_partition(fx: Fixture) {
     let ask = |after: Option<&str>, limit| ReadParents {
         project_key: "default".into(),
         provenance_code: make::PROVENANCE.into(),
@@ -258,7 +258,7 @@ pub(super) async fn parents_are_read_by_key_with_the_partition_they_come_from(fx
     }
 }
 
-pub(super) async fn params_that_are_no_json_are_refused(fx: Fixture) {
+pub(super) async fn params_that_are_not_json_are_refused(fx: Fixture) {
     for fire in [
         RequestJob { params: "{".into(), ..make::fire("a", Operation::Harvest) },
         RequestJob { overrides: "no".into(), ..make::fire("a", Operation::Harvest) },
@@ -276,7 +276,7 @@ pub(super) async fn params_that_are_no_json_are_refused(fx: Fixture) {
 }
 
 // covers: ING-3.10-03
-pub(super) async fn a_task_names_the_credential_that_it_uses(fx: Fixture) {
+pub(super) async fn task_names_the_credential_that_it_uses(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let credential = Some(CredentialId(7));
     fx.ok(Arc::new(SavePlan { credential, ..make::plan(&taken, 0, &make::windows(0, 1)) })).await;

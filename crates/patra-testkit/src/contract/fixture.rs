@@ -1,4 +1,4 @@
-//! A subject with the steps that cases are made of. Each step is one operation, or the shortest way to a state.
+//! The fixture of a case: a store, and helpers that run one operation or establish a state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use patra_core::{CursorId, JobId, PlanId, RunId, Ts, Window};
 
 use super::{Subject, make};
 
-/// One case's store.
+/// The store of one case.
 #[derive(Clone, Debug)]
 pub struct Fixture {
     pub subject: Subject,
@@ -34,12 +34,12 @@ impl Fixture {
         Fixture { subject }
     }
 
-    /// Runs an operation. A busy store is asked again, as the engine does.
+    /// Runs an operation. Retries while the store is busy, as the engine does.
     pub async fn run<O: tx::TxOperation>(&self, operation: O) -> Result<O::Done, TxError> {
         O::from_done(self.execute(operation.into()).await?)
     }
 
-    /// Runs an operation that must be applied. One that finds work must have been announced.
+    /// Runs an operation that must be applied. If it finds work, the store must have reported that work as due.
     pub async fn ok<O: tx::TxOperation>(&self, operation: O) -> O::Done {
         let tx = operation.into();
         let name = tx.name();
@@ -83,7 +83,7 @@ impl Fixture {
         self.subject.store.next_due().await.expect("what lies ahead")
     }
 
-    /// Boxed and the same for all operations: hundreds of cases are made of it, and each would carry its own copy.
+    /// Boxed and not generic: hundreds of cases call it, and each would have its own copy.
     fn execute(&self, tx: Tx) -> BoxFuture<'_, Result<Done, TxError>> {
         Box::pin(async move {
             for _ in 0..500 {
@@ -108,7 +108,7 @@ impl Fixture {
         self.ok(make::take(make::LONG)).await.map(|taken| *taken)
     }
 
-    /// Fires a HARVEST and takes it.
+    /// Fires a HARVEST and claims its trigger.
     pub async fn trigger(&self, public_id: &str) -> ClaimedJob {
         self.fire(public_id).await;
         self.take().await.expect("the trigger that was fired")
@@ -118,7 +118,7 @@ impl Fixture {
         self.ok(ReadCoverage { cursor: make::namespace(Operation::Harvest, "ns") }).await
     }
 
-    /// One trigger with a complete plan of one slice per window.
+    /// Makes a trigger with a complete plan of one slice per window.
     pub async fn plan(&self, public_id: &str, windows: &[Window]) -> PlanSaved {
         self.plan_of(public_id, Operation::Harvest, windows).await
     }
@@ -130,7 +130,7 @@ impl Fixture {
         self.ok(Arc::new(make::plan(&taken, epoch, windows))).await
     }
 
-    /// The same for any trigger; `change` makes the plan what the case needs.
+    /// Makes any trigger with a plan of one slice per window, adapted by `change`.
     pub async fn plan_with(
         &self,
         fire: RequestJob,
@@ -171,7 +171,7 @@ impl Fixture {
         self.claim(1).await.pop().expect("a task in the queue")
     }
 
-    /// The answer to starting a run, which must be a go.
+    /// Starts a run, which must not be cancelled, and returns the result.
     pub async fn start_fully(&self, lease: &Lease) -> (RunId, Option<tx::ResumePoint>) {
         match self.ok(StartRun { lease: LeaseRef::from(lease) }).await {
             RunStarted::Go { run, resume, .. } => (run, resume),
@@ -183,7 +183,7 @@ impl Fixture {
         self.start_fully(lease).await.0
     }
 
-    /// The first of so many tasks, and its run.
+    /// Plans this many tasks, and starts the first.
     pub async fn running(&self, tasks: i64) -> (Lease, RunId) {
         self.plan("a", &make::windows(0, tasks)).await;
         let lease = self.next().await;
@@ -253,7 +253,7 @@ impl Rows {
         self.rows.is_empty()
     }
 
-    /// The cell at a place in the list.
+    /// The cell at an index in the list.
     pub fn at(&self, row: usize, column: &str) -> Cell {
         self.rows[row][self.index(column)].clone()
     }

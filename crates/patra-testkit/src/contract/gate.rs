@@ -1,4 +1,4 @@
-//! The rate gate: its arithmetic is the core's; what counts here is that no answer is given twice and nothing is forgotten.
+//! The rate gate. Its arithmetic is tested in the core; these cases check that no slot is granted twice and no state is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(super) async fn slots_are_handed_out_once_and_survive(fx: Fixture) {
 }
 
 // covers: ING-4.10-02, ING-4.10-42, ING-13.1-03
-pub(super) async fn many_askers_at_once_never_share_a_slot(fx: Fixture) {
+pub(super) async fn concurrent_requests_never_share_a_slot(fx: Fixture) {
     let asks = (0..8).map(|nth| {
         let fx = fx.clone();
         tokio::spawn(async move {
@@ -74,22 +74,22 @@ pub(super) async fn many_askers_at_once_never_share_a_slot(fx: Fixture) {
 }
 
 // covers: ING-4.10-17, ING-4.10-22, ING-4.10-24
-pub(super) async fn quotas_and_silence_last(fx: Fixture) {
+pub(super) async fn quotas_and_silence_survive_a_restart(fx: Fixture) {
     let limits = GateLimits { quotas: Quotas { hourly: Some(10), daily: Some(1_000) }, ..FAST };
     let answer = ask(&fx, "q", limits, GateRequest { first: true, ..want("a", 20) }).await;
     assert_eq!(answer.slots.len(), 10);
     let refused = ask(&fx, "q", limits, GateRequest { first: true, ..want("b", 1) }).await;
     let Some((GateRefusal::QuotaHard, until)) = refused.refused else { panic!("{refused:?}") };
     assert!(until.since(refused.now) > Duration::from_secs(3_500));
-    let told = GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
-    assert!(ask(&fx, "s", FAST, told.clone()).await.notify_others, "others must hear of it");
+    let silence = GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
+    assert!(ask(&fx, "s", FAST, silence.clone()).await.notify_others, "the others must be notified");
     let refused = ask(&fx, "s", FAST, want("a", 1)).await;
     assert!(matches!(refused.refused, Some((GateRefusal::Cooldown, _))), "{refused:?}");
 }
 
-pub(super) async fn keys_have_nothing_to_do_with_each_other(fx: Fixture) {
-    let told = GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
-    ask(&fx, "p/a", FAST, told).await;
+pub(super) async fn gate_keys_are_independent(fx: Fixture) {
+    let silence = GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
+    ask(&fx, "p/a", FAST, silence).await;
     assert_eq!(ask(&fx, "p/b", FAST, want("a", 1)).await.slots.len(), 1);
     assert_eq!(fx.rows(View::Gates).await.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What gauges are made of.
+//! The values behind the gauges.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Fixture {
 }
 
 // covers: ING-14.4-05
-pub(super) async fn what_waits_and_what_is_held_is_counted_by_partition(fx: Fixture) {
+pub(super) async fn load_counts_waiting_and_paused_tasks_by_partition(fx: Fixture) {
     let nothing = fx.load().await;
     assert_eq!((&nothing.queues, &nothing.reached, &nothing.scheduled), (&vec![], &vec![], &vec![]));
     let before = nothing.now;
@@ -43,7 +43,7 @@ pub(super) async fn what_waits_and_what_is_held_is_counted_by_partition(fx: Fixt
 }
 
 // covers: ING-14.4-06
-pub(super) async fn how_far_cursors_have_come_is_told_until_they_are_forgotten(fx: Fixture) {
+pub(super) async fn cursor_positions_are_reported_until_their_source_is_removed(fx: Fixture) {
     let cursor = fx.plan("a", &make::windows(100, 2)).await.cursor;
     fx.plan_of("b", Operation::Backfill, &make::windows(0, 1)).await;
     let reached = |secs| {
@@ -68,7 +68,7 @@ pub(super) async fn how_far_cursors_have_come_is_told_until_they_are_forgotten(f
 }
 
 // covers: ING-14.8-02
-pub(super) async fn partitions_with_a_schedule_are_named(fx: Fixture) {
+pub(super) async fn load_names_partitions_with_a_schedule(fx: Fixture) {
     fx.ok(make::provenance("h", &[(make::ENDPOINT, Some(make::LONG)), ("other", None)])).await;
     assert_eq!(fx.load().await.scheduled, [partition(Operation::Harvest)]);
 }

@@ -1,4 +1,4 @@
-//! Named locks: one holder at a time, as long as it says that it lives.
+//! Workflow locks: one owner at a time, as long as it sends heartbeats.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::concurrent::at_once;
 use super::{Fixture, make};
 
 pub(super) const PROJECT: &str = "default";
-/// Nobody is silent for so long, and everybody is.
+/// A timeout that never expires, and one that has always expired.
 pub(super) const ALIVE: Duration = make::LONG;
 pub(super) const DEAD: Duration = Duration::ZERO;
 
@@ -52,7 +52,7 @@ fn wanted() -> CrawlFilter {
 }
 
 impl Fixture {
-    /// A lock that is free.
+    /// Acquires a free lock.
     pub(super) async fn locked(&self, workflow: &str, id: &str) -> Execution {
         match self.ok(acquire(workflow, id)).await {
             ExecutionAcquired::Granted(execution) => execution,
@@ -71,7 +71,7 @@ impl Fixture {
 }
 
 // covers: CRAWL-44, CRAWL-45, CRAWL-46, CRAWL-47, CRAWL-48, CRAWL-110, CRAWL-111, CRAWL-190, CRAWL-191, CRAWL-192
-pub(super) async fn a_workflow_has_one_holder(fx: Fixture) {
+pub(super) async fn workflow_lock_has_one_owner(fx: Fixture) {
     let granted = fx.locked("main", "one").await;
     let expected = Execution {
         execution_id: "one".into(),
@@ -99,7 +99,7 @@ pub(super) async fn a_workflow_has_one_holder(fx: Fixture) {
 }
 
 // covers: CRAWL-50, CRAWL-51, CRAWL-112
-pub(super) async fn whoever_is_silent_for_too_long_has_lost_it(fx: Fixture) {
+pub(super) async fn lock_is_lost_without_heartbeats(fx: Fixture) {
     fx.locked("main", "one").await;
     fx.locked("other", "bystander").await;
     fx.pass(Duration::from_millis(5)).await;
@@ -112,14 +112,14 @@ pub(super) async fn whoever_is_silent_for_too_long_has_lost_it(fx: Fixture) {
     assert_eq!(fx.ok(keep("one")).await, ExecutionKept::Lost(one.clone()));
     assert_eq!(fx.ok(end("one", ExecutionStatus::Completed)).await, ExecutionKept::Lost(one.clone()));
     assert_eq!(fx.execution("one").await, one);
-    // Nor does it come back under its old name; and then nothing has happened.
+    // An ended execution cannot be acquired again, and the attempt changes nothing.
     let again = AcquireExecution { timeout: DEAD, ..acquire("main", "one") };
     assert!(matches!(fx.run(again).await, Err(TxError::Refused(_))));
     assert_eq!(fx.execution("two").await, two);
 }
 
 // covers: CRAWL-48, CRAWL-114, CRAWL-116, CRAWL-192
-pub(super) async fn a_sign_of_life_renews_a_lock(fx: Fixture) {
+pub(super) async fn heartbeat_renews_a_lock(fx: Fixture) {
     let granted = fx.locked("main", "one").await;
     fx.pass(Duration::from_millis(5)).await;
     let counted = KeepExecution { items_processed: Some(7), items_failed: Some(2), ..keep("one") };
@@ -130,9 +130,9 @@ pub(super) async fn a_sign_of_life_renews_a_lock(fx: Fixture) {
     let ExecutionKept::Kept(kept) = fx.ok(KeepExecution { items_failed: Some(3), ..keep("one") }).await else {
         panic!("it lives")
     };
-    assert_eq!((kept.items_processed, kept.items_failed), (7, 3), "what is not told stays");
+    assert_eq!((kept.items_processed, kept.items_failed), (7, 3), "counts that are not given stay");
     assert_eq!(fx.ok(keep("none")).await, ExecutionKept::Unknown);
-    // Of another project it is not there, and is left alone.
+    // An execution of another project is not found, and does not change.
     let foreign = KeepExecution { project_key: Some("other".into()), timeout: DEAD, ..keep("one") };
     assert_eq!(fx.ok(foreign).await, ExecutionKept::Unknown);
     let foreign = EndExecution { project_key: Some("other".into()), ..end("one", ExecutionStatus::Failed) };
@@ -152,7 +152,7 @@ pub(super) async fn a_sign_of_life_renews_a_lock(fx: Fixture) {
 }
 
 // covers: CRAWL-46, CRAWL-116, CRAWL-191
-pub(super) async fn a_lock_is_given_back_once(fx: Fixture) {
+pub(super) async fn lock_is_released_once(fx: Fixture) {
     fx.locked("main", "one").await;
     for wrong in [ExecutionStatus::Running, ExecutionStatus::Timeout] {
         let answer = fx.run(end("one", wrong)).await;
@@ -164,7 +164,7 @@ pub(super) async fn a_lock_is_given_back_once(fx: Fixture) {
     let ExecutionKept::Kept(ended) = fx.ok(op).await else { panic!("it was ours") };
     assert_eq!((ended.status, ended.items_processed, ended.items_failed), (ExecutionStatus::Completed, 20, 1));
     assert!(ended.completed_at.is_some_and(|at| at > ended.started_at));
-    // Repeated it is told the same, and nothing is written.
+    // A repetition returns the same and writes nothing.
     let again = EndExecution { items_processed: Some(21), timeout: DEAD, ..end("one", ExecutionStatus::Completed) };
     assert_eq!(fx.ok(again).await, ExecutionKept::Kept(ended.clone()));
     assert_eq!(fx.ok(end("one", ExecutionStatus::Failed)).await, ExecutionKept::Lost(ended.clone()));
@@ -181,7 +181,7 @@ pub(super) async fn a_lock_is_given_back_once(fx: Fixture) {
 }
 
 // covers: CRAWL-97
-pub(super) async fn executions_are_listed_from_the_oldest_on(fx: Fixture) {
+pub(super) async fn executions_are_listed_oldest_first(fx: Fixture) {
     for at in 0..3 {
         fx.locked(&format!("w{at}"), &format!("e{at}")).await;
     }
@@ -206,12 +206,12 @@ pub(super) async fn executions_are_listed_from_the_oldest_on(fx: Fixture) {
 }
 
 // covers: CRAWL-RULE-3, CRAWL-49, CRAWL-113
-pub(super) async fn of_fifty_who_ask_for_a_lock_one_gets_it(fx: Fixture) {
+pub(super) async fn fifty_concurrent_requests_for_a_lock_give_it_to_one(fx: Fixture) {
     let rounds = std::env::var("PATRA_TEST_LOCK_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     for round in 0..rounds {
         for callers in [2, 5, 50] {
             let id = |caller| format!("{round}.{callers}.{caller}");
-            // The one before is dead as often as it has given its lock back.
+            // The previous owner is dead or has released its lock.
             let timeout = if round % 2 == 0 { ALIVE } else { DEAD };
             let asked: Vec<_> = (0..callers).map(|caller| acquire("main", &id(caller))).collect();
             let mut holders = std::collections::BTreeSet::new();
@@ -233,9 +233,9 @@ pub(super) async fn of_fifty_who_ask_for_a_lock_one_gets_it(fx: Fixture) {
 }
 
 // covers: CRAWL-112, CRAWL-113
-pub(super) async fn of_many_who_find_a_dead_holder_one_follows(fx: Fixture) {
+pub(super) async fn concurrent_requests_for_an_expired_lock_give_it_to_one(fx: Fixture) {
     fx.locked("main", "dead").await;
-    // Whoever comes after the first finds somebody who has just begun: alive, unless no time at all is granted.
+    // Later callers find an owner that has just begun, which is alive unless the timeout is zero.
     fx.pass(Duration::from_secs(3_600)).await;
     let timeout = Duration::from_secs(1_800);
     let keepers = (0..20).map(|at| AcquireExecution { timeout, ..acquire("main", &format!("e{at}")) });
@@ -249,7 +249,7 @@ pub(super) async fn of_many_who_find_a_dead_holder_one_follows(fx: Fixture) {
 }
 
 // covers: CRAWL-130, CRAWL-132
-pub(super) async fn the_locks_of_the_dead_are_taken_back_once(fx: Fixture) {
+pub(super) async fn expired_locks_are_recovered_once(fx: Fixture) {
     for at in 0..5 {
         fx.locked(&format!("w{at}"), &format!("e{at}")).await;
     }

@@ -24,12 +24,12 @@ pub const ENDPOINT: &str = "works";
 /// More tasks than any case holds at once.
 pub const C_MAX: u32 = 100_000;
 
-/// The mapping that makes records.
+/// The mapping of test records.
 pub const GENERATION: &str = "generation 1";
 
-/// Longer than any case takes, on any clock.
+/// A span longer than any case takes, on any clock.
 pub const LONG: Duration = Duration::from_secs(600);
-/// For leases that a case lets expire, by passing [`BEYOND`].
+/// A lease that expires when a case passes [`BEYOND`].
 pub const SHORT: Duration = Duration::from_millis(80);
 pub const BEYOND: Duration = Duration::from_millis(120);
 
@@ -60,7 +60,7 @@ pub fn namespace(operation: Operation, key: &str) -> CursorName {
     }
 }
 
-/// Where the work of a trigger shows its progress: one namespace per endpoint and operation.
+/// The namespace of a trigger's work: one per endpoint and operation.
 pub fn namespace_of(taken: &ClaimedJob) -> CursorName {
     let key = if taken.endpoint_name == ENDPOINT { "ns" } else { &taken.endpoint_name };
     let (project_key, endpoint_name) = (taken.project_key.clone(), taken.endpoint_name.clone());
@@ -90,8 +90,8 @@ pub fn harvest(when: Recurrence) -> EndpointSchedule {
     EndpointSchedule { operation: Operation::Harvest, reason: None, recurrence: when }
 }
 
-/// A row in every table for the provenance as a whole where that makes sense, and for each endpoint, sorted. Each
-/// tells its place and the tag; those of the first endpoint's paging are always the same.
+/// A row in every table for the provenance as a whole where that makes sense, and for each endpoint, sorted. The
+/// config of each contains its table, its owner and the tag; that of the paging table always has the same tag.
 pub fn sections(tag: &str, endpoints: &[&str]) -> Vec<RegistryRow> {
     let mut rows = Vec::new();
     for table in RegistryTable::ALL {
@@ -110,7 +110,7 @@ pub fn sections(tag: &str, endpoints: &[&str]) -> Vec<RegistryRow> {
     rows
 }
 
-/// Number 0 is empty, 1 and 2 differ in every table, and 3 names one word twice, which no store accepts.
+/// A dictionary: number 0 is empty, 1 and 2 differ in every table, and 3 has one word twice, which no store accepts.
 pub fn dictionary(number: u64) -> Vec<DictType> {
     let item = |code: &str, aliases: &[&str]| DictItem {
         code: code.into(),
@@ -149,7 +149,7 @@ pub fn fire(public_id: &str, operation: Operation) -> RequestJob {
     }
 }
 
-/// A planner's look for work.
+/// A planner's claim of a trigger.
 pub fn take(lease: Duration) -> ClaimJob {
     ClaimJob { owner: "planner".into(), lease, full: Vec::new() }
 }
@@ -162,7 +162,7 @@ pub fn hold(kind: PauseKind, subject: PauseSubject) -> PauseWork {
     PauseWork { subject, kind, reason: format!("a {kind}"), by: "somebody".into() }
 }
 
-/// The partition of everything that cases plan.
+/// The partition of all work that cases plan.
 pub fn partition(operation: Operation) -> PauseSubject {
     PauseSubject { operation: Some(operation), ..PauseSubject::endpoint(PROVENANCE, ENDPOINT) }
 }
@@ -254,7 +254,7 @@ pub fn id_plan(taken: &ClaimedJob, epoch: i64, first: i64, ids: &[&str]) -> Save
     SavePlan { origin: None, slices, ..plan }
 }
 
-/// The first part of a plan over `whole`; the trigger may be taken again at once.
+/// The first part of a plan over `whole`; the trigger can be claimed again at once.
 pub fn part(taken: &ClaimedJob, epoch: i64, whole: Window, windows: &[Window]) -> SavePlan {
     let mut part = SavePlan { complete: false, ..plan(taken, epoch, windows) };
     if let PlanTarget::New(new) = &mut part.target {
@@ -361,7 +361,7 @@ pub fn failure(lease: &Lease, run: RunId, batch_no: u32) -> BatchFailure {
     }
 }
 
-/// An answer as it came.
+/// A raw response.
 pub fn raw(body: &'static str, keep: Duration) -> RawResponse {
     let headers = r#"[["content-type","application/json"]]"#.into();
     RawResponse { status: 200, headers, body: Bytes::from_static(body.as_bytes()), keep }

@@ -1,4 +1,4 @@
-//! Notes that were fetched: stored once, and their candidates are done.
+//! Stored notes: each is stored once, and completes its candidate.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl Fixture {
 
 // covers: CRAWL-RULE-2, CRAWL-36, CRAWL-52, CRAWL-53, CRAWL-54, CRAWL-55, CRAWL-56, CRAWL-57, CRAWL-89, CRAWL-123
 // covers: CRAWL-124, CRAWL-125, CRAWL-194, CRAWL-DAY2-3
-pub(super) async fn a_note_is_stored_once(fx: Fixture) {
+pub(super) async fn note_is_stored_once(fx: Fixture) {
     fx.ok(add(vec![note("note_001")])).await;
     fx.locked("main", "one").await;
     fx.claimed(claim("one", 1)).await;
@@ -85,7 +85,7 @@ pub(super) async fn a_note_is_stored_once(fx: Fixture) {
     };
     assert_eq!((stored, parsed(&stored.exec_meta)), (&expected, meta));
 
-    // Again, with something else: the first stays.
+    // Another write of a note keeps the first.
     let mut other = write("note_001");
     (other.note.payload, other.note.fields) = ("{}".into(), "{}".into());
     assert_eq!(fx.ok(Arc::new(other)).await, NoteWritten { id, created: false, captured: Captured::None });
@@ -94,11 +94,11 @@ pub(super) async fn a_note_is_stored_once(fx: Fixture) {
 }
 
 // covers: CRAWL-126, CRAWL-127, CRAWL-128, CRAWL-GAP-05
-pub(super) async fn whoever_writes_a_note_its_candidate_is_done(fx: Fixture) {
+pub(super) async fn stored_note_completes_its_candidate(fx: Fixture) {
     fx.ok(add(["waits", "held", "failed", "known"].map(note).to_vec())).await;
     fx.locked("main", "one").await;
     let before = fx.failed("one", "failed").await;
-    // The others went with it, and come back but for one.
+    // The whole list was refused; without the bad note it is stored.
     fx.ok(end("one", ExecutionStatus::Failed)).await;
     assert_eq!(fx.candidate("held").await.status, CandidateStatus::Processing);
     for id in ["waits", "held", "failed", "unheard"] {
@@ -113,7 +113,7 @@ pub(super) async fn whoever_writes_a_note_its_candidate_is_done(fx: Fixture) {
     let unheard = fx.notes(CrawlFilter { note_id: Some("unheard".into()), ..wanted() }).await;
     assert_eq!((unheard.len(), &unheard[0].note_url), (1, &None));
     assert_eq!(parsed(&unheard[0].exec_meta)["source_keyword"], json!(null));
-    // A candidate that comes after its note is done when the note comes again.
+    // A candidate that is added after its note is completed when the note is written again.
     fx.ok(add(vec![note("unheard")])).await;
     assert!(!fx.write("unheard").await.created);
     let late = fx.candidate("unheard").await;
@@ -125,7 +125,7 @@ pub(super) async fn whoever_writes_a_note_its_candidate_is_done(fx: Fixture) {
 }
 
 // covers: CRAWL-52, CRAWL-GAP-09
-pub(super) async fn notes_are_known_by_project_and_platform(fx: Fixture) {
+pub(super) async fn notes_are_identified_by_project_and_platform(fx: Fixture) {
     let other = NewCandidate { note_url: "https://other.example".into(), ..note("a") };
     fx.ok(add(vec![other])).await;
     let own = fx.write("a").await;
@@ -160,8 +160,8 @@ pub(super) async fn notes_are_known_by_project_and_platform(fx: Fixture) {
     assert_eq!(found(CrawlFilter { after: far.id, ..wanted() }).await, [b].as_slice());
 }
 
-/// No run has made it, and whoever reads items bears with that.
-pub(super) async fn a_note_is_an_item_like_others(fx: Fixture) {
+/// A note has no run, and queries of items allow that.
+pub(super) async fn note_is_listed_as_an_item(fx: Fixture) {
     let id = fx.write("a").await.id;
     let items = fx.rows(View::Items).await;
     for (column, text) in [
@@ -202,7 +202,7 @@ pub(super) async fn a_note_is_an_item_like_others(fx: Fixture) {
 }
 
 // covers: CRAWL-RULE-2, CRAWL-127
-pub(super) async fn one_note_written_by_twenty_is_created_once(fx: Fixture) {
+pub(super) async fn note_written_twenty_times_concurrently_is_created_once(fx: Fixture) {
     fx.ok(add(vec![note("a")])).await;
     for id in ["a", "without a candidate"] {
         let written = at_once(&fx, (0..20).map(|_| Arc::new(write(id))).collect()).await;

@@ -1,4 +1,4 @@
-//! Events for the world outside: told at least once, with patience.
+//! Outbox events: delivered at least once, with growing delays.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn take_records(owner: &str, limit: u32) -> ClaimEvents {
 }
 
 impl Fixture {
-    /// So many events, each of a user of its own.
+    /// Claims this many events, each of its own user.
     pub(super) async fn events(&self, tag: &str, count: usize) {
         let users: Vec<_> = (0..count).map(|no| user(&format!("{tag}{no}"))).collect();
         for (no, id) in self.feeds(&users).await.into_iter().enumerate() {
@@ -36,11 +36,11 @@ impl Fixture {
     }
 
     async fn settle(&self, event: &OutboxEvent, owner: &str, error: Option<&str>) {
-        let told = error.map_or(Delivery::Delivered, |error| Delivery::Failed(error.to_owned()));
-        self.ok(SettleEvent { id: event.id, owner: owner.into(), delivery: told }).await;
+        let delivery = error.map_or(Delivery::Delivered, |error| Delivery::Failed(error.to_owned()));
+        self.ok(SettleEvent { id: event.id, owner: owner.into(), delivery }).await;
     }
 
-    /// Takes in vain, for as long as an event is tried: what has failed once before, or waits now, is given up.
+    /// Fails every delivery until all events that failed once before, or wait now, are given up.
     async fn give_up(&self, take: ClaimEvents) {
         for failures in 1..=MAX_DELIVERY_ATTEMPTS {
             for event in self.ok(take.clone()).await.events {
@@ -56,7 +56,7 @@ impl Fixture {
 }
 
 // covers: MAP-C-22
-pub(super) async fn an_event_is_leased_told_and_over(fx: Fixture) {
+pub(super) async fn event_is_leased_delivered_and_settled(fx: Fixture) {
     assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events, []);
     fx.events("u", 3).await;
     let EventsClaimed { events, now } = fx.ok(take("x", make::LONG, 2)).await;
@@ -83,7 +83,7 @@ pub(super) async fn an_event_is_leased_told_and_over(fx: Fixture) {
     assert_eq!(fx.filtered(View::Outbox, own).await.len(), 2);
 }
 
-pub(super) async fn an_event_whose_teller_died_is_told_by_another(fx: Fixture) {
+pub(super) async fn event_of_a_dead_relay_is_delivered_by_another(fx: Fixture) {
     fx.events("u", 1).await;
     let first = fx.ok(take("dead", make::SHORT, 10)).await.events.remove(0);
     fx.pass(make::BEYOND).await;
@@ -95,7 +95,7 @@ pub(super) async fn an_event_whose_teller_died_is_told_by_another(fx: Fixture) {
     assert_eq!(fx.statuses().await, ["DELIVERED"]);
 }
 
-pub(super) async fn an_event_that_nobody_takes_is_told_again_later_each_time_and_given_up(fx: Fixture) {
+pub(super) async fn undeliverable_event_is_retried_with_growing_delays_and_given_up(fx: Fixture) {
     fx.events("u", 1).await;
     let event = fx.ok(take("x", make::LONG, 10)).await.events.remove(0);
     fx.settle(&event, "x", Some("status 500")).await;
@@ -124,7 +124,7 @@ pub(super) async fn an_event_that_nobody_takes_is_told_again_later_each_time_and
     assert!(later.id > event.id, "{} after {}", later.id, event.id);
 }
 
-pub(super) async fn an_event_that_was_given_up_is_told_again_when_somebody_asks(fx: Fixture) {
+pub(super) async fn event_that_was_given_up_can_be_redelivered(fx: Fixture) {
     let all = || RetryEvents { project_key: None, event: None };
     fx.events("u", 3).await;
     let events = fx.ok(take("x", make::LONG, 2)).await.events;
@@ -155,8 +155,8 @@ pub(super) async fn an_event_that_was_given_up_is_told_again_when_somebody_asks(
     assert_eq!(fx.statuses().await, ["DELIVERED", "FAILED", "PENDING"]);
     assert_eq!(fx.ok(all()).await, EventsRetried { events: 1 });
     let again = fx.ok(take("y", make::LONG, 10)).await.events;
-    let told: Vec<_> = again.iter().map(|event| (event.id, event.tries)).collect();
-    assert_eq!(told, [(events[1].id, 0), (last.id, 0)], "under the same number, as if never tried");
+    let retried: Vec<_> = again.iter().map(|event| (event.id, event.tries)).collect();
+    assert_eq!(retried, [(events[1].id, 0), (last.id, 0)], "under the same number, as if never tried");
     for event in &again {
         fx.settle(event, "y", None).await;
     }
@@ -164,7 +164,7 @@ pub(super) async fn an_event_that_was_given_up_is_told_again_when_somebody_asks(
 }
 
 // covers: G-01
-pub(super) async fn of_a_topic_nothing_is_told_beside_an_event_that_is_on_its_way(fx: Fixture) {
+pub(super) async fn topic_delivers_one_event_at_a_time(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     for no in 1..=2 {
         let records = vec![make::record(&format!("r{no}"), 1)];
@@ -183,36 +183,36 @@ pub(super) async fn of_a_topic_nothing_is_told_beside_an_event_that_is_on_its_wa
 }
 
 /// `[id, change]` of each record, and the numbers of the page.
-fn told_of(event: &OutboxEvent) -> (Vec<(String, String)>, Value) {
+fn changes_of(event: &OutboxEvent) -> (Vec<(String, String)>, Value) {
     let mut payload: Value = serde_json::from_str(&event.payload).expect("JSON");
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let records = payload["records"].as_array().expect("records").iter();
-    let told = records.map(|record| (text(&record["id"]), text(&record["change"]))).collect();
-    (told, payload["batch_no"].take())
+    let changes = records.map(|record| (text(&record["id"]), text(&record["change"]))).collect();
+    (changes, payload["batch_no"].take())
 }
 
 // covers: ING-2.6-03, ING-5.4-08, ING-6.1-08, ING-2.3-05, ING-0.2-10, G-01, ING-2.2-02
-pub(super) async fn what_a_page_stores_is_told_with_it_and_once(fx: Fixture) {
+pub(super) async fn page_writes_its_events_once(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     let emitted = |no, records, more| CommitBatch { emit: true, ..make::page(&lease, run, no, records, more) };
     let first = Arc::new(emitted(1, vec![make::record("a", 1), make::record("b", 1)], true));
     fx.ok(Arc::clone(&first)).await;
     assert!(fx.ok(first).await.replayed, "read old, do not rewrite");
-    // Of the second page, one is known, one is newer, one is new.
+    // The second page has one known, one newer and one new record.
     fx.ok(Arc::new(emitted(2, vec![make::record("a", 1), make::record("b", 2), make::record("c", 1)], true))).await;
     fx.ok(Arc::new(emitted(3, vec![make::record("a", 1)], true))).await;
     fx.ok(Arc::new(make::page(&lease, run, 4, vec![make::record("d", 1)], false))).await;
     let events = fx.ok(take_records("x", 10)).await.events;
-    let told: Vec<_> = events.iter().map(told_of).collect();
+    let changes: Vec<_> = events.iter().map(changes_of).collect();
     let changes =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(id, is)| ((*id).into(), (*is).into())).collect::<Vec<_>>();
     assert_eq!(
-        told,
+        changes,
         [
             (changes(&[("a", "inserted"), ("b", "inserted")]), json!(1)),
             (changes(&[("b", "updated"), ("c", "inserted")]), json!(2))
         ],
-        "a page that stores nothing tells nothing, and neither does one that does not emit"
+        "a page that stores nothing, or does not emit, writes no event"
     );
     let stream = make::stream();
     let topic = format!("{}/{}/{}", stream.project_key, stream.provenance_code, stream.dedup_scope);
@@ -220,7 +220,7 @@ pub(super) async fn what_a_page_stores_is_told_with_it_and_once(fx: Fixture) {
         assert_eq!((&*event.event_type, &event.topic), (RECORDS_STORED, &topic));
         assert_eq!(event.idempotency_key, format!("records.stored:{run}:{no}:0"));
     }
-    // One who lost its lease tells nothing.
+    // A page under a lost lease writes no event.
     let late = CommitBatch {
         lease: LeaseRef { fence: Fence(0), ..LeaseRef::from(&lease) },
         ..emitted(5, vec![make::record("z", 1)], false)
@@ -230,7 +230,7 @@ pub(super) async fn what_a_page_stores_is_told_with_it_and_once(fx: Fixture) {
 }
 
 // covers: G-01
-pub(super) async fn events_of_a_topic_are_told_in_their_order(fx: Fixture) {
+pub(super) async fn events_of_a_topic_are_delivered_in_order(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     for no in 1..=3 {
         let records = vec![make::record(&format!("r{no}"), 1)];
@@ -244,17 +244,17 @@ pub(super) async fn events_of_a_topic_are_told_in_their_order(fx: Fixture) {
     assert_eq!(fx.ok(unknown).await.events, []);
     assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events.len(), 1, "of its own type only");
     let first = fx.ok(take_records("x", 1)).await.events.remove(0);
-    // The first is on its way, so the others of its topic wait, and other topics do not.
-    let beside = fx.ok(take_records("y", 10)).await.events;
-    let topics: Vec<_> = beside.iter().map(|event| event.topic.clone()).collect();
+    // The first is leased, so the others of its topic wait, and other topics do not.
+    let others = fx.ok(take_records("y", 10)).await.events;
+    let topics: Vec<_> = others.iter().map(|event| event.topic.clone()).collect();
     assert_eq!(topics, [format!("default/{}/another", make::PROVENANCE)]);
     fx.settle(&first, "x", Some("status 500")).await;
-    assert_eq!(fx.ok(take_records("y", 10)).await.events, [], "nor while it waits to be told again");
+    assert_eq!(fx.ok(take_records("y", 10)).await.events, [], "nor while it waits for its retry");
     fx.pass(retry_delay(1)).await;
     let all = fx.ok(take_records("z", 10)).await.events;
     assert_eq!(all.iter().map(|event| event.tries).collect::<Vec<_>>(), [1, 0, 0]);
     assert!(all.is_sorted_by_key(|event| event.id) && all[0].id == first.id);
-    // Given back, it is as if nobody had taken it.
+    // An event that is given back can be claimed at once.
     fx.settle(&all[0], "z", None).await;
     for event in &all[1..] {
         fx.ok(SettleEvent { id: event.id, owner: "z".into(), delivery: Delivery::Returned }).await;
@@ -263,7 +263,7 @@ pub(super) async fn events_of_a_topic_are_told_in_their_order(fx: Fixture) {
     assert_eq!(again, all[1..]);
 }
 
-pub(super) async fn many_tellers_share_no_event(fx: Fixture) {
+pub(super) async fn concurrent_relays_share_no_event(fx: Fixture) {
     fx.events("u", 6).await;
     let takes = (0..12).map(|no| take(&format!("t{no}"), make::LONG, 2)).collect();
     let mut ids = Vec::new();
@@ -278,22 +278,22 @@ pub(super) async fn many_tellers_share_no_event(fx: Fixture) {
 }
 
 // covers: G-01
-pub(super) async fn of_many_tellers_one_at_a_time_has_a_topic(fx: Fixture) {
+pub(super) async fn concurrent_relays_lease_a_topic_one_at_a_time(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     for no in 1..=6 {
         let records = vec![make::record(&format!("r{no}"), 1)];
         fx.ok(Arc::new(CommitBatch { emit: true, ..make::page(&lease, run, no, records, true) })).await;
     }
-    let mut told = Vec::new();
-    while told.len() < 6 {
+    let mut delivered = Vec::new();
+    while delivered.len() < 6 {
         let takes = (0..12).map(|no| take_records(&format!("t{no}"), 1)).collect();
         let answers = at_once(&fx, takes).await.into_iter().map(|answer| answer.expect("an answer").events);
         let taken: Vec<_> = answers.enumerate().filter(|(_, events)| !events.is_empty()).collect();
         assert_eq!(taken.len(), 1, "one has the first, the others nothing");
-        for (teller, events) in taken {
-            fx.settle(&events[0], &format!("t{teller}"), None).await;
-            told.push(events[0].id);
+        for (relay, events) in taken {
+            fx.settle(&events[0], &format!("t{relay}"), None).await;
+            delivered.push(events[0].id);
         }
     }
-    assert!(told.is_sorted(), "{told:?}");
+    assert!(delivered.is_sorted(), "{delivered:?}");
 }

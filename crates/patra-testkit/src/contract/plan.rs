@@ -13,12 +13,12 @@ use patra_core::{Fence, PlanId, SliceId, Ts, Window};
 
 use super::{Fixture, make};
 
-pub(super) async fn a_namespace_without_a_plan_is_empty(fx: Fixture) {
+pub(super) async fn namespace_without_a_plan_is_empty(fx: Fixture) {
     let Coverage { cursor, origin, value, epoch, covered, queued, .. } = fx.coverage().await;
     assert_eq!((cursor, origin, value, epoch, covered, queued), (None, None, None, 0, vec![], 0));
 }
 
-pub(super) async fn a_plan_covers_its_windows_in_order(fx: Fixture) {
+pub(super) async fn plan_covers_its_windows_in_order(fx: Fixture) {
     let windows = [make::window(20, 30), make::window(0, 10), make::window(10, 20)];
     let saved = fx.plan("a", &windows).await;
     assert_eq!((saved.created, saved.existing), (3, 0));
@@ -32,7 +32,7 @@ pub(super) async fn a_plan_covers_its_windows_in_order(fx: Fixture) {
 }
 
 // covers: ING-9.1-01, ING-9.1-02
-pub(super) async fn a_task_carries_what_its_slice_says(fx: Fixture) {
+pub(super) async fn task_carries_the_spec_of_its_slice(fx: Fixture) {
     let window = make::window(-10, 10);
     let saved = fx.plan("a", &[window]).await;
     let slice = make::slice("a", window);
@@ -47,7 +47,7 @@ pub(super) async fn a_task_carries_what_its_slice_says(fx: Fixture) {
     assert_eq!(slices.texts("status_code"), ["READY"]);
 }
 
-pub(super) async fn tasks_under_way_and_done_are_covered_failed_ones_are_not(fx: Fixture) {
+pub(super) async fn running_and_done_tasks_are_covered_and_failed_ones_are_not(fx: Fixture) {
     fx.plan("a", &make::windows(0, 6)).await;
     let leases = fx.claim(5).await;
     fx.start(&leases[1]).await;
@@ -60,7 +60,7 @@ pub(super) async fn tasks_under_way_and_done_are_covered_failed_ones_are_not(fx:
     assert_eq!(coverage.queued, 1);
 }
 
-pub(super) async fn only_what_lies_beyond_the_cursor_is_covered(fx: Fixture) {
+pub(super) async fn coverage_begins_beyond_the_cursor(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 4)).await;
     for at in [0, 1, 2] {
         let lease = fx.next().await;
@@ -76,7 +76,7 @@ pub(super) async fn only_what_lies_beyond_the_cursor_is_covered(fx: Fixture) {
 }
 
 // covers: ING-10.5-02, ING-10.5-03, ING-11.9-02
-pub(super) async fn namespaces_do_not_see_each_other(fx: Fixture) {
+pub(super) async fn namespaces_are_isolated_from_each_other(fx: Fixture) {
     fx.plan("harvest", &make::windows(0, 2)).await;
     let backfill = fx.plan_of("backfill", Operation::Backfill, &make::windows(0, 3)).await;
     let other = fx.ok(ReadCoverage { cursor: make::namespace(Operation::Backfill, "ns") }).await;
@@ -88,7 +88,7 @@ pub(super) async fn namespaces_do_not_see_each_other(fx: Fixture) {
     assert_eq!((unknown.cursor, unknown.epoch), (None, 0));
 }
 
-pub(super) async fn a_plan_made_from_an_older_epoch_is_a_conflict(fx: Fixture) {
+pub(super) async fn plan_made_from_an_older_epoch_is_a_conflict(fx: Fixture) {
     let (first, second) = (fx.trigger("a").await, fx.trigger("b").await);
     let early = make::plan(&first, 1, &make::windows(0, 1));
     assert_eq!(fx.run(Arc::new(early)).await, Err(TxError::Conflict));
@@ -98,12 +98,12 @@ pub(super) async fn a_plan_made_from_an_older_epoch_is_a_conflict(fx: Fixture) {
     fx.ok(Arc::new(make::plan(&first, 0, &make::windows(0, 1)))).await;
     let stale = make::plan(&second, 0, &make::windows(0, 1));
     assert_eq!(fx.run(Arc::new(stale)).await, Err(TxError::Conflict));
-    // The lease still stands: read again, plan again.
+    // The lease is still valid: read the coverage again, plan again.
     fx.ok(Arc::new(make::plan(&second, 1, &make::windows(10, 1)))).await;
     assert_eq!(fx.coverage().await.epoch, 2);
 }
 
-pub(super) async fn a_planner_that_lost_its_trigger_saves_nothing(fx: Fixture) {
+pub(super) async fn planner_that_lost_its_trigger_saves_nothing(fx: Fixture) {
     fx.fire("a").await;
     let old = fx.ok(ClaimJob { owner: "slow".into(), ..make::take(make::SHORT) }).await.expect("a trigger");
     fx.pass(make::BEYOND).await;
@@ -115,7 +115,7 @@ pub(super) async fn a_planner_that_lost_its_trigger_saves_nothing(fx: Fixture) {
     fx.ok(Arc::new(make::plan(&new, 0, &make::windows(0, 1)))).await;
 }
 
-pub(super) async fn a_plan_repeated_after_a_lost_answer_is_not_written_twice(fx: Fixture) {
+pub(super) async fn plan_repeated_after_a_lost_response_is_not_written_twice(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let plan = Arc::new(make::plan(&taken, 0, &make::windows(0, 2)));
     fx.ok(plan.clone()).await;
@@ -125,7 +125,7 @@ pub(super) async fn a_plan_repeated_after_a_lost_answer_is_not_written_twice(fx:
 }
 
 // covers: ING-5.3-15, ING-7.10-01, ING-11.3-02, ING-8.5-01
-pub(super) async fn a_task_that_exists_is_not_derived_again(fx: Fixture) {
+pub(super) async fn task_that_exists_is_not_derived_again(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let taken = fx.trigger("b").await;
     let mut plan = make::plan(&taken, 1, &make::windows(0, 3));
@@ -140,7 +140,7 @@ pub(super) async fn a_task_that_exists_is_not_derived_again(fx: Fixture) {
 }
 
 // covers: ING-5.3-11, ING-5.3-17, ING-7.3-03
-pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
+pub(super) async fn partial_plan_is_continued_to_its_end(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let delay = Duration::from_millis(400);
     let mut part = make::part(&taken, 0, make::window(0, 30), &make::windows(0, 2));
@@ -148,7 +148,7 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
     let first = fx.ok(Arc::new(part.clone())).await;
     assert_eq!(fx.rows(View::Plans).await.texts("status_code"), ["PARTIAL"]);
     assert_eq!(fx.progress("a").await.job_status, JobStatus::Requested);
-    // The lease was given back, and the trigger rests.
+    // The lease was given back, and the trigger waits.
     assert_eq!(fx.run(Arc::new(part)).await, Err(TxError::Fenced));
     assert_eq!(fx.take().await, None);
     assert_eq!(fx.claim(1).await.len(), 1, "tasks of a partial plan are work already");
@@ -161,7 +161,7 @@ pub(super) async fn a_partial_plan_is_continued_to_its_end(fx: Fixture) {
         rest: RemainingPlan::Time(make::window(20, 30)),
     };
     assert_eq!(again.plan, Some(open));
-    // The second window comes again: known by signature and key.
+    // The second window is planned again, and known by signature and key.
     let rest = SavePlan { target: PlanTarget::Existing(first.plan), ..make::plan(&again, 1, &make::windows(10, 2)) };
     let second = fx.ok(Arc::new(rest)).await;
     assert_eq!((second.plan, second.created, second.existing), (first.plan, 1, 1));
@@ -175,8 +175,8 @@ fn rest(taken: &ClaimedJob) -> Option<RemainingPlan> {
     taken.plan.as_ref().map(|open| open.rest.clone())
 }
 
-/// Whatever the order of the slices, whatever became of them, and whatever other plans have sliced.
-pub(super) async fn what_is_left_of_a_plan_lies_behind_its_last_slice(fx: Fixture) {
+/// Independent of the order and the states of the slices, and of other plans.
+pub(super) async fn rest_of_a_plan_begins_behind_its_last_slice(fx: Fixture) {
     let whole = make::window(0, 60);
     let taken = fx.trigger("a").await;
     let saved = fx.ok(Arc::new(make::part(&taken, 0, whole, &[]))).await;
@@ -221,7 +221,7 @@ pub(super) async fn only_a_partial_plan_of_this_trigger_is_continued(fx: Fixture
     assert_eq!(fx.coverage().await.epoch, 2);
 }
 
-pub(super) async fn a_plan_without_slices_ends_its_trigger(fx: Fixture) {
+pub(super) async fn plan_without_slices_ends_its_trigger(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let saved = fx.ok(Arc::new(make::plan(&taken, 0, &[]))).await;
     assert_eq!((saved.created, saved.existing), (0, 0));
@@ -229,7 +229,7 @@ pub(super) async fn a_plan_without_slices_ends_its_trigger(fx: Fixture) {
 }
 
 // covers: ING-0.2-05
-pub(super) async fn a_snapshot_is_stored_once_under_its_hash(fx: Fixture) {
+pub(super) async fn snapshot_is_stored_once_under_its_hash(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let taken = fx.trigger("b").await;
     let mut plan = make::plan(&taken, 1, &make::windows(10, 1));
@@ -243,7 +243,7 @@ pub(super) async fn a_snapshot_is_stored_once_under_its_hash(fx: Fixture) {
     assert_eq!(fx.rows(View::Plans).await.texts("spec_fingerprint"), ["snapshot", "snapshot"]);
 }
 
-pub(super) async fn text_that_is_no_json_is_refused(fx: Fixture) {
+pub(super) async fn text_that_is_not_json_is_refused(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let good = make::plan(&taken, 0, &make::windows(0, 2));
     let mut bad = good.clone();

@@ -1,4 +1,4 @@
-//! Polls: what one is made of, whose turn it is, and what its end means for its source.
+//! Polls: their rows, their order, and the effects of their ends on the source.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use patra_core::tx::{
 };
 use patra_core::{CursorId, SourceId, TaskId};
 
-use super::source::{PROJECT, at, failed, feed, is_after, told};
+use super::source::{PROJECT, at, failed, feed, is_after, poll_end};
 use super::{Fixture, make};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -23,7 +23,7 @@ fn tasks(leases: &[patra_core::tx::Lease]) -> Vec<TaskId> {
     leases.iter().map(|lease| lease.task).collect()
 }
 
-pub(super) async fn a_poll_is_a_plan_of_one_slice_with_one_task(fx: Fixture) {
+pub(super) async fn poll_is_a_plan_of_one_slice_with_one_task(fx: Fixture) {
     let ids = fx.feeds(&[feed("a")]).await;
     let task = fx.queue(&ids).await[0];
     let job = fx.rows(View::Jobs).await;
@@ -39,10 +39,10 @@ pub(super) async fn a_poll_is_a_plan_of_one_slice_with_one_task(fx: Fixture) {
     let spec: serde_json::Value = serde_json::from_str(&slices.texts("slice_spec")[0]).expect("JSON");
     assert_eq!(spec, serde_json::json!({ "strategy": "SINGLE", "source": ids[0] }));
     assert_eq!(fx.subject.store.snapshot("spec").await, Ok(Some(r#"{"spec":1}"#.into())));
-    let told = fx.lineage(patra_core::PlanId(plan.ids()[0])).await;
-    assert_eq!((told.slices.len(), told.tasks.len()), (1, 1));
-    assert_eq!(told.job["scheduler_code"], "collector");
-    assert_eq!(told.job["scheduler_job_id"], format!("source-{}", ids[0]));
+    let lineage = fx.lineage(patra_core::PlanId(plan.ids()[0])).await;
+    assert_eq!((lineage.slices.len(), lineage.tasks.len()), (1, 1));
+    assert_eq!(lineage.job["scheduler_code"], "collector");
+    assert_eq!(lineage.job["scheduler_job_id"], format!("source-{}", ids[0]));
     let lease = fx.claim_polls("me", 5, 2).await.remove(0);
     assert_eq!((lease.task, lease.source, lease.cursor), (task, Some(ids[0]), CursorId(0)));
     assert_eq!((lease.attempts, lease.fence.0, lease.window, lease.credential), (1, 1, None, None));
@@ -50,15 +50,15 @@ pub(super) async fn a_poll_is_a_plan_of_one_slice_with_one_task(fx: Fixture) {
     assert_eq!((&*lease.expr_hash, &*lease.params), (&*format!("expr {}", ids[0]), r#"{"url":"x"}"#));
     let row = fx.rows(View::Tasks).await;
     assert_eq!(row.text_of(task.0, "lease_owner"), "me");
-    // From here on it is like any other.
+    // From here on the poll is like any other task.
     let (run, _) = fx.start_poll(&lease).await;
     assert_eq!(fx.commit(&lease, run, 1, vec![make::record("x", 1)], false).await.stats.inserted, 1);
-    assert_eq!(fx.end_poll(&lease, run, RunEnd::Succeeded, self::told(ids[0])).await, TaskStatus::Succeeded);
+    assert_eq!(fx.end_poll(&lease, run, RunEnd::Succeeded, poll_end(ids[0])).await, TaskStatus::Succeeded);
     let progress = fx.progress(&format!("source-{}-0", ids[0])).await;
     assert_eq!((progress.tasks_succeeded, progress.batches, progress.inserted), (1, 1, 1));
 }
 
-pub(super) async fn only_what_is_as_it_was_seen_is_polled(fx: Fixture) {
+pub(super) async fn source_that_changed_meanwhile_is_not_polled(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b"), feed("c"), feed("d")]).await;
     let seen = fx.new_poll(ids[0]).await;
     let mut gone = Vec::new();
@@ -74,17 +74,17 @@ pub(super) async fn only_what_is_as_it_was_seen_is_polled(fx: Fixture) {
     let source = fx.source(ids[0]).await;
     assert_eq!(source.poll_count, 1);
     assert!(source.polling.is_some());
-    // While the poll has not ended there is no other, whatever is known of the source.
+    // While the poll has not ended, there is no other one of the source.
     let next = fx.new_poll(ids[0]).await;
     assert_eq!(fx.poll(vec![next.clone(), seen.clone()]).await, [None, None]);
     let leases = fx.claim_polls("me", 9, 9).await;
     assert_eq!(fx.poll(vec![next.clone()]).await, [None]);
     let (run, _) = fx.start_poll(&leases[0]).await;
     assert_eq!(fx.poll(vec![next.clone()]).await, [None]);
-    fx.end_poll(&leases[0], run, RunEnd::Succeeded, told(ids[0])).await;
+    fx.end_poll(&leases[0], run, RunEnd::Succeeded, poll_end(ids[0])).await;
     assert_eq!(fx.poll(vec![seen, next.clone()]).await.iter().map(Option::is_some).collect::<Vec<_>>(), [false, true]);
     assert_eq!(fx.poll(vec![next]).await, [None]);
-    // One that a person paused may be polled by hand.
+    // A source that was paused by hand can be polled by hand.
     let paused = fx.feeds(&[NewSource { is_active: false, ..feed("e") }]).await;
     fx.queue(&paused).await;
     assert_eq!(fx.state(paused[0]).await.next_due_at, None);
@@ -97,7 +97,7 @@ pub(super) async fn only_what_is_as_it_was_seen_is_polled(fx: Fixture) {
 }
 
 // covers: COLL-48
-pub(super) async fn a_crash_does_not_make_a_poll_come_again_and_again(fx: Fixture) {
+pub(super) async fn crash_does_not_repeat_a_poll_endlessly(fx: Fixture) {
     let ids = fx.feeds(&[feed("a")]).await;
     let now = fx.now().await;
     fx.queue(&ids).await;
@@ -112,7 +112,7 @@ pub(super) async fn a_crash_does_not_make_a_poll_come_again_and_again(fx: Fixtur
     is_after(state.next_due_at, now, INTERVAL, 0);
 }
 
-pub(super) async fn many_polls_are_queued_at_once_in_their_order(fx: Fixture) {
+pub(super) async fn polls_are_queued_together_in_order(fx: Fixture) {
     let sources: Vec<_> = (0..500).map(|no| feed(&format!("s{no}"))).collect();
     let ids = fx.feeds(&sources).await;
     let mut polls = Vec::new();
@@ -130,7 +130,7 @@ pub(super) async fn many_polls_are_queued_at_once_in_their_order(fx: Fixture) {
 }
 
 // covers: COLL-120
-pub(super) async fn polls_are_claimed_by_time_and_few_of_one_host(fx: Fixture) {
+pub(super) async fn polls_are_claimed_by_time_within_the_limit_of_a_host(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c", "d", "e"].map(feed)).await;
     let now = fx.now().await;
     let mut polls = Vec::new();
@@ -141,24 +141,24 @@ pub(super) async fn polls_are_claimed_by_time_and_few_of_one_host(fx: Fixture) {
     let made: Vec<_> = fx.poll(polls).await.into_iter().flatten().collect();
     let first = fx.claim_polls("x", 1, 2).await;
     assert_eq!(tasks(&first), made[..1]);
-    // Whoever holds them.
+    // The limit applies across owners.
     assert_eq!(tasks(&fx.claim_polls("y", 9, 2).await), [made[1], made[3]]);
     assert_eq!(fx.claim_polls("x", 9, 2).await, []);
     assert_eq!(fx.claim_polls("x", 9, 0).await, []);
     let (run, _) = fx.start_poll(&first[0]).await;
     assert_eq!(fx.claim_polls("x", 9, 2).await, [], "one that is executed counts too");
-    fx.end_poll(&first[0], run, RunEnd::Succeeded, told(ids[0])).await;
+    fx.end_poll(&first[0], run, RunEnd::Succeeded, poll_end(ids[0])).await;
     assert_eq!(tasks(&fx.claim_polls("x", 9, 2).await), [made[2]]);
     assert_eq!(fx.claim_polls("x", 9, 9).await, [], "the last one's time has not come");
     assert_eq!(fx.ok(HurryPoll { source: ids[4] }).await.task, Some(made[4]));
     assert_eq!(tasks(&fx.claim_polls("x", 9, 9).await), [made[4]]);
-    // Under way there is nothing to hurry, and without a poll neither.
+    // Hurrying changes nothing for a poll in progress, or without a poll.
     assert_eq!(fx.ok(HurryPoll { source: ids[4] }).await.task, Some(made[4]));
     assert_eq!(fx.ok(HurryPoll { source: ids[0] }).await.task, None);
 }
 
 // covers: COLL-33, COLL-120
-pub(super) async fn many_collectors_at_once_keep_to_the_limit_of_a_host(fx: Fixture) {
+pub(super) async fn concurrent_collectors_keep_to_the_limit_of_a_host(fx: Fixture) {
     let names: Vec<_> = (0..30).map(|no| feed(&format!("s{no}"))).collect();
     let ids = fx.feeds(&names).await;
     let mut polls = Vec::new();
@@ -180,7 +180,7 @@ pub(super) async fn many_collectors_at_once_keep_to_the_limit_of_a_host(fx: Fixt
     assert_eq!((taken.len(), all), (6, 6), "two of each host, and none twice");
 }
 
-pub(super) async fn many_who_poll_a_source_poll_it_once(fx: Fixture) {
+pub(super) async fn concurrent_polls_of_a_source_make_one(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c"].map(feed)).await;
     let mut polls = Vec::new();
     for id in &ids {
@@ -188,7 +188,7 @@ pub(super) async fn many_who_poll_a_source_poll_it_once(fx: Fixture) {
     }
     let asked = (0..20).map(|no| {
         let (fx, mut polls) = (fx.clone(), polls.clone());
-        // Each in another order.
+        // Each caller uses another order.
         polls.rotate_left(no % 3);
         tokio::spawn(async move { fx.poll(polls).await.into_iter().flatten().count() })
     });
@@ -199,7 +199,7 @@ pub(super) async fn many_who_poll_a_source_poll_it_once(fx: Fixture) {
     assert_eq!((queued, fx.rows(View::Tasks).await.len()), (3, 3));
 }
 
-pub(super) async fn a_poll_that_is_held_is_passed_over(fx: Fixture) {
+pub(super) async fn paused_poll_is_not_claimed(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c"].map(feed)).await;
     let made = fx.queue(&ids).await;
     fx.ok(make::hold(PauseKind::Pause, PauseSubject { task: Some(made[0]), ..PauseSubject::default() })).await;
@@ -213,7 +213,7 @@ pub(super) async fn a_poll_that_is_held_is_passed_over(fx: Fixture) {
     assert_eq!(tasks(&fx.claim_polls("x", 9, 9).await), [made[2]]);
 }
 
-pub(super) async fn polls_are_no_work_of_the_others(fx: Fixture) {
+pub(super) async fn polls_are_not_claimed_by_other_executors(fx: Fixture) {
     let ids = fx.feeds(&["a", "b"].map(feed)).await;
     fx.plan("plan", &make::windows(0, 1)).await;
     let made = fx.queue(&ids).await;
@@ -221,15 +221,15 @@ pub(super) async fn polls_are_no_work_of_the_others(fx: Fixture) {
     let claimed = fx.claim(9).await;
     assert_eq!((claimed.len(), claimed[0].source), (1, None));
     assert_eq!(tasks(&fx.claim_polls("x", 9, 9).await), made);
-    // One that is taken back is a poll again.
+    // A poll whose lease is swept is a poll again.
     fx.sweep(true).await;
     assert_eq!(fx.claim(9).await.iter().filter(|lease| lease.source.is_some()).count(), 0);
     assert_eq!(tasks(&fx.claim_polls("x", 9, 9).await), made);
 }
 
-pub(super) async fn a_change_cancels_a_poll_that_waits_and_no_other(fx: Fixture) {
+pub(super) async fn change_cancels_only_a_waiting_poll(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c", "d", "e"].map(feed)).await;
-    let under_way = fx.polled(ids[4]).await;
+    let running = fx.polled(ids[4]).await;
     let made = fx.queue(&ids[..4]).await;
     let NewSource { config, source_key, .. } = feed("z");
     let config = Some(NewSourceConfig { config, source_key, minutes: None });
@@ -247,20 +247,20 @@ pub(super) async fn a_change_cancels_a_poll_that_waits_and_no_other(fx: Fixture)
     let states: Vec<_> = made.iter().map(|task| rows.text_of(task.0, "status_code")).collect();
     assert_eq!(states, ["CANCELLED", "CANCELLED", "CANCELLED", "QUEUED"]);
     assert!(matches!(rows.of(made[0].0, "finished_at"), Cell::Time(_)));
-    assert_eq!(fx.task_status(&under_way).await, "DISPATCHED");
+    assert_eq!(fx.task_status(&running).await, "DISPATCHED");
     // With another config it is due at once, and can be polled.
     assert_eq!((fx.due().await.sources, fx.source(ids[1]).await.polling), (vec![ids[1]], None));
     fx.queue(&[ids[1]]).await;
 }
 
 // covers: COLL-49, COLL-89
-pub(super) async fn a_success_is_counted_and_the_next_poll_an_interval_later(fx: Fixture) {
+pub(super) async fn success_is_counted_and_the_next_poll_is_an_interval_later(fx: Fixture) {
     let ids = fx.feeds(&[feed("a")]).await;
-    fx.fetch(ids[0], failed("no"), told(ids[0])).await;
+    fx.fetch(ids[0], failed("no"), poll_end(ids[0])).await;
     let now = fx.now().await;
     let partial = RunEnd::Partial { error: make::fault("half") };
     for (no, end) in [RunEnd::Succeeded, partial].into_iter().enumerate() {
-        fx.fetch(ids[0], end, told(ids[0])).await;
+        fx.fetch(ids[0], end, poll_end(ids[0])).await;
         let state = fx.state(ids[0]).await;
         assert_eq!((state.fetch_count, state.fetch_error_count), (no as i64 + 1, 0));
         assert_eq!((state.last_error, state.last_error_at, state.paused), (None, None, None));
@@ -271,12 +271,12 @@ pub(super) async fn a_success_is_counted_and_the_next_poll_an_interval_later(fx:
 }
 
 // covers: COLL-50, COLL-51, COLL-52, COLL-122
-pub(super) async fn failures_wait_longer_and_the_fifth_pauses(fx: Fixture) {
+pub(super) async fn failures_back_off_and_the_fifth_pauses_the_source(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b")]).await;
     let id = ids[0];
     for failure in 1..=MAX_FAILURES {
         let now = fx.now().await;
-        assert_eq!(fx.fetch(id, failed(&format!("no {failure}")), told(id)).await, TaskStatus::Failed);
+        assert_eq!(fx.fetch(id, failed(&format!("no {failure}")), poll_end(id)).await, TaskStatus::Failed);
         let state = fx.state(id).await;
         assert_eq!((state.fetch_error_count, state.last_error), (failure, Some(format!("no {failure}"))));
         assert_eq!((state.last_fetched_at, state.fetch_count), (None, 0));
@@ -290,15 +290,15 @@ pub(super) async fn failures_wait_longer_and_the_fifth_pauses(fx: Fixture) {
         }
     }
     assert_eq!(fx.state(ids[1]).await, patra_core::source::SourceState::due_now(), "the other one has not failed");
-    // It is tried again, in vain, and then a success ends the pause.
-    fx.fetch(id, failed("still"), told(id)).await;
+    // A further failure keeps the pause, and a success ends it.
+    fx.fetch(id, failed("still"), poll_end(id)).await;
     assert_eq!((fx.state(id).await.probe_count, fx.state(id).await.paused), (1, Some(PausedReason::Error)));
-    fx.fetch(id, RunEnd::Succeeded, told(id)).await;
+    fx.fetch(id, RunEnd::Succeeded, poll_end(id)).await;
     let state = fx.state(id).await;
     assert_eq!((state.paused, state.paused_at, state.fetch_error_count, state.probe_count), (None, None, 0, 0));
-    // What was paused by errors goes on at once when a person wants it.
+    // A source that was paused by errors is due at once when resumed by hand.
     for _ in 0..MAX_FAILURES {
-        fx.fetch(id, failed("no"), told(id)).await;
+        fx.fetch(id, failed("no"), poll_end(id)).await;
     }
     fx.change(id, ChangeSource { is_active: Some(true), ..ChangeSource::default() }).await.expect("a resumption");
     let state = fx.state(id).await;
@@ -307,13 +307,13 @@ pub(super) async fn failures_wait_longer_and_the_fifth_pauses(fx: Fixture) {
 }
 
 // covers: COLL-55
-pub(super) async fn what_is_gone_is_paused_and_what_nobody_reaches_is_not_counted(fx: Fixture) {
+pub(super) async fn gone_source_is_paused_and_an_offline_failure_is_not_counted(fx: Fixture) {
     let ids = fx.feeds(&[feed("gone"), feed("offline"), feed("later")]).await;
-    fx.fetch(ids[0], failed("410"), PollEnd { gone: true, ..told(ids[0]) }).await;
+    fx.fetch(ids[0], failed("410"), PollEnd { gone: true, ..poll_end(ids[0]) }).await;
     let gone = fx.state(ids[0]).await;
     assert_eq!((gone.paused, gone.fetch_error_count), (Some(PausedReason::Gone), 1));
     for _ in 0..=MAX_FAILURES {
-        fx.fetch(ids[1], failed("no network"), PollEnd { offline: true, ..told(ids[1]) }).await;
+        fx.fetch(ids[1], failed("no network"), PollEnd { offline: true, ..poll_end(ids[1]) }).await;
     }
     let offline = fx.state(ids[1]).await;
     assert_eq!((offline.paused, offline.fetch_error_count), (None, 0));
@@ -324,22 +324,22 @@ pub(super) async fn what_is_gone_is_paused_and_what_nobody_reaches_is_not_counte
     let (run, _) = fx.start_poll(&lease).await;
     let requeue = |counted| RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted };
     let known = Some(Validators { url: "u".into(), ..Validators::default() });
-    let end = PollEnd { validators: known, moved_to: Some("https://x.example/".into()), ..told(ids[2]) };
+    let end = PollEnd { validators: known, moved_to: Some("https://x.example/".into()), ..poll_end(ids[2]) };
     assert_eq!(fx.end_poll(&lease, run, requeue(false), end).await, TaskStatus::Queued);
     assert_eq!(fx.state(ids[2]).await, before);
     let lease = fx.claim_polls("x", 1, 1).await.remove(0);
     let (run, known) = fx.start_poll(&lease).await;
     assert_eq!(known, None);
-    // A counted one that has no attempt left is a failure.
-    assert_eq!(fx.end_poll(&lease, run, requeue(true), told(ids[2])).await, TaskStatus::Failed);
+    // A counted requeue without attempts left is a failure.
+    assert_eq!(fx.end_poll(&lease, run, requeue(true), poll_end(ids[2])).await, TaskStatus::Failed);
     let state = fx.state(ids[2]).await;
     assert_eq!((state.fetch_error_count, state.last_error.as_deref()), (1, Some("later")));
-    // To say it twice changes nothing.
-    fx.end_poll(&lease, run, requeue(true), told(ids[2])).await;
+    // A repeated end changes nothing.
+    fx.end_poll(&lease, run, requeue(true), poll_end(ids[2])).await;
     assert_eq!(fx.state(ids[2]).await, state);
 }
 
-pub(super) async fn what_a_source_is_known_by_comes_with_the_next_run(fx: Fixture) {
+pub(super) async fn validators_are_returned_to_the_next_run(fx: Fixture) {
     let ids = fx.feeds(&[feed("a")]).await;
     let known = |etag: &str| Validators {
         url: "https://a.example/feed".into(),
@@ -352,27 +352,27 @@ pub(super) async fn what_a_source_is_known_by_comes_with_the_next_run(fx: Fixtur
         let lease = fx.polled(ids[0]).await;
         let (run, found) = fx.start_poll(&lease).await;
         assert_eq!(found, expected.map(known));
-        assert_eq!(fx.start_poll(&lease).await.1, found, "a repetition is told the same");
-        let end = PollEnd { validators: given.map(known), ..told(ids[0]) };
+        assert_eq!(fx.start_poll(&lease).await.1, found, "a repeated start returns the same");
+        let end = PollEnd { validators: given.map(known), ..poll_end(ids[0]) };
         fx.end_poll(&lease, run, RunEnd::Succeeded, end).await;
         expected = after;
     }
-    // A failure may want them to be forgotten.
-    let end = PollEnd { validators: Some(Validators::default()), ..told(ids[0]) };
+    // A failure may clear the validators.
+    let end = PollEnd { validators: Some(Validators::default()), ..poll_end(ids[0]) };
     fx.fetch(ids[0], failed("no"), end).await;
     let lease = fx.polled(ids[0]).await;
     assert_eq!(fx.start_poll(&lease).await.1, Some(Validators::default()));
 }
 
-pub(super) async fn a_source_moves_with_its_key_unless_another_has_it(fx: Fixture) {
+pub(super) async fn source_moves_with_its_key_unless_another_has_it(fx: Fixture) {
     let odd = NewSource { config: r#"{"list":"7"}"#.into(), source_key: "rss list".into(), ..feed("odd") };
     let ids = fx.feeds(&[feed("a"), feed("b"), odd]).await;
-    let moved = |id, url: &str| PollEnd { moved_to: Some(url.into()), ..told(id) };
+    let moved = |id, url: &str| PollEnd { moved_to: Some(url.into()), ..poll_end(id) };
     fx.fetch(ids[0], RunEnd::Succeeded, moved(ids[0], "https://new.example/\"ü")).await;
     let new = at("new", "https://new.example/\"ü");
     assert_eq!(fx.source(ids[0]).await.config, new.config);
     assert_eq!(fx.feeds(&[new]).await, [ids[0]]);
-    // The old address may be somebody else's now.
+    // The old address is free for another source.
     let other = fx.feeds(&[feed("a")]).await[0];
     assert_ne!(other, ids[0]);
     for (id, url) in
@@ -386,7 +386,7 @@ pub(super) async fn a_source_moves_with_its_key_unless_another_has_it(fx: Fixtur
     assert_eq!(fx.source(ids[1]).await.config, feed("b").config, "a failure proves no move");
 }
 
-pub(super) async fn of_many_that_move_to_one_address_one_gets_it(fx: Fixture) {
+pub(super) async fn concurrent_moves_to_one_address_give_it_to_one(fx: Fixture) {
     let names: Vec<_> = (0..8).map(|no| feed(&format!("s{no}"))).collect();
     let ids = fx.feeds(&names).await;
     fx.queue(&ids).await;
@@ -396,7 +396,7 @@ pub(super) async fn of_many_that_move_to_one_address_one_gets_it(fx: Fixture) {
         tokio::spawn(async move {
             let id = lease.source.expect("a source");
             let (run, _) = fx.start_poll(&lease).await;
-            let end = PollEnd { moved_to: Some("https://one.example/".into()), ..told(id) };
+            let end = PollEnd { moved_to: Some("https://one.example/".into()), ..poll_end(id) };
             fx.end_poll(&lease, run, RunEnd::Succeeded, end).await
         })
     });
@@ -409,9 +409,9 @@ pub(super) async fn of_many_that_move_to_one_address_one_gets_it(fx: Fixture) {
     assert_eq!(sources.iter().filter(|source| source.state.fetch_count == 1).count(), 8);
 }
 
-pub(super) async fn a_poll_is_not_driven_again(fx: Fixture) {
+pub(super) async fn poll_is_not_redriven(fx: Fixture) {
     let ids = fx.feeds(&[feed("a")]).await;
-    fx.fetch(ids[0], failed("no"), told(ids[0])).await;
+    fx.fetch(ids[0], failed("no"), poll_end(ids[0])).await;
     let task = TaskId(fx.rows(View::Tasks).await.ids()[0]);
     let redrive = RedriveWork { request: "r".into(), target: RedriveTarget::Task(task), by: "me".into() };
     let answer = fx.run(redrive).await;
@@ -420,10 +420,10 @@ pub(super) async fn a_poll_is_not_driven_again(fx: Fixture) {
 }
 
 // covers: COLL-50
-pub(super) async fn what_cannot_be_polled_has_failed(fx: Fixture) {
+pub(super) async fn source_that_cannot_be_polled_has_failed(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c", "d"].map(feed)).await;
     let unfit = |id: SourceId, poll_count| UnfitPoll { source: id, poll_count, reason: "no manifest".into() };
-    let under_way = fx.queue(&ids[1..2]).await;
+    let running = fx.queue(&ids[1..2]).await;
     fx.change(ids[2], ChangeSource { delete: true, ..ChangeSource::default() }).await.expect("a deletion");
     let (before, now) = (fx.state(ids[1]).await, fx.now().await);
     let given = vec![unfit(ids[0], 0), unfit(ids[1], 1), unfit(ids[2], 0), unfit(ids[0], 0), unfit(SourceId(999), 0)];
@@ -435,11 +435,11 @@ pub(super) async fn what_cannot_be_polled_has_failed(fx: Fixture) {
     assert_eq!((failed.state.fetch_error_count, failed.state.last_error.as_deref()), (1, Some("no manifest")));
     assert_eq!((failed.poll_count, failed.polling), (1, None));
     is_after(failed.state.next_due_at, now, 5 * MINUTE, 20);
-    assert_eq!(fx.state(ids[1]).await, before, "a poll of it is in progress: {under_way:?}");
-    let under_way = SourceFilter { polling_only: true, ..SourceFilter::default() };
-    let under_way = fx.subject.store.sources(under_way).await.expect("sources");
-    assert_eq!(under_way.iter().map(|source| source.id).collect::<Vec<_>>(), [ids[1], ids[3]]);
-    // Who has not seen that says nothing new.
+    assert_eq!(fx.state(ids[1]).await, before, "a poll of it is in progress: {running:?}");
+    let polling = SourceFilter { polling_only: true, ..SourceFilter::default() };
+    let polling = fx.subject.store.sources(polling).await.expect("sources");
+    assert_eq!(polling.iter().map(|source| source.id).collect::<Vec<_>>(), [ids[1], ids[3]]);
+    // A repetition with old poll counts changes nothing.
     fx.ok(Arc::new(QueuePolls { polls: Vec::new(), unfit: given, snapshots: Vec::new(), job: None })).await;
     assert_eq!(fx.state(ids[0]).await, failed.state);
     for no in 1..i64::from(MAX_FAILURES) {

@@ -1,4 +1,4 @@
-//! Projects: whose everything is, and that nobody sees another's.
+//! Projects: ownership of all rows, and isolation between projects.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ fn stream(project_key: &str) -> Arc<RecordStream> {
 }
 
 // covers: MAP-C-19
-pub(super) async fn a_project_is_made_once_and_one_is_there_from_the_start(fx: Fixture) {
+pub(super) async fn project_is_created_once_and_a_default_one_exists(fx: Fixture) {
     let keys = async || {
         let projects = fx.subject.store.projects().await.expect("projects");
         projects.into_iter().map(|project| (project.project_key, project.name)).collect::<Vec<_>>()
@@ -43,7 +43,7 @@ pub(super) async fn a_project_is_made_once_and_one_is_there_from_the_start(fx: F
 }
 
 // covers: MAP-C-20
-pub(super) async fn a_key_names_the_projects_that_it_may_act_for(fx: Fixture) {
+pub(super) async fn api_key_names_its_projects(fx: Fixture) {
     let key = |prefix: &str, projects: &[&str], shared| CreateKey {
         prefix: prefix.into(),
         hash: format!("hash of {prefix}"),
@@ -75,7 +75,7 @@ pub(super) async fn a_key_names_the_projects_that_it_may_act_for(fx: Fixture) {
     assert_eq!(projects, [r#"["b","a"]"#, "[]"]);
 }
 
-/// A row of the project in every view that has an owner but that of events for outside.
+/// Makes a row of the project in every view with an owner, except the outbox.
 async fn fill(fx: &Fixture, project_key: &str) {
     let fire = of(project_key, &format!("of {project_key}"), Operation::Harvest);
     let cursor = fx.plan_with(fire, &make::windows(0, 1), |_| ()).await.cursor;
@@ -96,7 +96,7 @@ async fn fill(fx: &Fixture, project_key: &str) {
 }
 
 // covers: POOL-08
-pub(super) async fn a_list_shows_what_is_of_the_project_and_nothing_else(fx: Fixture) {
+pub(super) async fn list_shows_rows_of_the_project_only(fx: Fixture) {
     fill(&fx, "default").await;
     fill(&fx, OTHER).await;
     for view in View::ALL {
@@ -145,14 +145,14 @@ pub(super) async fn projects_share_no_cursor_no_coverage_and_no_signal(fx: Fixtu
     assert_eq!((untouched.cursor, untouched.epoch, untouched.value), (None, 0, None));
     assert_eq!(read("default", Operation::Backfill).await.harvested, Some(patra_core::Ts::from_secs(10)));
     assert_eq!(read(OTHER, Operation::Backfill).await.harvested, None);
-    // The same windows are planned for both, by plans that know nothing of each other.
+    // The same windows are planned for both, by independent plans.
     let saved = fx.plan_with(of(OTHER, "other", Operation::Harvest), &make::windows(0, 2), |_| ()).await;
     assert_eq!((saved.created, saved.existing), (2, 0));
     let (own, other) = (read("default", Operation::Harvest).await, read(OTHER, Operation::Harvest).await);
     assert_ne!(own.cursor, other.cursor);
     assert_eq!((own.epoch, other.epoch), (1, 1));
     assert_eq!((own.covered, other.covered), (vec![], make::windows(0, 2)));
-    // What the quarantine of one asks for is not asked of the other.
+    // A signal of one project's quarantine does not appear in the other.
     let ask = |project: &str| SignalRecords {
         project_key: project.into(),
         provenance_code: make::PROVENANCE.into(),
@@ -166,7 +166,7 @@ pub(super) async fn projects_share_no_cursor_no_coverage_and_no_signal(fx: Fixtu
 }
 
 // covers: MAP-C-05
-pub(super) async fn a_job_has_a_type_and_a_project(fx: Fixture) {
+pub(super) async fn job_has_a_type_and_a_project(fx: Fixture) {
     fx.ok(of(OTHER, "plain", Operation::Harvest)).await;
     let polls = RequestJob {
         provenance_code: "collector".into(),
@@ -190,7 +190,7 @@ pub(super) async fn a_job_has_a_type_and_a_project(fx: Fixture) {
     );
 }
 
-pub(super) async fn a_job_has_begun_with_its_first_task_and_ended_with_its_last(fx: Fixture) {
+pub(super) async fn job_begins_with_its_first_task_and_ends_with_its_last(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let times = async || {
         let progress = fx.progress("a").await;

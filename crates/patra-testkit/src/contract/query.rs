@@ -1,4 +1,4 @@
-//! The query side: lists, progress, keys, and values that come back as they went in.
+//! Queries: lists, progress, keys, and values that are returned unchanged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use patra_core::{Ts, Window};
 use super::fixture::{text, time};
 use super::{Fixture, credential, make, retention};
 
-/// A little of everything: each view has a row.
+/// Makes at least one row in each view.
 async fn world(fx: &Fixture) {
     fx.ok(make::provenance("h1", &[("works", Some(Duration::from_secs(3_600))), ("authors", None)])).await;
     let saved = fx.plan("a", &make::windows(0, 3)).await;
@@ -87,7 +87,7 @@ pub(super) async fn every_view_lists_its_columns_newest_first(fx: Fixture) {
     }
 }
 
-pub(super) async fn a_filter_keeps_what_meets_all_its_conditions(fx: Fixture) {
+pub(super) async fn filter_returns_rows_that_meet_all_conditions(fx: Fixture) {
     world(&fx).await;
     let tasks = fx.rows(View::Tasks).await;
     let status = |status: &str| ViewFilter { status: Some(status.into()), ..of("demo") };
@@ -118,7 +118,7 @@ pub(super) async fn a_filter_keeps_what_meets_all_its_conditions(fx: Fixture) {
     assert_eq!(fx.filtered(View::Slices, ViewFilter { plan: Some(plan + 1), ..ViewFilter::default() }).await.len(), 0);
 }
 
-pub(super) async fn a_filter_that_the_view_does_not_know_is_refused(fx: Fixture) {
+pub(super) async fn unknown_filter_is_refused(fx: Fixture) {
     world(&fx).await;
     let refused = [
         (View::Keys, of("demo")),
@@ -133,7 +133,7 @@ pub(super) async fn a_filter_that_the_view_does_not_know_is_refused(fx: Fixture)
     }
 }
 
-pub(super) async fn a_long_list_is_read_page_by_page(fx: Fixture) {
+pub(super) async fn long_list_is_read_page_by_page(fx: Fixture) {
     fx.plan("a", &make::windows(0, 130)).await;
     let all = fx.rows(View::Tasks).await.ids();
     assert_eq!(all.len(), 130);
@@ -149,7 +149,7 @@ pub(super) async fn a_long_list_is_read_page_by_page(fx: Fixture) {
 }
 
 // covers: POOL-99
-pub(super) async fn a_list_can_be_of_a_span_of_time(fx: Fixture) {
+pub(super) async fn list_can_be_limited_to_a_span_of_time(fx: Fixture) {
     for job in ["a", "b", "c"] {
         fx.fire(job).await;
         fx.pass(Duration::from_millis(5)).await;
@@ -218,12 +218,12 @@ pub(super) async fn keys_are_made_found_and_revoked(fx: Fixture) {
     assert!(!fx.ok(key("k3", true)).await.created, "a revoked key was made too");
 }
 
-pub(super) async fn the_store_answers_a_ping(fx: Fixture) {
+pub(super) async fn store_responds_to_a_ping(fx: Fixture) {
     assert!(fx.subject.store.ping().await.is_ok_and(|version| version > 0));
 }
 
 // covers: ING-0.1-05
-pub(super) async fn payloads_come_back_byte_for_byte(fx: Fixture) {
+pub(super) async fn payloads_are_returned_byte_for_byte(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;

@@ -32,14 +32,14 @@ pub(super) async fn tasks_are_claimed_by_priority_then_time_then_id(fx: Fixture)
     fx.plan("one", &[make::window(20, 30), make::window(10, 20)]).await;
     fx.pass(tick).await;
     fx.plan("two", &[make::window(0, 10)]).await;
-    // Within one plan in the order of its slices, an older plan before a newer one.
+    // Tasks of one plan are in the order of its slices, and an older plan comes before a newer one.
     assert_eq!(starts(&fx.claim(3).await), [20, 10, 0]);
     assert_eq!(starts(&fx.claim(9).await), [200, 300]);
     assert!(fx.claim(9).await.is_empty());
 }
 
 // covers: ING-13.3-02, ING-13.3-03
-pub(super) async fn a_claim_takes_no_more_than_its_limit_and_nothing_twice(fx: Fixture) {
+pub(super) async fn claim_takes_at_most_its_limit_and_nothing_twice(fx: Fixture) {
     fx.plan("a", &make::windows(0, 5)).await;
     assert!(fx.claim(0).await.is_empty());
     let (first, second) = (fx.claim(2).await, fx.claim(9).await);
@@ -51,7 +51,7 @@ pub(super) async fn a_claim_takes_no_more_than_its_limit_and_nothing_twice(fx: F
 }
 
 // covers: ING-9.1-03, ING-13.3-05
-pub(super) async fn a_claimed_task_is_dispatched_under_its_owner(fx: Fixture) {
+pub(super) async fn claimed_task_is_dispatched_under_its_owner(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let claimed = fx.ok(ClaimTasks { owner: "vörker 1".into(), ..make::claim(1, make::LONG) }).await;
     let lease = &claimed.leases[0];
@@ -64,12 +64,12 @@ pub(super) async fn a_claimed_task_is_dispatched_under_its_owner(fx: Fixture) {
 }
 
 // covers: ING-13.3-02, ING-8.5-03
-pub(super) async fn a_task_is_not_claimed_before_its_time(fx: Fixture) {
+pub(super) async fn task_is_not_claimed_before_its_time(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let lease = fx.next().await;
     let delay = Duration::from_millis(400);
     assert_eq!(fx.finish(&lease, requeue(delay)).await, TaskStatus::Queued);
-    // The one behind it is not held up.
+    // The task behind it is not blocked.
     assert_ne!(fx.next().await.task, lease.task);
     assert!(fx.claim(9).await.is_empty());
     fx.pass(delay + Duration::from_millis(20)).await;
@@ -86,7 +86,7 @@ pub(super) async fn fence_and_attempts_rise_with_every_claim(fx: Fixture) {
     }
 }
 
-pub(super) async fn renewing_extends_only_what_one_holds(fx: Fixture) {
+pub(super) async fn renewal_extends_only_the_leases_of_the_owner(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(3).await;
     let [a, b, c] = [0, 1, 2].map(|at| LeaseRef::from(&leases[at]));
@@ -108,7 +108,7 @@ pub(super) async fn renewing_extends_only_what_one_holds(fx: Fixture) {
     assert_eq!(fx.ok(renew(&[a], make::LONG)).await.held, [a]);
 }
 
-pub(super) async fn an_expired_lease_cannot_be_renewed(fx: Fixture) {
+pub(super) async fn expired_lease_cannot_be_renewed(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.claim_for(1, make::SHORT).await.remove(0);
     fx.pass(make::BEYOND).await;
@@ -116,7 +116,7 @@ pub(super) async fn an_expired_lease_cannot_be_renewed(fx: Fixture) {
     assert_eq!(fx.sweep(false).await.requeued, [lease.task]);
 }
 
-pub(super) async fn an_ended_task_cannot_be_renewed(fx: Fixture) {
+pub(super) async fn ended_task_cannot_be_renewed(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;

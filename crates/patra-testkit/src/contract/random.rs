@@ -1,5 +1,5 @@
-//! The differential test: a random sequence of operations runs on the model and on a store side by side, and every
-//! answer and every row in the end must be the same.
+//! The differential test: a random sequence of operations runs on the model and on a store, and every
+//! result and every final row must be the same.
 
 mod generate;
 mod ids;
@@ -67,7 +67,7 @@ impl Twins {
             self.ids.pair_quarantine(&model, &store);
         }
         if matches!(tx, Tx::CancelWork(_) | Tx::RedriveWork(_) | Tx::PauseWork(_)) {
-            // They may name what no answer has named yet.
+            // They may name rows that no result has named yet.
             for view in [View::Plans, View::Slices, View::Tasks] {
                 let (model, store) = self.lists(view).await;
                 self.ids.pair_rows(view, &model, &store);
@@ -126,7 +126,7 @@ impl Twins {
                 self.normalise(*view, row);
             }
             if !ids::has_own_ids(*view) {
-                // Such rows are known by what they say, not by a number that anyone keeps.
+                // Such rows are compared by content, because nobody stores their number.
                 expected.sort_by_cached_key(|row| format!("{row:?}"));
                 got.sort_by_cached_key(|row| format!("{row:?}"));
             }
@@ -151,7 +151,7 @@ impl Twins {
         self.compare_counts(place).await;
     }
 
-    /// What is counted as it is done is what the ledger says in the end.
+    /// Compares the incremental counts with those of the ledger.
     async fn compare_counts(&self, place: &str) {
         let (always, about) = (Window { from: Ts::from_secs(0), to: Ts::NEVER }, WorkFilter::default());
         let counts = self.subject.store.counts(about.clone(), always).await.expect("counts");
@@ -165,10 +165,10 @@ impl Twins {
         assert_eq!(kinds(errors), kinds(expected), "{place}: what went wrong");
     }
 
-    /// How much is told of each plan; which rows they are is compared above.
+    /// Compares the number of rows in the lineage of each plan; `compare` checks the rows themselves.
     async fn compare_lineage(&self, place: &str) {
-        let counts = |told: &PlanLineage| {
-            let PlanLineage { slices, tasks, runs, batches, batches_left_out, .. } = told;
+        let counts = |lineage: &PlanLineage| {
+            let PlanLineage { slices, tasks, runs, batches, batches_left_out, .. } = lineage;
             (slices.len(), tasks.len(), runs.len(), batches.len(), *batches_left_out)
         };
         for plan in &self.model.plans {
@@ -189,12 +189,12 @@ impl Twins {
             let (run, no) = (self.ids.run(batch.run), batch.batch_no);
             let expected = self.model.evidence(batch.run, no).expect("a batch of the model");
             let got = self.subject.store.evidence(run, no).await.expect("an answer").expect("a batch");
-            let told = |evidence: &BatchEvidence| {
+            let summary = |evidence: &BatchEvidence| {
                 let BatchEvidence { batch, events, quarantine, .. } = evidence;
                 (batch["stats"].clone(), batch["status_code"].clone(), events.len(), quarantine.len())
             };
-            assert_eq!(told(&expected), told(&got), "{place}: batch {no} of run {}", batch.run);
-            // Bodies are kept for nothing or for long, so any clock says the same of them.
+            assert_eq!(summary(&expected), summary(&got), "{place}: batch {no} of run {}", batch.run);
+            // Bodies expire at once or much later, so any clock gives the same result.
             let expected = self.model.kept(Ts::from_secs(0), batch.run, no).map(|kept| kept.body);
             let got = self.subject.store.raw(run, no).await.expect("an answer").map(|kept| kept.body);
             let over = self.model.raw.get(&(batch.run, no)).is_some_and(|row| row.expires_at == row.created_at);
@@ -202,9 +202,9 @@ impl Twins {
         }
     }
 
-    /// Which URLs there are, where each was found first, and how many.
+    /// Compares the URLs, their first sightings, and their number.
     async fn compare_pool(&self, place: &str) {
-        let told = |page: &UrlPage| {
+        let contents = |page: &UrlPage| {
             let url = |url: &PoolUrl| {
                 let found: serde_json::Value = serde_json::from_str(&url.source_ref).unwrap_or_default();
                 (url.url.clone(), url.library, patra_core::hash::canonical(&found))
@@ -218,7 +218,7 @@ impl Twins {
         {
             let ask = UrlFilter { project_key: project.into(), scope: sight, limit: 1_000, ..UrlFilter::default() };
             let got = self.subject.store.pool_urls(ask.clone()).await.expect("URLs");
-            assert_eq!(told(&self.model.pool_urls(&ask)), told(&got), "{place}: {sight:?}");
+            assert_eq!(contents(&self.model.pool_urls(&ask)), contents(&got), "{place}: {sight:?}");
         }
     }
 
@@ -235,20 +235,20 @@ impl Twins {
         assert_eq!(Ok(self.model.stored(&stream, &keys)), got, "{place}: what is stored");
     }
 
-    /// Takes away what may differ: numbers of rows that nothing refers to, and the spelling of JSON.
+    /// Removes legitimate differences: ids of rows that nothing refers to, and the format of JSON.
     fn normalise(&self, view: View, row: &mut ViewRow) {
         for (cell, column) in row.iter_mut().zip(view.columns()) {
             let kept_as_text = matches!(column.name, "payload" | "fields");
             match cell {
                 Cell::Int(_) if column.name == "id" && !ids::has_own_ids(view) => *cell = Cell::Null,
-                // Each store writes whole rows in its own way, and numbers its events and failed batches, which no answer
-                // names, in its own way. A batch is known by its run and its place there.
+                // Each store formats whole rows, and numbers its events and failed batches, which no result
+                // names, in its own way. A batch is identified by its run and its number there.
                 Cell::Json(_) if (view, column.name) == (View::Archive, "body") => *cell = Cell::Null,
                 Cell::Int(_) if (view, column.name) == (View::Archive, "row_id") => *cell = Cell::Null,
                 Cell::Text(id) if (view, column.name) == (View::Jobs, "public_id") && id.starts_with("schedule-") => {
                     *id = format!("schedule-{}", id.rsplit('-').next().unwrap_or_default());
                 }
-                // When a cursor row was touched last is nobody's business but its own.
+                // The time of a cursor's last update may differ.
                 Cell::Time(at) if (view, column.name) == (View::Cursors, "updated_at") => *at = Ts::from_secs(0),
                 // An event names tasks and runs by the numbers that its store gave them.
                 Cell::Json(text) if (view, column.name) == (View::Outbox, "payload") => {
@@ -287,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    /// The kind of an answer, as far as a sequence should have met it.
+    /// The kind of a result, if every sequence should produce it.
     fn kind(tx: &Tx, answer: &Result<Done, TxError>) -> String {
         let what = match answer {
             Ok(Done::ClaimJob(taken)) => match taken {
@@ -335,7 +335,7 @@ mod tests {
         format!("{} {what}", tx.name())
     }
 
-    /// A generator that stays on the surface would find every store equal to every other.
+    /// Checks that the generator reaches every kind of result: otherwise it would find all stores equal.
     fn reaches(wanted: &[&str]) {
         let mut met = BTreeSet::new();
         for seed in 0..50 {

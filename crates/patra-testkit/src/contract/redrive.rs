@@ -1,4 +1,4 @@
-//! Running again what has ended.
+//! Redrive of ended tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn failed() -> RunEnd {
     RunEnd::Failed { error: make::fault("gone") }
 }
 
-/// The task that a request made, new.
+/// The task that a new request made.
 async fn queued(fx: &Fixture, request: &str, what: RedriveTarget) -> TaskId {
     match fx.ok(again(request, what)).await {
         Redriven::Queued { task, existed: false } => task,
@@ -49,7 +49,7 @@ async fn checkpoint(fx: &Fixture, run: RunId) -> serde_json::Value {
 }
 
 // covers: ING-7.10-04, ING-11.2-03, ING-4.11-04
-pub(super) async fn a_batch_that_was_executed_is_read_back_and_nothing_happens(fx: Fixture) {
+pub(super) async fn redrive_of_an_executed_batch_returns_it_and_changes_nothing(fx: Fixture) {
     let (_, run) = failed_at_three(&fx).await;
     let views = [View::Tasks, View::Runs, View::Batches, View::Slices, View::Items];
     let all = async || {
@@ -71,7 +71,7 @@ pub(super) async fn a_batch_that_was_executed_is_read_back_and_nothing_happens(f
 }
 
 // covers: ING-5.9-03, ING-11.2-03, ING-12.6-05
-pub(super) async fn a_batch_that_failed_or_never_was_drives_its_task_again(fx: Fixture) {
+pub(super) async fn redrive_of_a_failed_or_missing_batch_repeats_its_task(fx: Fixture) {
     for (batch_no, offset) in [(3, 0), (9, 10)] {
         let window = make::window(offset, offset + 10);
         fx.plan(&format!("job {offset}"), &[window]).await;
@@ -97,12 +97,12 @@ pub(super) async fn a_batch_that_failed_or_never_was_drives_its_task_again(fx: F
 }
 
 // covers: ING-5.9-03, ING-8.3-02
-pub(super) async fn a_task_that_is_driven_again_stands_in_the_old_ones_place(fx: Fixture) {
+pub(super) async fn redriven_task_replaces_the_old_one(fx: Fixture) {
     let (old, _) = failed_at_three(&fx).await;
     assert!(fx.coverage().await.covered.is_empty());
     let id = queued(&fx, "r", RedriveTarget::Task(old.task)).await;
     assert_eq!(fx.ok(again("r", RedriveTarget::Task(old.task))).await, Redriven::Queued { task: id, existed: true });
-    // Another request for the old one would make a second task of one slice.
+    // Another redrive of the old task would make a second task of one slice.
     let second = fx.run(again("s", RedriveTarget::Task(old.task))).await;
     assert!(matches!(second, Err(TxError::Refused(_))), "{second:?}");
     assert_eq!(fx.run(again("s", RedriveTarget::Task(id))).await, Err(TxError::Conflict), "it has not ended");
@@ -130,7 +130,7 @@ pub(super) async fn a_task_that_is_driven_again_stands_in_the_old_ones_place(fx:
     assert_eq!(fx.ok(again("r", RedriveTarget::Task(old.task))).await, Redriven::Queued { task: id, existed: true });
 }
 
-pub(super) async fn every_run_of_it_says_that_it_is_a_replay_and_resumes_from_its_own_pages(fx: Fixture) {
+pub(super) async fn runs_of_a_redriven_task_are_replays_and_resume_from_their_own_pages(fx: Fixture) {
     let (old, run) = failed_at_three(&fx).await;
     queued(&fx, "r", RedriveTarget::Task(old.task)).await;
     let later = || RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: false };
@@ -155,8 +155,8 @@ pub(super) async fn every_run_of_it_says_that_it_is_a_replay_and_resumes_from_it
     );
 }
 
-/// A redrive that failed without a page is driven again from where the first one stopped.
-pub(super) async fn a_chain_of_redrives_resumes_from_the_last_page_of_any(fx: Fixture) {
+/// A redrive that failed without a page is redriven from where the first one stopped.
+pub(super) async fn chain_of_redrives_resumes_from_the_last_page_of_any(fx: Fixture) {
     let (old, run) = failed_at_three(&fx).await;
     let second = queued(&fx, "r", RedriveTarget::Task(old.task)).await;
     let lease = fx.next().await;
@@ -170,7 +170,7 @@ pub(super) async fn a_chain_of_redrives_resumes_from_the_last_page_of_any(fx: Fi
     assert_eq!(checkpoint(&fx, last).await["replay"]["task"], second.0);
 }
 
-pub(super) async fn what_narrower_tasks_replaced_is_not_driven_again(fx: Fixture) {
+pub(super) async fn task_replaced_by_narrower_tasks_is_not_redriven(fx: Fixture) {
     fx.plan("a", &[make::window(0, 20)]).await;
     let lease = fx.next().await;
     assert_eq!(fx.run(again("r", RedriveTarget::Task(lease.task))).await, Err(TxError::Conflict));
@@ -181,7 +181,7 @@ pub(super) async fn what_narrower_tasks_replaced_is_not_driven_again(fx: Fixture
     assert_eq!(fx.rows(View::Tasks).await.len(), 3);
 }
 
-pub(super) async fn a_cancelled_slice_is_ready_again_and_a_cancelled_plan_never(fx: Fixture) {
+pub(super) async fn redrive_reopens_a_cancelled_slice_and_never_a_cancelled_plan(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
     let cancel = |target| CancelWork { target, reason: "wrong".into(), by: "somebody".into() };
@@ -198,7 +198,7 @@ pub(super) async fn a_cancelled_slice_is_ready_again_and_a_cancelled_plan_never(
     assert_eq!(fx.rows(View::Tasks).await.len(), 3);
 }
 
-pub(super) async fn a_segment_is_driven_again_in_its_place(fx: Fixture) {
+pub(super) async fn redriven_segment_keeps_its_number(fx: Fixture) {
     let cursor = fx.plan_ids("a", 0, &["f", "z"]).await.cursor;
     let leases = fx.claim(2).await;
     fx.finish(&leases[0], failed()).await;
@@ -211,7 +211,7 @@ pub(super) async fn a_segment_is_driven_again_in_its_place(fx: Fixture) {
     assert_eq!(target, Some(nth(2, "z")));
 }
 
-pub(super) async fn a_segment_behind_the_value_holds_nothing_up(fx: Fixture) {
+pub(super) async fn redriven_segment_behind_the_cursor_blocks_nothing(fx: Fixture) {
     let cursor = fx.plan_ids("a", 0, &["f", "z"]).await.cursor;
     let leases = fx.claim(2).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;

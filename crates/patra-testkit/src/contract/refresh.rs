@@ -1,4 +1,4 @@
-//! Committing what was fetched again, signals, the quarantine, late records and kept answers.
+//! Refreshed records, signals, the quarantine, late records and stored responses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn counts(done: &patra_core::tx::BatchCommitted) -> (u32, u32, u32) {
 }
 
 // covers: ING-6.3-08
-pub(super) async fn a_refresh_replaces_what_is_as_new_and_differs(fx: Fixture) {
+pub(super) async fn refresh_replaces_a_different_record_of_equal_time(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let keys = ["content", "generation", "older", "same"];
     fx.commit(&lease, run, 1, keys.map(|key| make::record(key, 50)).to_vec(), true).await;
@@ -94,7 +94,7 @@ pub(super) async fn a_refresh_replaces_what_is_as_new_and_differs(fx: Fixture) {
     assert_eq!(stored, expected, "in the order asked for, what is missing left out");
 }
 
-pub(super) async fn an_item_knows_its_mapping_and_when_it_was_looked_at(fx: Fixture) {
+pub(super) async fn item_stores_its_mapping_and_the_time_of_its_last_check(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let looked = async |key: &str| {
         let items = fx.rows(View::Items).await;
@@ -133,7 +133,7 @@ pub(super) async fn an_item_knows_its_mapping_and_when_it_was_looked_at(fx: Fixt
 }
 
 // covers: ING-12.5-01, ING-12.5-02, ING-12.5-03, ING-12.2-06
-pub(super) async fn a_rejected_record_asks_to_be_fetched_again(fx: Fixture) {
+pub(super) async fn rejected_record_is_signalled_for_another_fetch(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     fx.ok(signal(&["known"])).await;
     let mut page = make::page(&lease, run, 1, vec![make::record("good", 1)], true);
@@ -169,7 +169,7 @@ pub(super) async fn a_rejected_record_asks_to_be_fetched_again(fx: Fixture) {
 }
 
 // covers: ING-11.8-03, ING-DOD-16
-pub(super) async fn a_record_that_comes_after_all_settles_what_the_quarantine_asked(fx: Fixture) {
+pub(super) async fn record_that_arrives_later_settles_its_quarantine_signal(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let mut page = make::page(&lease, run, 1, vec![], true);
     page.rejected = ["a", "b", "late"].iter().zip(0..).map(|(key, at)| rejected(at, key)).collect();
@@ -179,18 +179,18 @@ pub(super) async fn a_record_that_comes_after_all_settles_what_the_quarantine_as
     let expected = [("a", "RESOLVED"), ("b", "OPEN"), ("late", "OPEN"), ("asked", "OPEN")];
     assert_eq!(signals(&fx).await, pairs(&expected), "a reader wants more than any record");
     assert_eq!(quarantine(&fx).await, ["RESOLVED", "SIGNALLED", "SIGNALLED"]);
-    // In one page: the second try of the upstream counts.
+    // Within one page the second record counts.
     let mut page = make::page(&lease, run, 3, vec![make::record("b", 1)], true);
     page.rejected = vec![rejected(0, "b")];
     fx.ok(Arc::new(page)).await;
     assert_eq!(quarantine(&fx).await, ["RESOLVED", "RESOLVED", "SIGNALLED", "RESOLVED"]);
-    // In one group: what a page sets aside, the next one brings.
+    // Within one group, a later page contains a record that an earlier one rejected.
     let mut first = make::page(&lease, run, 6, vec![], true);
     first.rejected = vec![rejected(0, "soon")];
     let second = make::page(&lease, run, 7, vec![make::record("soon", 1)], true);
     fx.ok(Arc::<[_]>::from([Arc::new(first), Arc::new(second)])).await;
     assert_eq!(quarantine(&fx).await.last().map(String::as_str), Some("RESOLVED"));
-    // One that changes nothing settles nothing.
+    // A record that changes nothing settles nothing.
     let mut page = make::page(&lease, run, 4, vec![], true);
     page.rejected = vec![rejected(0, "a")];
     fx.ok(Arc::new(page)).await;
@@ -200,7 +200,7 @@ pub(super) async fn a_record_that_comes_after_all_settles_what_the_quarantine_as
 }
 
 // covers: ING-11.8-03, ING-12.5-03
-pub(super) async fn a_look_at_a_record_settles_its_signal_or_counts_a_try(fx: Fixture) {
+pub(super) async fn refresh_of_a_record_settles_its_signal_or_counts_a_try(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let mut page = make::page(&lease, run, 1, vec![], true);
     page.rejected = vec![rejected(0, "lost"), rejected(1, "found"), rejected(2, "lost")];
@@ -220,11 +220,11 @@ pub(super) async fn a_look_at_a_record_settles_its_signal_or_counts_a_try(fx: Fi
         let kept = if no <= MAX_SIGNAL_TRIES { "SIGNALLED" } else { "ABANDONED" };
         assert_eq!(quarantine(&fx).await, [kept, "RESOLVED", kept]);
     }
-    // What was given up is asked for again only when somebody says so.
+    // A record that was given up is fetched again only on request.
     assert_eq!(fx.ok(signal(&["lost"])).await, RecordsSignalled { added: 1, existing: 0 });
 }
 
-pub(super) async fn a_signal_is_open_once_per_record(fx: Fixture) {
+pub(super) async fn signal_is_open_once_per_record(fx: Fixture) {
     assert_eq!(fx.ok(signal(&["a", "b"])).await, RecordsSignalled { added: 2, existing: 0 });
     assert_eq!(fx.ok(signal(&["b", "c"])).await, RecordsSignalled { added: 1, existing: 1 });
     let other = SignalRecords { endpoint_name: "other".into(), ..signal(&["a"]) };
@@ -237,7 +237,7 @@ pub(super) async fn a_signal_is_open_once_per_record(fx: Fixture) {
     assert_eq!(done, RecordsSignalled { added: MAX_SIGNAL_KEYS as u32, existing: 0 });
 }
 
-pub(super) async fn a_person_gives_a_quarantined_record_up(fx: Fixture) {
+pub(super) async fn quarantined_record_can_be_given_up_by_hand(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let mut page = make::page(&lease, run, 1, vec![], true);
     page.rejected = vec![rejected(0, "a"), rejected(1, "b"), RejectedRecord { key: None, ..make::rejected(2) }];
@@ -259,7 +259,7 @@ pub(super) async fn a_person_gives_a_quarantined_record_up(fx: Fixture) {
 }
 
 // covers: ING-10.4-02
-pub(super) async fn late_is_what_changes_something_below_the_harvest(fx: Fixture) {
+pub(super) async fn record_changed_below_the_harvest_is_late(fx: Fixture) {
     let saved = fx.plan("a", &make::windows(0, 3)).await;
     let first = fx.next().await;
     let run = fx.start(&first).await;
@@ -278,7 +278,7 @@ pub(super) async fn late_is_what_changes_something_below_the_harvest(fx: Fixture
     let stats = text(&fx.rows(View::Batches).await.at(1, "stats"));
     assert_eq!(serde_json::from_str::<serde_json::Value>(&stats).expect("JSON")["late"], 2);
 
-    // Whatever goes towards the past is never late.
+    // A record of a backfill is never late.
     let windows = [make::window(10, 20), make::window(0, 10)];
     let past = fx.plan_of("past", patra_core::state::Operation::Backfill, &windows).await.cursor;
     let leases: Vec<_> = fx.claim(9).await.into_iter().filter(|lease| lease.cursor == past).collect();
@@ -289,13 +289,13 @@ pub(super) async fn late_is_what_changes_something_below_the_harvest(fx: Fixture
     assert_eq!(fx.commit(&leases[1], run, 1, vec![make::record("old", 1)], true).await.stats.late, 0);
 }
 
-pub(super) async fn an_answer_is_kept_as_long_as_it_should_be(fx: Fixture) {
+pub(super) async fn response_is_kept_until_it_expires(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let raw = |body, keep| Some(make::raw(body, keep));
     let kept = async |no| fx.subject.store.raw(run, no).await.expect("an answer");
     let page = CommitBatch { raw: raw("one", make::LONG), ..make::page(&lease, run, 1, vec![], true) };
     fx.ok(Arc::new(page.clone())).await;
-    // A repetition does not bring another answer.
+    // A repetition keeps the first response.
     fx.ok(Arc::new(CommitBatch { raw: raw("two", make::LONG), ..page })).await;
     let first = kept(1).await.expect("the answer");
     assert_eq!((&*first.body, first.status), (&b"one"[..], 200));
@@ -316,7 +316,7 @@ pub(super) async fn an_answer_is_kept_as_long_as_it_should_be(fx: Fixture) {
     assert_eq!(kept(3).await.map(|kept| kept.body), Some("broken".into()));
 }
 
-pub(super) async fn bytes_are_kept_as_they_came(fx: Fixture) {
+pub(super) async fn response_bytes_are_kept_unchanged(fx: Fixture) {
     let (lease, run) = fx.running(1).await;
     let body: Vec<u8> = (0..=255).cycle().take(100_000).collect();
     let mut raw = make::raw("", make::LONG);

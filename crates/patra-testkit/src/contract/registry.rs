@@ -17,14 +17,14 @@ use super::{Fixture, make};
 const HOUR: Duration = Duration::from_secs(3_600);
 const STEP: Duration = Duration::from_millis(100);
 
-pub(super) async fn applying_creates_changes_or_leaves_alone(fx: Fixture) {
+pub(super) async fn apply_creates_changes_or_keeps_a_manifest(fx: Fixture) {
     let one = make::provenance("h1", &[("works", None), ("authors", None)]);
     assert_eq!(fx.ok(one.clone()).await, ProvenanceApplied::Created);
     let before = fx.rows(View::Provenances).await;
     assert_eq!(text(&before.at(0, "name")), "Demo h1");
 
     fx.pass(Duration::from_millis(5)).await;
-    // An equal digest is an equal manifest, whatever else is said.
+    // An equal digest means an equal manifest, whatever its content.
     let other = make::provenance("other", &[("works", None)]);
     let same = ApplyProvenance { document_hash: one.document_hash.clone(), ..other };
     assert_eq!(fx.ok(same).await, ProvenanceApplied::Unchanged);
@@ -40,7 +40,7 @@ pub(super) async fn applying_creates_changes_or_leaves_alone(fx: Fixture) {
     assert!(time(&after.at(0, "updated_at")) > time(&before.at(0, "updated_at")));
 }
 
-pub(super) async fn applying_replaces_the_endpoints(fx: Fixture) {
+pub(super) async fn apply_replaces_the_endpoints(fx: Fixture) {
     fx.ok(make::provenance("h1", &[("works", None), ("authors", Some(HOUR))])).await;
     let other =
         ApplyProvenance { provenance_code: "other".into(), ..make::provenance("o1", &[("authors", Some(HOUR))]) };
@@ -57,7 +57,7 @@ pub(super) async fn applying_replaces_the_endpoints(fx: Fixture) {
     assert_eq!(names, expected.map(|(code, name)| (code.to_owned(), name.to_owned())));
     // The endpoint that stayed is the same row with a new role.
     assert_eq!(rows.text_of(works.expect("an endpoint"), "role"), "DETAIL");
-    // The removed endpoint's schedule went with it, the other source's stayed.
+    // The schedule of the removed endpoint is removed, that of the other source stays.
     assert_eq!(fx.rows(View::Schedules).await.texts("provenance_code"), ["other"]);
 }
 
@@ -66,7 +66,7 @@ async fn sections(fx: &Fixture, code: &str) -> Vec<RegistryRow> {
 }
 
 // covers: ING-3.1-01, ING-3.7-03
-pub(super) async fn the_registry_holds_a_manifest_section_by_section(fx: Fixture) {
+pub(super) async fn registry_stores_a_manifest_section_by_section(fx: Fixture) {
     let mut one = make::provenance("h1", &[("works", None), ("authors", None)]);
     let expected = one.rows.clone();
     one.rows.reverse();
@@ -79,7 +79,7 @@ pub(super) async fn the_registry_holds_a_manifest_section_by_section(fx: Fixture
     assert_eq!(sections(&fx, "other").await, other.rows);
     assert_eq!(fx.subject.store.registry("unknown").await, Ok(None));
 
-    // Sections that are gone go, those that are new come, and the other source is not touched.
+    // Removed sections are deleted, new ones added, and the other source does not change.
     let mut changed = make::provenance("h2", &[("works", None), ("grants", None)]);
     changed.rows.retain(|row| row.table != RegistryTable::RetryCfg || row.endpoint_name != WHOLE);
     fx.ok(changed.clone()).await;
@@ -87,7 +87,7 @@ pub(super) async fn the_registry_holds_a_manifest_section_by_section(fx: Fixture
     assert_eq!(sections(&fx, "other").await, other.rows);
 }
 
-pub(super) async fn what_no_manifest_can_hold_is_refused(fx: Fixture) {
+pub(super) async fn values_that_no_manifest_can_have_are_refused(fx: Fixture) {
     let sound = make::provenance("h1", &[("works", None)]);
     fx.ok(sound.clone()).await;
     let row =
@@ -117,7 +117,7 @@ pub(super) async fn what_no_manifest_can_hold_is_refused(fx: Fixture) {
 }
 
 // covers: ING-3.5-01
-pub(super) async fn a_removed_provenance_leaves_what_was_planned(fx: Fixture) {
+pub(super) async fn removed_provenance_keeps_its_planned_work(fx: Fixture) {
     let remove = RemoveProvenance { provenance_code: make::PROVENANCE.into() };
     assert!(!fx.ok(remove.clone()).await.removed, "there is none");
     fx.ok(make::provenance("h1", &[("works", Some(HOUR)), ("authors", None)])).await;
@@ -137,13 +137,13 @@ pub(super) async fn a_removed_provenance_leaves_what_was_planned(fx: Fixture) {
     assert_eq!(fx.claim(10).await.len(), 2, "what was planned goes on");
 
     assert!(!fx.ok(remove).await.removed, "once is enough");
-    // Applied again it is new, and nothing of before is left in it.
+    // Applied again, the provenance is new and has nothing of the old one.
     let again = make::provenance("h1", &[("works", None)]);
     assert_eq!(fx.ok(again.clone()).await, ProvenanceApplied::Created);
     assert_eq!(sections(&fx, make::PROVENANCE).await, again.rows);
 }
 
-pub(super) async fn a_schedule_that_is_made_again_does_not_wait_for_the_old_ones_trigger(fx: Fixture) {
+pub(super) async fn recreated_schedule_does_not_wait_for_the_trigger_of_the_old_one(fx: Fixture) {
     let apply = make::provenance("h1", &[("works", Some(STEP))]);
     fx.ok(apply.clone()).await;
     fx.pass(2 * STEP).await;
@@ -156,7 +156,7 @@ pub(super) async fn a_schedule_that_is_made_again_does_not_wait_for_the_old_ones
 }
 
 // covers: ING-3.2-14
-pub(super) async fn the_dictionary_says_what_it_was_told_last(fx: Fixture) {
+pub(super) async fn dictionary_returns_the_latest_entries(fx: Fixture) {
     let store = &fx.subject.store;
     assert_eq!(store.dictionary().await, Ok(Vec::new()));
     for number in [1, 2, 1, 0] {
@@ -170,7 +170,7 @@ pub(super) async fn the_dictionary_says_what_it_was_told_last(fx: Fixture) {
     }
 }
 
-pub(super) async fn a_schedule_keeps_its_due_time_until_its_interval_changes(fx: Fixture) {
+pub(super) async fn schedule_keeps_its_due_time_until_its_interval_changes(fx: Fixture) {
     let due_and_applied = async || {
         let due = fx.rows(View::Schedules).await.at(0, "next_due_at");
         let applied = fx.rows(View::Provenances).await.at(0, "updated_at");
@@ -194,7 +194,7 @@ pub(super) async fn a_schedule_keeps_its_due_time_until_its_interval_changes(fx:
     assert!(fx.rows(View::Schedules).await.is_empty());
 }
 
-pub(super) async fn firing_twice_under_one_public_id_is_one_trigger(fx: Fixture) {
+pub(super) async fn firing_twice_under_one_public_id_makes_one_trigger(fx: Fixture) {
     let fire = RequestJob {
         trigger_type: TriggerType::Api,
         window_from: Some(Ts::from_micros(-1)),
@@ -217,7 +217,7 @@ pub(super) async fn firing_twice_under_one_public_id_is_one_trigger(fx: Fixture)
     assert_eq!(taken.plan, None);
 }
 
-pub(super) async fn a_due_schedule_fires_once_after_a_long_pause_and_keeps_step(fx: Fixture) {
+pub(super) async fn due_schedule_fires_once_after_a_long_pause_and_keeps_step(fx: Fixture) {
     fx.ok(make::provenance("h1", &[("works", Some(STEP)), ("slow", Some(HOUR))])).await;
     let schedules = fx.rows(View::Schedules).await;
     let works = schedules.texts("endpoint_name").iter().position(|name| name == "works").expect("a schedule");
@@ -238,7 +238,7 @@ pub(super) async fn a_due_schedule_fires_once_after_a_long_pause_and_keeps_step(
     assert_eq!((&*taken.project_key, &*taken.endpoint_name, taken.window_from), ("default", "works", None));
 }
 
-pub(super) async fn a_schedule_does_not_pile_up_on_a_trigger_that_waits(fx: Fixture) {
+pub(super) async fn schedule_does_not_fire_while_its_trigger_waits(fx: Fixture) {
     fx.ok(make::provenance("h1", &[("works", Some(STEP))])).await;
     fx.pass(STEP + STEP / 2).await;
     assert_eq!(fx.ok(FireDue { limit: 10 }).await.fired, 1);

@@ -1,4 +1,4 @@
-//! What leaves the ledger and is still found, what is told of a batch and of a plan.
+//! Archived and deleted rows, and the evidence of a batch and the lineage of a plan.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) fn export(run: RunId) -> RecordExport {
     }
 }
 
-/// Everything that is older than now goes.
+/// Deletes everything that is older than now.
 async fn archive(fx: &Fixture, limit: u32) -> LedgerArchived {
     fx.pass(TICK).await;
     fx.ok(ArchiveLedger { before: fx.now().await, limit }).await
@@ -53,7 +53,7 @@ async fn ended(fx: &Fixture) -> (Vec<Lease>, Vec<RunId>) {
 }
 
 // covers: ING-13.5-01, ING-13.5-03
-pub(super) async fn old_pages_of_ended_tasks_leave_the_ledger_with_their_lineage(fx: Fixture) {
+pub(super) async fn old_pages_of_ended_tasks_are_archived_with_their_lineage(fx: Fixture) {
     let (leases, runs) = ended(&fx).await;
     fx.plan("open", &make::windows(20, 1)).await;
     let open = fx.next().await;
@@ -89,7 +89,7 @@ pub(super) async fn old_pages_of_ended_tasks_leave_the_ledger_with_their_lineage
     assert_eq!(kept, [(leases[0].task.0, runs[0].0), (leases[1].task.0, runs[1].0)]);
 }
 
-pub(super) async fn an_archive_stops_at_its_limit_and_goes_on_the_next_time(fx: Fixture) {
+pub(super) async fn archive_stops_at_its_limit_and_continues_the_next_time(fx: Fixture) {
     let cursor = fx.plan("a", &make::windows(0, 4)).await.cursor;
     for lease in fx.claim(4).await {
         let run = fx.start(&lease).await;
@@ -107,7 +107,7 @@ pub(super) async fn an_archive_stops_at_its_limit_and_goes_on_the_next_time(fx: 
 }
 
 // covers: ING-7.8-05, ING-10.7-02
-pub(super) async fn the_newest_event_stays_and_the_cursor_still_follows_it(fx: Fixture) {
+pub(super) async fn newest_event_stays_and_the_cursor_still_follows_it(fx: Fixture) {
     let (leases, runs) = ended(&fx).await;
     let cursor = leases[0].cursor;
     assert_eq!(archive(&fx, 9).await.events, 1);
@@ -124,7 +124,7 @@ pub(super) async fn the_newest_event_stays_and_the_cursor_still_follows_it(fx: F
     assert_eq!(fx.rows(View::Events).await.len(), 1);
 }
 
-pub(super) async fn what_is_over_is_deleted_and_what_lasts_is_not(fx: Fixture) {
+pub(super) async fn retention_deletes_ended_rows_and_keeps_lasting_ones(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
@@ -150,7 +150,7 @@ pub(super) async fn what_is_over_is_deleted_and_what_lasts_is_not(fx: Fixture) {
     page.checked = vec![patra_core::tx::CheckedRecord { key: "settled".into(), failed: None, looked_at: true }];
     fx.ok(Arc::new(page)).await;
     fx.pass(make::BEYOND).await;
-    // A raw body goes by its own time.
+    // A raw body expires by its own time.
     let old = ArchiveLedger { before: Ts::from_secs(0), limit: 9 };
     assert_eq!(fx.ok(old).await, LedgerArchived { raw: 1, ..LedgerArchived::default() });
     assert_eq!(archive(&fx, 9).await, LedgerArchived { settled: 2, ..LedgerArchived::default() });
@@ -159,13 +159,13 @@ pub(super) async fn what_is_over_is_deleted_and_what_lasts_is_not(fx: Fixture) {
     let store = &fx.subject.store;
     assert!(store.raw(run, 1).await.expect("an answer").is_none());
     assert!(store.raw(run, 2).await.expect("an answer").is_some());
-    // What was settled and is asked for again is new.
+    // A signal that is made again after it was settled is new.
     assert_eq!(fx.ok(signal("settled")).await.added, 1);
     assert!(!fx.ok(hold("released")).await.existed);
 }
 
 // covers: ING-14.9-01, ING-14.9-05, ING-14.9-06
-pub(super) async fn all_evidence_of_a_batch_is_found_by_its_key(fx: Fixture) {
+pub(super) async fn evidence_of_a_batch_is_found_by_its_key(fx: Fixture) {
     let (leases, runs) = ended(&fx).await;
     let store = &fx.subject.store;
     let found = store.evidence(runs[0], 1).await.expect("an answer").expect("the batch");
@@ -207,7 +207,7 @@ pub(super) async fn all_evidence_of_a_batch_is_found_by_its_key(fx: Fixture) {
     assert_eq!(again.events[0]["id"], found.events[0]["id"]);
 }
 
-pub(super) async fn a_batch_in_the_archive_is_read_back_too(fx: Fixture) {
+pub(super) async fn archived_batch_is_found_too(fx: Fixture) {
     let (_, runs) = ended(&fx).await;
     let redrive =
         RedriveWork { request: "r".into(), target: RedriveTarget::Batch { run: runs[1], batch_no: 1 }, by: "x".into() };
@@ -219,57 +219,57 @@ pub(super) async fn a_batch_in_the_archive_is_read_back_too(fx: Fixture) {
 }
 
 // covers: ING-13.5-03, ING-14.7-07
-pub(super) async fn a_plan_is_told_with_all_that_came_of_it_archived_or_not(fx: Fixture) {
+pub(super) async fn lineage_of_a_plan_includes_archived_batches(fx: Fixture) {
     let (leases, runs) = ended(&fx).await;
     fx.plan("other", &make::windows(20, 1)).await;
     let plan = leases[0].lineage.plan;
     let ids = |rows: &[serde_json::Value]| rows.iter().map(|row| row["id"].as_i64()).collect::<Vec<_>>();
     for round in ["in the ledger", "in the archive"] {
-        let told = fx.lineage(plan).await;
-        assert_eq!((&told.job["public_id"], &told.plan["id"]), (&"a".into(), &plan.0.into()), "{round}");
-        assert_eq!(ids(&told.slices), leases.iter().map(|lease| Some(lease.lineage.slice.0)).collect::<Vec<_>>());
-        assert_eq!(ids(&told.tasks), leases.iter().map(|lease| Some(lease.task.0)).collect::<Vec<_>>());
-        assert_eq!(ids(&told.runs), runs.iter().map(|run| Some(run.0)).collect::<Vec<_>>());
-        let of: Vec<_> = told.batches.iter().map(|row| row["run_id"].as_i64()).collect();
+        let lineage = fx.lineage(plan).await;
+        assert_eq!((&lineage.job["public_id"], &lineage.plan["id"]), (&"a".into(), &plan.0.into()), "{round}");
+        assert_eq!(ids(&lineage.slices), leases.iter().map(|lease| Some(lease.lineage.slice.0)).collect::<Vec<_>>());
+        assert_eq!(ids(&lineage.tasks), leases.iter().map(|lease| Some(lease.task.0)).collect::<Vec<_>>());
+        assert_eq!(ids(&lineage.runs), runs.iter().map(|run| Some(run.0)).collect::<Vec<_>>());
+        let of: Vec<_> = lineage.batches.iter().map(|row| row["run_id"].as_i64()).collect();
         assert_eq!(of, runs.iter().map(|run| Some(run.0)).collect::<Vec<_>>(), "{round}");
-        for batch in &told.batches {
+        for batch in &lineage.batches {
             assert!(batch.get("request_digest").is_none() && batch.get("response_digest").is_none(), "{batch}");
             assert_eq!(batch["stats"]["inserted"], 1);
         }
-        assert_eq!(told.batches_left_out, 0);
-        // One of the two goes first.
+        assert_eq!(lineage.batches_left_out, 0);
+        // One of the two is archived first.
         archive(&fx, 1).await;
-        assert_eq!(ids(&fx.lineage(plan).await.batches), ids(&told.batches), "half and half");
-        // And page by page.
+        assert_eq!(ids(&fx.lineage(plan).await.batches), ids(&lineage.batches), "half and half");
+        // The batches can be read page by page.
         let (mut pages, mut after) = (Vec::new(), Some(0));
         while let Some(last) = after {
             let page = fx.subject.store.lineage(plan, BatchPage { after: last, limit: 1 }).await;
             let page = page.expect("an answer").expect("the plan");
-            assert_eq!((page.batches.len(), page.tasks.len()), (1, told.tasks.len()));
+            assert_eq!((page.batches.len(), page.tasks.len()), (1, lineage.tasks.len()));
             pages.extend(ids(&page.batches));
-            assert_eq!(page.batches_left_out as usize, told.batches.len() - pages.len());
+            assert_eq!(page.batches_left_out as usize, lineage.batches.len() - pages.len());
             after = page.next_after();
         }
-        assert_eq!(pages, ids(&told.batches));
+        assert_eq!(pages, ids(&lineage.batches));
         archive(&fx, 9).await;
     }
     assert_eq!(fx.subject.store.lineage(PlanId(999_999), BatchPage::default()).await, Ok(None));
 }
 
 // covers: ING-7.1-02, ING-7.1-01
-pub(super) async fn a_trigger_is_told_in_the_words_of_schedulers_too(fx: Fixture) {
-    let tell = async |plan| fx.lineage(plan).await.job;
+pub(super) async fn lineage_describes_the_job_in_scheduler_terms(fx: Fixture) {
+    let job = async |plan| fx.lineage(plan).await.job;
     let taken = fx.trigger("by hand").await;
     let part = make::part(&taken, 0, make::window(0, 30), &make::windows(0, 1));
     let plan = fx.ok(Arc::new(part)).await.plan;
     let again = fx.take().await.expect("the trigger that goes on");
     let rest = SavePlan { target: PlanTarget::Existing(plan), ..make::plan(&again, 1, &make::windows(10, 1)) };
     fx.ok(Arc::new(rest)).await;
-    let told = tell(plan).await;
+    let described = job(plan).await;
     let words = ["scheduler_code", "scheduler_job_id", "scheduler_log_id", "expr_proto_hash"];
-    let said = |told: &serde_json::Value| words.map(|word| told[word].as_str().unwrap_or_default().to_owned());
-    assert_eq!(said(&told), ["patra", "by hand", "by hand", "snapshot"]);
-    assert_eq!((&told["trigger_type_code"], &told["provenance_code"]), (&"MANUAL".into(), &"demo".into()));
+    let said = |job: &serde_json::Value| words.map(|word| job[word].as_str().unwrap_or_default().to_owned());
+    assert_eq!(said(&described), ["patra", "by hand", "by hand", "snapshot"]);
+    assert_eq!((&described["trigger_type_code"], &described["provenance_code"]), (&"MANUAL".into(), &"demo".into()));
 
     let step = Duration::from_millis(100);
     fx.ok(make::provenance("h1", &[("works", Some(step))])).await;
@@ -279,10 +279,10 @@ pub(super) async fn a_trigger_is_told_in_the_words_of_schedulers_too(fx: Fixture
     let taken = fx.take().await.expect("the scheduled trigger");
     let plan = fx.ok(Arc::new(make::plan(&taken, 2, &make::windows(20, 1)))).await.plan;
     let name = taken.public_id.as_str();
-    assert_eq!(said(&tell(plan).await), ["patra", &schedule.to_string(), name, "snapshot"]);
+    assert_eq!(said(&job(plan).await), ["patra", &schedule.to_string(), name, "snapshot"]);
 }
 
-pub(super) async fn an_export_is_on_record(fx: Fixture) {
+pub(super) async fn export_is_recorded(fx: Fixture) {
     let (_, runs) = ended(&fx).await;
     let first = fx.ok(export(runs[0])).await.export;
     let second = fx.ok(RecordExport { reason: "again".into(), ..export(runs[0]) }).await.export;
@@ -295,7 +295,7 @@ pub(super) async fn an_export_is_on_record(fx: Fixture) {
     assert_eq!(time(&rows.at(1, "expires_at")), Ts::from_secs(2_000_000_000));
 }
 
-pub(super) async fn archived_pages_are_no_place_to_resume_from(fx: Fixture) {
+pub(super) async fn run_does_not_resume_from_archived_pages(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;

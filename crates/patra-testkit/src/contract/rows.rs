@@ -1,4 +1,4 @@
-//! What stands in a row of its own, column by column: trigger, plan, slice, task, run and batch as the ledger tells them.
+//! The rows of trigger, plan, slice, task, run and batch, column by column.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Fixture, make};
 
-/// The row has these values in these columns.
+/// Asserts that the row has these values in these columns.
 #[track_caller]
 fn check(row: &Value, expected: &Value) {
     for (column, value) in expected.as_object().expect("columns and values") {
@@ -23,9 +23,9 @@ fn text(secs: i64) -> String {
     Ts::from_secs(secs).to_string()
 }
 
-/// There is no manifest here at all: what was asked for is on record before anybody looks for one.
+/// There is no manifest: the request is stored before one is looked up.
 // covers: ING-5.3-01, ING-7.1-01
-pub(super) async fn a_trigger_is_on_record_with_all_that_was_asked_before_anything_is_read(fx: Fixture) {
+pub(super) async fn trigger_row_stores_the_whole_request_before_any_read(fx: Fixture) {
     let fire = RequestJob {
         trigger_type: TriggerType::Api,
         window_from: Some(Ts::from_secs(10)),
@@ -41,9 +41,9 @@ pub(super) async fn a_trigger_is_on_record_with_all_that_was_asked_before_anythi
     assert_eq!((taken.window_from, taken.window_to), (fire.window_from, fire.window_to));
     assert_eq!((taken.params.replace(' ', ""), taken.overrides.replace(' ', "")), (fire.params, fire.overrides));
     let plan = fx.ok(Arc::new(make::plan(&taken, 0, &make::windows(10, 2)))).await.plan;
-    let told = fx.lineage(plan).await;
+    let lineage = fx.lineage(plan).await;
     check(
-        &told.job,
+        &lineage.job,
         &json!({
             "public_id": "a", "trigger_type_code": "API", "provenance_code": make::PROVENANCE,
             "endpoint_name": make::ENDPOINT, "operation_code": "HARVEST", "params": { "user": "7" },
@@ -54,24 +54,24 @@ pub(super) async fn a_trigger_is_on_record_with_all_that_was_asked_before_anythi
 
 // covers: ING-5.3-02, ING-5.3-04, ING-5.3-10, ING-5.3-13, ING-7.3-01, ING-7.4-01, ING-7.9-03, ING-2.3-06, ING-4.4-22
 // covers: ING-8.5-01
-pub(super) async fn plan_slices_and_tasks_hold_what_the_planner_froze(fx: Fixture) {
+pub(super) async fn plan_slice_and_task_rows_store_the_frozen_plan(fx: Fixture) {
     let windows = make::windows(0, 2);
     let fire = make::fire("a", Operation::Backfill);
     let saved = fx.plan_with(fire, &windows, |plan| plan.credential = Some(CredentialId(7))).await;
-    let told = fx.lineage(saved.plan).await;
+    let lineage = fx.lineage(saved.plan).await;
     let source = json!({ "provenance_code": make::PROVENANCE, "endpoint_name": make::ENDPOINT });
-    check(&told.plan, &source);
+    check(&lineage.plan, &source);
     check(
-        &told.plan,
+        &lineage.plan,
         &json!({
             "operation_code": "BACKFILL", "window_from": text(0), "window_to": text(20), "plan_strategy": "TIME",
             "expr_proto_hash": "snapshot", "spec_fingerprint": "snapshot", "status_code": "READY",
-            "schedule_instance_id": told.job["id"],
+            "schedule_instance_id": lineage.job["id"],
         }),
     );
-    assert_eq!((told.slices.len(), told.tasks.len()), (2, 2), "one task per slice");
+    assert_eq!((lineage.slices.len(), lineage.tasks.len()), (2, 2), "one task per slice");
     for (at, window) in windows.into_iter().enumerate() {
-        let (made, slice, task) = (make::slice("a", window), &told.slices[at], &told.tasks[at]);
+        let (made, slice, task) = (make::slice("a", window), &lineage.slices[at], &lineage.tasks[at]);
         let json = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
         let bounds = json!({ "window_from": window.from, "window_to": window.to, "expr_hash": made.expr_hash });
         for row in [slice, task] {
@@ -89,7 +89,7 @@ pub(super) async fn plan_slices_and_tasks_hold_what_the_planner_froze(fx: Fixtur
         check(
             task,
             &json!({
-                "schedule_instance_id": told.job["id"], "slice_id": slice["id"], "operation_code": "BACKFILL",
+                "schedule_instance_id": lineage.job["id"], "slice_id": slice["id"], "operation_code": "BACKFILL",
                 "credential_id": 7, "params": json(&made.task_params), "idempotent_key": made.task_key,
                 "status_code": "QUEUED", "priority": Operation::Backfill.priority(),
             }),
@@ -98,7 +98,7 @@ pub(super) async fn plan_slices_and_tasks_hold_what_the_planner_froze(fx: Fixtur
 }
 
 // covers: ING-5.4-04, ING-5.4-11, ING-9.8-02, ING-2.3-06
-pub(super) async fn a_run_repeats_source_and_window_and_keeps_its_numbers_and_its_error(fx: Fixture) {
+pub(super) async fn run_row_repeats_source_and_window_and_stores_counts_and_error(fx: Fixture) {
     fx.plan("a", &make::windows(10, 1)).await;
     let first = fx.next().await;
     let run = fx.start(&first).await;
@@ -132,7 +132,7 @@ pub(super) async fn a_run_repeats_source_and_window_and_keeps_its_numbers_and_it
 }
 
 // covers: ING-5.4-07, ING-5.4-09, ING-9.3-01, ING-9.3-03, ING-9.8-01
-pub(super) async fn a_batch_says_where_it_stood_and_where_it_leads_in_the_words_of_its_paging(fx: Fixture) {
+pub(super) async fn batch_row_stores_its_paging_position_before_and_after(fx: Fixture) {
     let token = |text: &str| Position::Token(Some(text.into()));
     let url = |page: &str| Position::Url(Some(format!("https://far.example/{page}")));
     let key = |position: &Position| json!(position.token_key());

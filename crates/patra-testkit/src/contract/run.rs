@@ -16,7 +16,7 @@ fn again() -> RunEnd {
 }
 
 // covers: ING-9.2-01, ING-9.2-02
-pub(super) async fn a_run_opens_once_per_lease(fx: Fixture) {
+pub(super) async fn run_opens_once_per_lease(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let start = StartRun { lease: LeaseRef::from(&lease) };
@@ -61,7 +61,7 @@ pub(super) async fn only_the_holder_of_the_lease_opens_a_run(fx: Fixture) {
 }
 
 // covers: ING-7.5-01
-pub(super) async fn a_task_starts_only_once(fx: Fixture) {
+pub(super) async fn task_starts_only_once(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let first = fx.next().await;
     fx.finish(&first, again()).await;
@@ -75,7 +75,7 @@ pub(super) async fn a_task_starts_only_once(fx: Fixture) {
 }
 
 // covers: ING-9.4-05, ING-9.2-03, ING-7.6-01
-pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: Fixture) {
+pub(super) async fn run_resumes_after_the_last_committed_page_of_any_run(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let first = fx.start(&lease).await;
@@ -83,7 +83,7 @@ pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: F
     fx.commit(&lease, first, 2, vec![make::record("b", 1)], true).await;
     fx.end(&lease, first, again()).await;
 
-    // A run that commits nothing does not move the place, nor does a page that failed.
+    // Neither a run without commits nor a failed page moves the position.
     let lease = fx.next().await;
     let (second, resume) = fx.start_fully(&lease).await;
     let after_two = ResumePoint { run: first, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
@@ -112,7 +112,7 @@ pub(super) async fn a_run_resumes_after_the_last_committed_page_of_any_run(fx: F
     );
 }
 
-pub(super) async fn a_run_after_the_last_page_has_nothing_left_to_read(fx: Fixture) {
+pub(super) async fn run_after_the_last_page_has_nothing_left_to_read(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim(2).await;
     let run = fx.start(&leases[0]).await;
@@ -121,11 +121,11 @@ pub(super) async fn a_run_after_the_last_page_has_nothing_left_to_read(fx: Fixtu
     let leases = fx.claim(2).await;
     let (_, resume) = fx.start_fully(&leases[0]).await;
     assert_eq!(resume, Some(ResumePoint { run, batch_no: 1, next: None, total: None, taken: None }));
-    // Another task's pages are no business of this one.
+    // Pages of another task do not matter.
     assert_eq!(fx.start_fully(&leases[1]).await.1, None);
 }
 
-pub(super) async fn a_place_is_read_back_as_it_was_written(fx: Fixture) {
+pub(super) async fn paging_position_is_read_back_as_it_was_written(fx: Fixture) {
     let places = [
         Position::Offset(u64::from(u32::MAX) + 7),
         Position::Page(3),

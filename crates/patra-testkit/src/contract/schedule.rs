@@ -1,4 +1,4 @@
-//! Schedules: several of an endpoint, by interval or by pattern.
+//! Schedules: several per endpoint, by interval or by pattern.
 
 use std::time::Duration;
 
@@ -32,12 +32,12 @@ async fn known(fx: &Fixture) -> Vec<(String, String, String)> {
     all
 }
 
-fn told(rows: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+fn owned(rows: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
     rows.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
 }
 
 // covers: POOL-95, MAP-C-01
-pub(super) async fn what_a_schedule_asks_for_is_of_the_manifests_project(fx: Fixture) {
+pub(super) async fn schedule_belongs_to_the_project_of_its_manifest(fx: Fixture) {
     let every = || vec![schedule(Operation::Harvest, None, Recurrence::Every(STEP))];
     let bound = ApplyProvenance { project_key: Some("other".into()), ..manifest("h1", every()) };
     let free = ApplyProvenance { provenance_code: "free".into(), ..manifest("f1", every()) };
@@ -56,12 +56,12 @@ pub(super) async fn what_a_schedule_asks_for_is_of_the_manifests_project(fx: Fix
     let mut expected = expected.map(|(code, project)| (code.to_owned(), project.to_owned()));
     expected.sort();
     assert_eq!(fired, expected);
-    // A manifest that changes hands, or is everybody's from now on.
+    // A manifest that changes its project, or becomes shared.
     fx.ok(ApplyProvenance { project_key: None, document_hash: "h2".into(), ..bound }).await;
     assert_eq!(fx.rows(View::Provenances).await.column("project_key"), [Cell::Null, Cell::Null]);
 }
 
-pub(super) async fn an_endpoint_has_a_schedule_per_operation_and_reason(fx: Fixture) {
+pub(super) async fn endpoint_has_a_schedule_per_operation_and_reason(fx: Fixture) {
     let (stale, signals) = (Some(UpdateReason::Staleness), Some(UpdateReason::Signals));
     let daily = || Recurrence::Cron("0 3 * * *".into());
     let all = vec![
@@ -75,7 +75,7 @@ pub(super) async fn an_endpoint_has_a_schedule_per_operation_and_reason(fx: Fixt
         ("UPDATE", "SIGNALS", "every 7200000000"),
         ("UPDATE", "STALENESS", "cron 0 3 * * *"),
     ];
-    assert_eq!(known(&fx).await, told(&expected));
+    assert_eq!(known(&fx).await, owned(&expected));
     let due = |rows: &super::fixture::Rows, reason: &str| {
         let at = rows.texts("reason_code").iter().position(|known| known == reason).expect("the schedule");
         (rows.at(at, "id"), time(&rows.at(at, "next_due_at")))
@@ -86,19 +86,19 @@ pub(super) async fn an_endpoint_has_a_schedule_per_operation_and_reason(fx: Fixt
     assert_eq!(at.micros().rem_euclid(86_400_000_000), 3 * 3_600_000_000, "{at} is at three");
     assert!(at > now && at <= now + 24 * HOUR);
 
-    // One goes, one changes, one stays.
+    // One is removed, one changes, one stays.
     fx.pass(Duration::from_millis(5)).await;
     let changed = vec![all[1].clone(), schedule(Operation::Update, signals, Recurrence::Every(HOUR))];
     assert_eq!(fx.ok(manifest("h2", changed)).await, ProvenanceApplied::Changed);
     let after = fx.rows(View::Schedules).await;
     let expected = [("UPDATE", "SIGNALS", "every 3600000000"), ("UPDATE", "STALENESS", "cron 0 3 * * *")];
-    assert_eq!(known(&fx).await, told(&expected));
+    assert_eq!(known(&fx).await, owned(&expected));
     assert_eq!(due(&after, "STALENESS"), due(&before, "STALENESS"));
     let applied = time(&fx.rows(View::Provenances).await.at(0, "updated_at"));
     assert_eq!(due(&after, "SIGNALS"), (due(&before, "SIGNALS").0, applied + HOUR), "from now on");
 }
 
-pub(super) async fn each_schedule_fires_what_it_says(fx: Fixture) {
+pub(super) async fn schedule_fires_its_own_operation(fx: Fixture) {
     let all = vec![
         schedule(Operation::Harvest, None, Recurrence::Every(STEP)),
         schedule(Operation::Update, Some(UpdateReason::ExprChange), Recurrence::Every(STEP + STEP / 2)),
@@ -111,14 +111,14 @@ pub(super) async fn each_schedule_fires_what_it_says(fx: Fixture) {
     assert_eq!(jobs.texts("operation_code"), ["UPDATE", "HARVEST"]);
     assert_eq!((text(&jobs.at(0, "reason_code")), jobs.at(1, "reason_code")), ("EXPR_CHANGE".into(), Cell::Null));
     assert_eq!(jobs.column("activity"), [Cell::Null, Cell::Null]);
-    // Each waits for its own trigger only.
+    // Each schedule waits for its own trigger only.
     let first = fx.take().await.expect("the harvest");
     assert_eq!((first.operation, first.reason), (Operation::Harvest, None));
     let second = fx.take().await.expect("the update");
     assert_eq!((second.operation, second.reason), (Operation::Update, Some(UpdateReason::ExprChange)));
 }
 
-pub(super) async fn a_pattern_that_never_comes_is_never_due(fx: Fixture) {
+pub(super) async fn pattern_that_never_matches_is_never_due(fx: Fixture) {
     let never = || Recurrence::Cron("0 0 30 2 *".into());
     fx.ok(manifest("h1", vec![make::harvest(never())])).await;
     assert_eq!(time(&fx.rows(View::Schedules).await.at(0, "next_due_at")), Ts::NEVER);
@@ -126,7 +126,7 @@ pub(super) async fn a_pattern_that_never_comes_is_never_due(fx: Fixture) {
     assert_eq!((done.fired, done.next_due), (0, Some(Ts::NEVER)));
 }
 
-pub(super) async fn a_pattern_goes_on_from_now_however_long_the_pause(fx: Fixture) {
+pub(super) async fn pattern_continues_from_now_after_a_pause(fx: Fixture) {
     fx.ok(manifest("h1", vec![make::harvest(Recurrence::Cron("*/10 * * * *".into()))])).await;
     let due = time(&fx.rows(View::Schedules).await.at(0, "next_due_at"));
     fx.pass(5 * HOUR).await;
@@ -139,7 +139,7 @@ pub(super) async fn a_pattern_goes_on_from_now_however_long_the_pause(fx: Fixtur
     assert_eq!(fx.rows(View::Jobs).await.texts("public_id"), [format!("schedule-{id}-{}", due.micros())]);
 }
 
-pub(super) async fn a_schedule_without_a_time_is_refused(fx: Fixture) {
+pub(super) async fn schedule_without_a_time_is_refused(fx: Fixture) {
     let twice = vec![make::harvest(Recurrence::Every(HOUR)), make::harvest(Recurrence::Every(2 * HOUR))];
     let flawed = [
         vec![make::harvest(Recurrence::Every(Duration::ZERO))],

@@ -1,4 +1,4 @@
-//! Jobs that poll many sources, and what is counted and told of what they bring.
+//! Jobs that poll many sources: their counts and their events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use patra_core::{JobId, RunId, SourceId};
 use serde_json::{Value, json};
 
 use super::concurrent::at_once;
-use super::source::{PROJECT, failed, feed, told};
+use super::source::{PROJECT, failed, feed, poll_end};
 use super::{Fixture, make};
 
 pub(super) const TICK: Duration = Duration::from_millis(5);
@@ -36,7 +36,7 @@ pub(super) fn tweets() -> Arc<RecordStream> {
 }
 
 fn counted(id: SourceId) -> PollEnd {
-    PollEnd { counted: true, emit: true, ..told(id) }
+    PollEnd { counted: true, emit: true, ..poll_end(id) }
 }
 
 fn job(public_id: &str) -> ScrapeJob {
@@ -76,7 +76,7 @@ impl Fixture {
         self.ok(Arc::new(page)).await.stats
     }
 
-    /// A poll that brings these tweets and ends well.
+    /// Polls a source that returns these tweets, and succeeds.
     pub(super) async fn tweeted(&self, id: SourceId, records: Vec<Record>) {
         let lease = self.polled(id).await;
         let (run, _) = self.start_poll(&lease).await;
@@ -97,7 +97,7 @@ impl Fixture {
 }
 
 // covers: MAP-C-05
-pub(super) async fn a_job_polls_its_sources_and_knows_them(fx: Fixture) {
+pub(super) async fn job_polls_its_sources_and_lists_them(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c"].map(user)).await;
     let polled = fx.scrape("job", &[ids[1], ids[0]]).await;
     assert_eq!((polled.busy, polled.tasks.iter().flatten().count()), (None, 2));
@@ -151,7 +151,7 @@ pub(super) async fn a_job_polls_its_sources_and_knows_them(fx: Fixture) {
     assert_eq!(items.len(), 3);
 }
 
-pub(super) async fn a_job_is_begun_whole_or_not_at_all(fx: Fixture) {
+pub(super) async fn job_starts_whole_or_not_at_all(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c", "d"].map(user)).await;
     let jobs = async || fx.rows(View::Jobs).await.len();
     let busy = |public_id: &str, sources: &[SourceId]| {
@@ -159,22 +159,22 @@ pub(super) async fn a_job_is_begun_whole_or_not_at_all(fx: Fixture) {
     };
     fx.scrape("first", &ids[..2]).await;
     assert_eq!(jobs().await, 3);
-    // It waits for the first, and nothing is written.
+    // The job conflicts with the first, and nothing is written.
     let refused = fx.scrape("second", &[ids[2], ids[1], ids[0]]).await;
     assert_eq!((refused.busy, refused.tasks), (busy("first", &ids[..2]), vec![None; 3]));
     assert_eq!(jobs().await, 3);
     assert_eq!(fx.source(ids[2]).await.poll_count, 0);
-    // One in progress of its own accord.
+    // A scheduled poll in progress.
     fx.queue(&[ids[2]]).await;
     let lease = fx.claim_polls("x", 9, 9).await.into_iter().find(|lease| lease.source == Some(ids[2])).expect("it");
     let own = format!("source-{}-0", ids[2]);
     assert_eq!(fx.scrape("third", &[ids[3], ids[2]]).await.busy, busy(&own, &ids[2..3]));
-    // The one with the smallest id is named.
+    // The conflict names the job of the source with the smallest id.
     assert_eq!(fx.scrape("third", &[ids[2], ids[1]]).await.busy, busy("first", &ids[1..2]));
     let (run, _) = fx.start_poll(&lease).await;
     assert_eq!(fx.scrape("third", &[ids[2]]).await.busy, busy(&own, &ids[2..3]));
-    fx.end_poll(&lease, run, RunEnd::Succeeded, told(ids[2])).await;
-    // What was polled or deleted since it was read.
+    fx.end_poll(&lease, run, RunEnd::Succeeded, poll_end(ids[2])).await;
+    // Sources that were polled or deleted since they were read.
     let stale = NewPoll { poll_count: 0, ..fx.new_poll(ids[2]).await };
     let other = fx.new_poll(ids[3]).await;
     assert_eq!(fx.ask_scrape("third", vec![other.clone(), stale]).await.busy, busy("", &ids[2..3]));
@@ -184,7 +184,7 @@ pub(super) async fn a_job_is_begun_whole_or_not_at_all(fx: Fixture) {
     assert_eq!(fx.scrape("third", &ids[2..3]).await.busy, None);
 }
 
-pub(super) async fn a_job_takes_the_place_of_a_poll_that_waits(fx: Fixture) {
+pub(super) async fn job_replaces_a_waiting_poll(fx: Fixture) {
     let ids = fx.feeds(&["a", "b"].map(user)).await;
     let waiting = fx.queue(&ids[..1]).await[0];
     let polled = fx.scrape("job", &ids).await;
@@ -200,7 +200,7 @@ pub(super) async fn a_job_takes_the_place_of_a_poll_that_waits(fx: Fixture) {
     assert_eq!(fx.source(ids[0]).await.poll_count, 2);
 }
 
-pub(super) async fn a_job_that_is_asked_for_again_is_the_same(fx: Fixture) {
+pub(super) async fn job_requested_again_is_the_same(fx: Fixture) {
     let ids = fx.feeds(&["a", "b"].map(user)).await;
     let polls = fx.new_polls(&ids).await;
     let first = fx.ask_scrape("job", polls.clone()).await;
@@ -214,7 +214,7 @@ pub(super) async fn a_job_that_is_asked_for_again_is_the_same(fx: Fixture) {
 }
 
 // covers: TWEET-99
-pub(super) async fn of_many_jobs_at_once_one_has_the_sources(fx: Fixture) {
+pub(super) async fn concurrent_jobs_give_the_sources_to_one(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c"].map(user)).await;
     let polls = fx.new_polls(&ids).await;
     let snapshots = vec![("spec".to_owned(), r#"{"spec":1}"#.to_owned())];
@@ -235,10 +235,10 @@ pub(super) async fn of_many_jobs_at_once_one_has_the_sources(fx: Fixture) {
 }
 
 // covers: TWEET-75, TWEET-76, TWEET-77, TWEET-78, TWEET-79, TWEET-80, TWEET-91, TWEET-92
-pub(super) async fn fetches_of_a_user_are_counted_when_they_went_well(fx: Fixture) {
+pub(super) async fn successful_fetches_of_a_user_are_counted(fx: Fixture) {
     let ids = fx.feeds(&["a", "b"].map(user)).await;
     assert_eq!(fx.stats(ids[0]).await, None);
-    // Over all pages of all runs of the task.
+    // The counts cover all pages of all runs of the task.
     let lease = fx.polled(ids[0]).await;
     let (run, _) = fx.start_poll(&lease).await;
     fx.bring_tweets(&lease, run, 1, vec![tweet("1", 1, "a"), tweet("2", 1, "a")]).await;
@@ -258,23 +258,23 @@ pub(super) async fn fetches_of_a_user_are_counted_when_they_went_well(fx: Fixtur
     // A failure changes nothing.
     fx.fetch(ids[0], failed("gone"), counted(ids[0])).await;
     assert_eq!(fx.stats(ids[0]).await, Some(first));
-    // Nothing new is counted, and not told.
+    // A poll without new items is counted and emits no event.
     fx.tweeted(ids[0], vec![tweet("1", 1, "a")]).await;
     let second = fx.stats(ids[0]).await.expect("statistics");
     assert!(second.last_fetch_at > first.last_fetch_at);
     assert_eq!(second, first.after(1, 0, second.last_fetch_at));
     assert_eq!((second.consecutive_empty_fetches, fx.payloads().await.len()), (1, 1));
     assert_eq!(fx.stats(ids[1]).await, None);
-    // Neither counted nor told where nobody asks for it.
+    // A poll end without `counted` and `emit` neither counts nor emits.
     let lease = fx.polled(ids[1]).await;
     let (run, _) = fx.start_poll(&lease).await;
     fx.bring_tweets(&lease, run, 1, vec![tweet("9", 1, "b")]).await;
-    fx.end_poll(&lease, run, RunEnd::Succeeded, told(ids[1])).await;
+    fx.end_poll(&lease, run, RunEnd::Succeeded, poll_end(ids[1])).await;
     assert_eq!((fx.stats(ids[1]).await, fx.payloads().await.len()), (None, 1));
 }
 
 // covers: TWEET-98
-pub(super) async fn an_old_job_is_forgotten_with_all_its_polls(fx: Fixture) {
+pub(super) async fn old_job_is_deleted_with_all_its_polls(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c"].map(user)).await;
     fx.scrape("old", &ids[..1]).await;
     fx.scrape("open", &ids[1..]).await;
@@ -310,7 +310,7 @@ pub(super) async fn an_old_job_is_forgotten_with_all_its_polls(fx: Fixture) {
 }
 
 // covers: TWEET-05, TWEET-56, TWEET-57, TWEET-60, TWEET-TEST-4
-pub(super) async fn a_tweet_is_stored_once_by_concurrent_polls(fx: Fixture) {
+pub(super) async fn tweet_is_stored_once_by_concurrent_polls(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c", "d"].map(user)).await;
     let lease = fx.polled(ids[0]).await;
     let (run, _) = fx.start_poll(&lease).await;
@@ -320,7 +320,7 @@ pub(super) async fn a_tweet_is_stored_once_by_concurrent_polls(fx: Fixture) {
     let second = fx.bring_tweets(&lease, run, 2, vec![tweet("2", 1, "a"), tweet("3", 1, "a")]).await;
     assert_eq!(counts(second), (1, 0, 1), "a known one is skipped");
     fx.end_poll(&lease, run, RunEnd::Succeeded, counted(ids[0])).await;
-    // Nobody can have read it before: all of them bring it at once.
+    // All polls return the tweet at the same time.
     fx.queue(&ids[1..]).await;
     let mut pages = Vec::new();
     for lease in fx.claim_polls("x", 9, 9).await {
@@ -341,7 +341,7 @@ pub(super) async fn a_tweet_is_stored_once_by_concurrent_polls(fx: Fixture) {
 }
 
 // covers: TWEET-153
-pub(super) async fn a_thousand_tweets_are_stored_within_ten_seconds(fx: Fixture) {
+pub(super) async fn thousand_tweets_are_stored_within_ten_seconds(fx: Fixture) {
     let ids = fx.feeds(&[user("a")]).await;
     let lease = fx.polled(ids[0]).await;
     let (run, _) = fx.start_poll(&lease).await;

@@ -1,4 +1,4 @@
-//! Cursors that count segments of ids, and the records that an UPDATE wants.
+//! Cursors that count segments of ids, and the refresh candidates of an UPDATE.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,13 +29,13 @@ async fn move_to(fx: &Fixture, cursor: CursorId, to: CursorValue, version: i64) 
 }
 
 // covers: ING-10.2-02, ING-10.5-03, ING-6.3-06, ING-9.6-03
-pub(super) async fn segments_count_in_their_order_and_without_a_hole(fx: Fixture) {
+pub(super) async fn segments_count_in_order_and_without_a_gap(fx: Fixture) {
     let cursor = fx.plan_ids("a", 0, &["f", "k", "c", "z"]).await.cursor;
     let leases = fx.claim(4).await;
     assert_eq!((leases[0].window, leases[0].cursor), (None, cursor));
     let none = AdvanceRecorded { direction: Direction::Forward, value: None, target: None, by: None, version: 0 };
     assert_eq!(fx.advance(cursor).await, none);
-    // Ids have no order that means anything: `c` comes after `k` here.
+    // The order of ids has no meaning: `c` comes after `k` here.
     let steps = [(2, None), (0, Some(nth(1, "f"))), (1, Some(nth(3, "c"))), (3, Some(nth(4, "z")))];
     for (which, target) in steps {
         fx.finish(&leases[which], RunEnd::Succeeded).await;
@@ -50,7 +50,7 @@ pub(super) async fn segments_count_in_their_order_and_without_a_hole(fx: Fixture
 }
 
 // covers: ING-10.3-02, ING-7.7-02, ING-0.2-09
-pub(super) async fn the_value_of_an_id_cursor_is_its_last_id_and_goes_by_its_number(fx: Fixture) {
+pub(super) async fn id_cursor_value_is_its_last_id_ordered_by_number(fx: Fixture) {
     let cursor = fx.plan_ids("a", 0, &["f", "c"]).await.cursor;
     assert!(!move_to(&fx, cursor, nth(1, "f"), 0).await, "without an event");
     for lease in fx.claim(2).await {
@@ -73,8 +73,8 @@ pub(super) async fn the_value_of_an_id_cursor_is_its_last_id_and_goes_by_its_num
     assert_eq!(progress(&fx).await.value, Some(nth(2, "c")));
 }
 
-/// What an earlier plan could not finish is behind: the newer one looks at all that is wanted.
-pub(super) async fn only_the_newest_plan_of_segments_counts(fx: Fixture) {
+/// The newer plan replaces the unfinished older one, because it covers all refresh candidates.
+pub(super) async fn newest_plan_of_segments_replaces_older_ones(fx: Fixture) {
     let cursor = fx.plan_ids("a", 0, &["f", "z"]).await.cursor;
     let leases = fx.claim(2).await;
     fx.finish(&leases[0], RunEnd::Failed { error: make::fault("gone") }).await;
@@ -85,7 +85,7 @@ pub(super) async fn only_the_newest_plan_of_segments_counts(fx: Fixture) {
     let leases = fx.claim(3).await;
     fx.finish(&leases[0], RunEnd::Succeeded).await;
     assert_eq!(fx.advance(cursor).await.target, Some(nth(3, "k")));
-    // The next begins behind the value, and the same last id again is another step.
+    // The next segment begins behind the value, and the same last id again is another step.
     assert!(move_to(&fx, cursor, nth(3, "k"), 0).await);
     fx.finish(&leases[1], RunEnd::Succeeded).await;
     assert_eq!(fx.advance(cursor).await.target, Some(nth(4, "z")));
@@ -98,7 +98,7 @@ pub(super) async fn only_the_newest_plan_of_segments_counts(fx: Fixture) {
     assert_eq!(text(&events.at(0, "prev_value")), "k");
 }
 
-pub(super) async fn a_plan_of_segments_has_no_window_and_goes_on_behind_its_last_id(fx: Fixture) {
+pub(super) async fn segment_plan_has_no_window_and_continues_behind_its_last_id(fx: Fixture) {
     fx.ok(make::fire("a", Operation::Update)).await;
     let taken = fx.take().await.expect("the trigger");
     let part =
@@ -125,7 +125,7 @@ pub(super) async fn a_plan_of_segments_has_no_window_and_goes_on_behind_its_last
 }
 
 // covers: ING-4.14-05, ING-6.3-08, ING-6.3-09, ING-9.6-03
-pub(super) async fn refreshing_does_not_move_the_harvest(fx: Fixture) {
+pub(super) async fn refresh_does_not_move_the_harvest(fx: Fixture) {
     let harvest = fx.plan("harvest", &make::windows(0, 1)).await.cursor;
     let refresh = fx.plan_ids("refresh", 0, &["z"]).await.cursor;
     assert_ne!(harvest, refresh);
@@ -146,8 +146,8 @@ pub(super) async fn refreshing_does_not_move_the_harvest(fx: Fixture) {
     assert_eq!(fx.rows(View::Events).await.column("cursor_id"), [Cell::Int(refresh.0)]);
 }
 
-/// Plans in parts take turns, and the numbers of their segments mix.
-pub(super) async fn a_plan_whose_numbers_another_has_taken_between_counts_on(fx: Fixture) {
+/// Partial plans interleave, and so do the numbers of their segments.
+pub(super) async fn plan_with_interleaved_segment_numbers_still_counts(fx: Fixture) {
     let part = |taken: &ClaimedJob, epoch, first, ids: &[&str], target: Option<PlanId>| {
         let plan = make::id_plan(taken, epoch, first, ids);
         let target = target.map_or(plan.target.clone(), PlanTarget::Existing);
@@ -174,7 +174,7 @@ pub(super) async fn a_plan_whose_numbers_another_has_taken_between_counts_on(fx:
     }
 }
 
-/// A run that may commit, with these records stored.
+/// Starts a run and commits these records.
 async fn stored(fx: &Fixture, keys: &[&str]) -> (Lease, RunId) {
     fx.plan("store", &make::windows(0, 1)).await;
     let lease = fx.next().await;
@@ -197,10 +197,10 @@ fn other_mapping() -> RefreshCriteria {
 }
 
 // covers: ING-4.14-04, ING-6.3-04
-pub(super) async fn wanted_records_are_cut_into_ranges_of_keys(fx: Fixture) {
+pub(super) async fn refresh_candidates_are_split_into_key_ranges(fx: Fixture) {
     let nothing = fx.ok(read(other_mapping(), None, 2, 9)).await;
     assert_eq!((nothing.ranges, nothing.more), (vec![], false));
-    // In byte order, whatever a language makes of it.
+    // In byte order, independent of the collation.
     stored(&fx, &["B", "a", "b", "é", "🦀"]).await;
     let segments = |done: Segments| (done.ranges, done.more);
     let all = [range(None, "a"), range(Some("a"), "é"), range(Some("é"), "🦀")].to_vec();
@@ -213,7 +213,7 @@ pub(super) async fn wanted_records_are_cut_into_ranges_of_keys(fx: Fixture) {
     assert_eq!(segments(fx.ok(read(same, None, 2, 9)).await), (vec![], false));
 }
 
-pub(super) async fn only_the_records_of_the_stream_are_wanted(fx: Fixture) {
+pub(super) async fn refresh_candidates_are_records_of_the_stream(fx: Fixture) {
     let (lease, run) = stored(&fx, &["a"]).await;
     let others = [
         RecordStream { project_key: "other".into(), ..make::stream() },
@@ -230,7 +230,7 @@ pub(super) async fn only_the_records_of_the_stream_are_wanted(fx: Fixture) {
 }
 
 // covers: ING-4.14-01, ING-4.14-02, ING-2.2-03, ING-2.3-07
-pub(super) async fn what_was_looked_at_or_mapped_anew_is_wanted_no_more(fx: Fixture) {
+pub(super) async fn checked_or_remapped_record_is_no_refresh_candidate(fx: Fixture) {
     let (lease, run) = stored(&fx, &["a", "b", "c", "d"]).await;
     fx.pass(Duration::from_millis(5)).await;
     let before = fx.now().await;
@@ -251,7 +251,7 @@ pub(super) async fn what_was_looked_at_or_mapped_anew_is_wanted_no_more(fx: Fixt
     page.generation = "generation 2".into();
     page.checked = vec![seen("a"), seen("nowhere")];
     fx.ok(Arc::new(page)).await;
-    // `a` was looked at, `c` was replaced, which is a look at it too.
+    // `a` was checked, and `c` was replaced, which counts as a check.
     assert_eq!(keys(&stale(), &whole, None, 9).await, ["b", "d"]);
     assert_eq!(keys(&other_mapping(), &whole, None, 9).await, ["a", "b", "d"]);
     let same = RefreshCriteria::MappedOtherThan { generation: make::GENERATION.into() };
@@ -259,7 +259,7 @@ pub(super) async fn what_was_looked_at_or_mapped_anew_is_wanted_no_more(fx: Fixt
 }
 
 // covers: ING-4.14-03, ING-12.5-03, ING-2.2-03, ING-2.3-07
-pub(super) async fn what_is_signalled_is_wanted_stored_or_not(fx: Fixture) {
+pub(super) async fn signalled_record_is_a_refresh_candidate_stored_or_not(fx: Fixture) {
     let (lease, run) = stored(&fx, &["a", "b"]).await;
     let mut page = make::page(&lease, run, 2, vec![], true);
     page.rejected = vec![make::rejected(0)];

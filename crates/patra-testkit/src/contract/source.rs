@@ -1,4 +1,4 @@
-//! Sources: who they are, when they are due, and what people may do to them.
+//! Sources: identity, due times, and changes by users.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Fixture {
         &*self.subject.store
     }
 
-    /// How many sources moved.
+    /// Syncs source types, and returns the number of sources whose due time changed.
     async fn sync(&self, types: &[SourceTypeRow]) -> u64 {
         self.ok(SyncTypes { types: types.to_vec() }).await.moved
     }
@@ -115,7 +115,7 @@ impl Fixture {
         leases.remove(0)
     }
 
-    /// With what the source is known by.
+    /// Starts a run, and returns the validators of the source.
     pub(super) async fn start_poll(&self, lease: &Lease) -> (RunId, Option<patra_core::source::Validators>) {
         match self.ok(StartRun { lease: LeaseRef::from(lease) }).await {
             RunStarted::Go { run, validators: known, .. } => (run, known.map(|known| *known)),
@@ -123,15 +123,15 @@ impl Fixture {
         }
     }
 
-    /// A poll from the beginning to its end.
-    pub(super) async fn fetch(&self, id: SourceId, end: RunEnd, told: PollEnd) -> TaskStatus {
+    /// Runs a poll from its claim to its end.
+    pub(super) async fn fetch(&self, id: SourceId, end: RunEnd, poll: PollEnd) -> TaskStatus {
         let lease = self.polled(id).await;
         let (run, _) = self.start_poll(&lease).await;
-        self.end_poll(&lease, run, end, told).await
+        self.end_poll(&lease, run, end, poll).await
     }
 
-    pub(super) async fn end_poll(&self, lease: &Lease, run: RunId, end: RunEnd, told: PollEnd) -> TaskStatus {
-        let op = EndRun { poll: Some(told), max_attempts: 1, ..make::end(lease, run, end) };
+    pub(super) async fn end_poll(&self, lease: &Lease, run: RunId, end: RunEnd, poll: PollEnd) -> TaskStatus {
+        let op = EndRun { poll: Some(poll), max_attempts: 1, ..make::end(lease, run, end) };
         self.ok(Arc::new(op)).await.task_status
     }
 }
@@ -153,8 +153,8 @@ pub(super) fn poll_of(source: &StoredSource) -> NewPoll {
     }
 }
 
-/// What an ordinary end tells.
-pub(super) fn told(id: SourceId) -> PollEnd {
+/// A poll end without validators, a move, counts or events.
+pub(super) fn poll_end(id: SourceId) -> PollEnd {
     PollEnd { source: id, validators: None, moved_to: None, offline: false, gone: false, counted: false, emit: false }
 }
 
@@ -162,7 +162,7 @@ pub(super) fn failed(message: &str) -> RunEnd {
     RunEnd::Failed { error: Fault::new(Code::NetworkError, Level::L1, message) }
 }
 
-/// Whether a time is as long after `since` as it should be, give or take so many percent and the time that a case takes.
+/// Asserts that a time is `span` after `since`, with a tolerance of `percent` and the time that a case takes.
 #[track_caller]
 pub(super) fn is_after(at: Option<Ts>, since: Ts, span: Duration, percent: u32) {
     let at = at.expect("a time");
@@ -170,7 +170,7 @@ pub(super) fn is_after(at: Option<Ts>, since: Ts, span: Duration, percent: u32) 
     assert!(since + least <= at && at <= since + most + MINUTE, "{at} is not {span:?} after {since}");
 }
 
-pub(super) async fn a_source_is_saved_once_per_key_and_project(fx: Fixture) {
+pub(super) async fn source_is_saved_once_per_key_and_project(fx: Fixture) {
     fx.sync(&[kind("rss", 240, None)]).await;
     let first = fx.save(&[feed("a"), feed("b"), NewSource { name: "again".into(), ..feed("a") }]).await;
     assert_eq!(first.iter().map(|saved| saved.existed).collect::<Vec<_>>(), [false, false, true]);
@@ -185,7 +185,7 @@ pub(super) async fn a_source_is_saved_once_per_key_and_project(fx: Fixture) {
 }
 
 // covers: COLL-24
-pub(super) async fn a_new_source_is_due_at_once_and_a_fetched_one_an_interval_later(fx: Fixture) {
+pub(super) async fn new_source_is_due_at_once_and_a_fetched_one_an_interval_later(fx: Fixture) {
     fx.sync(&[kind("rss", 240, None)]).await;
     let now = fx.now().await;
     let fetched = |name: &str| NewSource { last_fetched_at: Some(now), ..feed(name) };
@@ -216,7 +216,7 @@ pub(super) async fn a_new_source_is_due_at_once_and_a_fetched_one_an_interval_la
 }
 
 // covers: COLL-26
-pub(super) async fn the_never_fetched_are_due_first_and_then_the_oldest(fx: Fixture) {
+pub(super) async fn never_fetched_sources_are_due_first_then_the_oldest(fx: Fixture) {
     let long_ago = |name: &str, days: i64| NewSource {
         last_fetched_at: Some(Ts::from_secs(1_700_000_000 - days * 86_400)),
         ..feed(name)
@@ -230,24 +230,24 @@ pub(super) async fn the_never_fetched_are_due_first_and_then_the_oldest(fx: Fixt
     assert_eq!(first.sources, [ids[1], ids[4]]);
 }
 
-pub(super) async fn what_nobody_can_fetch_sleeps_until_somebody_can(fx: Fixture) {
+pub(super) async fn source_without_a_fetcher_is_due_once_one_exists(fx: Fixture) {
     let ids: Vec<_> = fx.save(&[feed("a"), feed("b")]).await.iter().map(|saved| saved.id).collect();
     assert_eq!(fx.due().await.sources, [], "nobody has heard of the type");
-    let told = fx.source(ids[0]).await;
-    assert_eq!((told.unsupported, told.state.next_due_at), (Some(StoredSource::no_fetcher("rss")), None));
+    let source = fx.source(ids[0]).await;
+    assert_eq!((source.unsupported, source.state.next_due_at), (Some(StoredSource::no_fetcher("rss")), None));
     assert_eq!(fx.sync(&[kind("rss", 240, None)]).await, 2);
     assert_eq!(fx.due().await.sources, ids);
-    // One that has failed has a time of its own, until it is put to sleep.
-    assert_eq!(fx.fetch(ids[1], failed("no"), self::told(ids[1])).await, TaskStatus::Failed);
+    // A failed source has its own due time, until its fetcher is missing.
+    assert_eq!(fx.fetch(ids[1], failed("no"), poll_end(ids[1])).await, TaskStatus::Failed);
     assert_eq!(fx.sync(&[kind("rss", 240, Some("no key"))]).await, 2);
     assert_eq!((fx.due().await.sources, fx.due().await.next), (Vec::new(), None));
     assert_eq!(fx.source(ids[0]).await.unsupported.as_deref(), Some("no key"));
     assert_eq!(fx.save(&[feed("c")]).await.len(), 1);
     assert_eq!(fx.sync(&[kind("rss", 240, Some("no key yet"))]).await, 0);
-    // Neither a change nor the end of a poll wakes one up.
+    // Neither a change nor the end of a poll makes it due.
     fx.change(ids[0], ChangeSource { is_active: Some(false), ..ChangeSource::default() }).await.expect("a pause");
     fx.change(ids[0], ChangeSource { is_active: Some(true), ..ChangeSource::default() }).await.expect("a resumption");
-    fx.fetch(ids[0], RunEnd::Succeeded, self::told(ids[0])).await;
+    fx.fetch(ids[0], RunEnd::Succeeded, poll_end(ids[0])).await;
     assert_eq!(fx.state(ids[0]).await.next_due_at, None);
     assert_eq!(fx.sync(&[kind("rss", 240, None)]).await, 3);
     let due = fx.due().await;
@@ -257,14 +257,14 @@ pub(super) async fn what_nobody_can_fetch_sleeps_until_somebody_can(fx: Fixture)
 }
 
 // covers: COLL-20
-pub(super) async fn another_interval_moves_those_that_have_none_of_their_own(fx: Fixture) {
+pub(super) async fn changed_default_interval_moves_sources_without_their_own(fx: Fixture) {
     let now = fx.now().await;
     let fetched = |name: &str| NewSource { last_fetched_at: Some(now), ..feed(name) };
     let own = NewSource { minutes: Some(10), ..fetched("own") };
     let other = NewSource { r#type: "reddit".into(), source_key: "reddit".into(), ..fetched("other") };
     fx.sync(&[kind("reddit", 240, None)]).await;
     let ids = fx.feeds(&[fetched("a"), own, feed("new"), other, fetched("failed")]).await;
-    fx.fetch(ids[4], failed("no"), told(ids[4])).await;
+    fx.fetch(ids[4], failed("no"), poll_end(ids[4])).await;
     let paused = fx.save(&[NewSource { is_active: false, ..fetched("paused") }]).await[0].id;
     let before = [fx.state(ids[1]).await, fx.state(ids[2]).await, fx.state(ids[3]).await, fx.state(ids[4]).await];
     let row = SourceTypeRow { interval: Interval { minutes: 30, from: IntervalFrom::Config }, ..kind("rss", 30, None) };
@@ -278,7 +278,7 @@ pub(super) async fn another_interval_moves_those_that_have_none_of_their_own(fx:
     assert_eq!(fx.store().source_types().await, Ok(vec![kind("reddit", 240, None), row]));
 }
 
-pub(super) async fn a_change_leaves_what_it_does_not_name(fx: Fixture) {
+pub(super) async fn change_keeps_fields_that_it_does_not_name(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b")]).await;
     let before = fx.source(ids[0]).await;
     let change = ChangeSource { name: Some("A".into()), ..ChangeSource::default() };
@@ -297,10 +297,10 @@ pub(super) async fn a_change_leaves_what_it_does_not_name(fx: Fixture) {
     assert_eq!(fx.sources(SourceFilter::default()).await.len(), 2);
 }
 
-pub(super) async fn another_config_makes_it_due_and_belongs_to_one(fx: Fixture) {
+pub(super) async fn changed_config_makes_its_source_due(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b")]).await;
     let known = patra_core::source::Validators { url: "u".into(), etag: Some("e".into()), ..Default::default() };
-    fx.fetch(ids[0], RunEnd::Succeeded, PollEnd { validators: Some(known), ..told(ids[0]) }).await;
+    fx.fetch(ids[0], RunEnd::Succeeded, PollEnd { validators: Some(known), ..poll_end(ids[0]) }).await;
     assert_eq!(fx.due().await.sources, [ids[1]]);
     let config = |name: &str| {
         let NewSource { config, source_key, .. } = feed(name);
@@ -321,24 +321,24 @@ pub(super) async fn another_config_makes_it_due_and_belongs_to_one(fx: Fixture) 
     assert!(!fx.save(&[feed("a")]).await[0].existed);
     let lease = fx.polled(ids[0]).await;
     assert_eq!(fx.start_poll(&lease).await.1, None, "what it was known by is gone");
-    // Its own key is no conflict.
+    // A source does not conflict with its own key.
     assert_eq!(fx.change(ids[0], config("c")).await, Ok(SourceChanged::Changed));
 }
 
 // covers: COLL-53
-pub(super) async fn a_pause_lasts_until_a_person_ends_it(fx: Fixture) {
+pub(super) async fn pause_lasts_until_resumed_by_hand(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b")]).await;
     for id in &ids {
-        fx.fetch(*id, failed("no"), told(*id)).await;
+        fx.fetch(*id, failed("no"), poll_end(*id)).await;
     }
     let active = |is_active| ChangeSource { is_active: Some(is_active), ..ChangeSource::default() };
     let lease = fx.polled(ids[0]).await;
     fx.change(ids[0], active(false)).await.expect("a pause");
     let (run, _) = fx.start_poll(&lease).await;
-    fx.end_poll(&lease, run, RunEnd::Succeeded, told(ids[0])).await;
+    fx.end_poll(&lease, run, RunEnd::Succeeded, poll_end(ids[0])).await;
     let paused = fx.state(ids[0]).await;
     assert_eq!((paused.paused, paused.next_due_at, paused.fetch_count), (Some(PausedReason::User), None, 1));
-    // A config or interval that changes meanwhile does not end it.
+    // A change of config or interval does not end the pause.
     let NewSource { config, source_key, .. } = feed("c");
     let config = Some(NewSourceConfig { config, source_key, minutes: None });
     fx.change(ids[0], ChangeSource { config, ..ChangeSource::default() }).await.expect("a change");
@@ -348,30 +348,30 @@ pub(super) async fn a_pause_lasts_until_a_person_ends_it(fx: Fixture) {
     let resumed = fx.state(ids[0]).await;
     assert_eq!((resumed.paused, resumed.paused_at), (None, None));
     is_after(resumed.next_due_at, resumed.last_fetched_at.expect("a time"), 5 * MINUTE, 10);
-    // What goes on anyway goes on as it was.
+    // Resuming an active source changes nothing.
     let before = fx.state(ids[1]).await;
     fx.change(ids[1], active(true)).await.expect("no change");
     assert_eq!(fx.state(ids[1]).await, before);
     assert_eq!(before.fetch_error_count, 1);
 }
 
-pub(super) async fn a_deleted_source_is_gone_and_its_key_is_free(fx: Fixture) {
+pub(super) async fn deleted_source_is_gone_and_its_key_is_free(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b")]).await;
     let lease = fx.polled(ids[0]).await;
     let delete = || ChangeSource { delete: true, ..ChangeSource::default() };
     assert_eq!(fx.change(ids[0], delete()).await, Ok(SourceChanged::Changed));
     assert_eq!(fx.change(ids[0], delete()).await, Ok(SourceChanged::Unknown));
     assert_eq!((fx.due().await.sources, fx.sources(SourceFilter::default()).await.len()), (vec![ids[1]], 1));
-    // A poll that is in progress ends, and brings it back neither well nor badly.
+    // A poll in progress ends, and does not restore the source, whatever its outcome.
     let (run, _) = fx.start_poll(&lease).await;
-    assert_eq!(fx.end_poll(&lease, run, RunEnd::Succeeded, told(ids[0])).await, TaskStatus::Succeeded);
+    assert_eq!(fx.end_poll(&lease, run, RunEnd::Succeeded, poll_end(ids[0])).await, TaskStatus::Succeeded);
     assert_eq!(fx.sync(&[kind("rss", 5, Some("x"))]).await + fx.sync(&[kind("rss", 5, None)]).await, 2);
     assert_eq!((fx.due().await.sources, fx.due().await.next), (vec![ids[1]], None));
     let again = fx.save(&[feed("a")]).await[0];
     assert_eq!((again.existed, again.id == ids[0]), (false, false));
 }
 
-pub(super) async fn sources_are_read_by_project_number_and_page(fx: Fixture) {
+pub(super) async fn sources_are_listed_by_project_number_and_page(fx: Fixture) {
     let hidden = NewSource { is_public: false, ..feed("b") };
     let ids = fx.feeds(&[feed("a"), hidden, feed("c")]).await;
     let other = SaveSources { project_key: "other".into(), sources: vec![feed("a")] };
@@ -390,7 +390,7 @@ pub(super) async fn sources_are_read_by_project_number_and_page(fx: Fixture) {
     assert_eq!(read(SourceFilter { ids: Some(Vec::new()), ..all() }).await, []);
 }
 
-pub(super) async fn a_config_that_is_no_object_is_refused(fx: Fixture) {
+pub(super) async fn config_that_is_not_an_object_is_refused(fx: Fixture) {
     let ids = fx.feeds(&[feed("a")]).await;
     for config in ["[]", "{", "7"] {
         let flawed = NewSource { config: config.into(), ..feed("b") };
@@ -404,7 +404,7 @@ pub(super) async fn a_config_that_is_no_object_is_refused(fx: Fixture) {
     assert_eq!(fx.sources(SourceFilter::default()).await.len(), 1);
 }
 
-pub(super) async fn collectors_tell_that_they_live(fx: Fixture) {
+pub(super) async fn collector_heartbeats_are_stored(fx: Fixture) {
     let beat =
         |owner: &str| Heartbeat { owner: owner.into(), tick: Duration::from_secs(60), concurrency: 5, leaving: false };
     fx.ok(beat("a")).await;
@@ -412,17 +412,17 @@ pub(super) async fn collectors_tell_that_they_live(fx: Fixture) {
     fx.ok(beat("b")).await;
     fx.pass(Duration::from_millis(5)).await;
     let now = fx.ok(Heartbeat { leaving: true, ..beat("a") }).await.now;
-    let told = fx.store().collector_stats(PROJECT).await.expect("an answer");
-    let owners: Vec<_> = told.heartbeats.iter().map(|row| (&*row.owner, row.leaving)).collect();
+    let stats = fx.store().collector_stats(PROJECT).await.expect("an answer");
+    let owners: Vec<_> = stats.heartbeats.iter().map(|row| (&*row.owner, row.leaving)).collect();
     assert_eq!(owners, [("a", true), ("b", false)]);
-    let row = &told.heartbeats[0];
+    let row = &stats.heartbeats[0];
     assert_eq!((row.last_tick_at, row.next_tick_at), (now, now + Duration::from_secs(60)));
     assert_eq!((row.tick_seconds, row.concurrency), (60, 5));
-    assert!(told.now.is_some_and(|at| at >= now));
+    assert!(stats.now.is_some_and(|at| at >= now));
     fx.pass(Duration::from_secs(86_400 + 120)).await;
     fx.ok(beat("c")).await;
-    let told = fx.store().collector_stats(PROJECT).await.expect("an answer");
-    assert_eq!(told.heartbeats.iter().map(|row| &*row.owner).collect::<Vec<_>>(), ["c"]);
+    let stats = fx.store().collector_stats(PROJECT).await.expect("an answer");
+    assert_eq!(stats.heartbeats.iter().map(|row| &*row.owner).collect::<Vec<_>>(), ["c"]);
 }
 
 pub(super) async fn settings_are_set_and_removed(fx: Fixture) {
@@ -433,7 +433,7 @@ pub(super) async fn settings_are_set_and_removed(fx: Fixture) {
     fx.ok(set("never", None)).await;
     let expected = vec![("b".to_owned(), "2".to_owned()), ("c".to_owned(), String::new())];
     let mut settings = fx.store().settings().await.expect("the settings can be read");
-    // Every database is made with a salt of its own.
+    // Every database has its own salt.
     settings.retain(|(key, _)| key != "cookie_salt");
     assert_eq!(settings, expected);
 }

@@ -1,4 +1,4 @@
-//! Taking back the leases of the dead.
+//! Sweeps of expired leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::fixture::{int, time};
 use super::{Fixture, make};
 
 // covers: ING-9.1-03, ING-9.4-05
-pub(super) async fn only_expired_leases_are_taken_back(fx: Fixture) {
+pub(super) async fn sweep_reclaims_only_expired_leases(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let dead = fx.claim_for(1, make::SHORT).await.remove(0);
     let live = fx.claim(2).await;
@@ -27,7 +27,7 @@ pub(super) async fn only_expired_leases_are_taken_back(fx: Fixture) {
     assert_eq!((again.task, again.fence.0, again.attempts), (dead.task, dead.fence.0 + 1, 2));
 }
 
-pub(super) async fn at_the_start_of_the_only_process_everyone_is_dead(fx: Fixture) {
+pub(super) async fn sweep_at_the_start_of_the_only_process_reclaims_every_lease(fx: Fixture) {
     fx.plan("a", &make::windows(0, 4)).await;
     let leases = fx.claim(3).await;
     fx.start(&leases[0]).await;
@@ -40,7 +40,7 @@ pub(super) async fn at_the_start_of_the_only_process_everyone_is_dead(fx: Fixtur
     assert_eq!(fx.claim(9).await.len(), 3);
 }
 
-pub(super) async fn the_triggers_of_dead_planners_are_free_again(fx: Fixture) {
+pub(super) async fn sweep_frees_the_triggers_of_dead_planners(fx: Fixture) {
     let old = fx.trigger("a").await;
     fx.sweep(false).await;
     assert_eq!(fx.take().await, None, "an ordinary sweep is about tasks");
@@ -51,7 +51,7 @@ pub(super) async fn the_triggers_of_dead_planners_are_free_again(fx: Fixture) {
     fx.ok(Arc::new(make::plan(&new, 0, &make::windows(0, 1)))).await;
 }
 
-pub(super) async fn a_task_that_keeps_dying_fails(fx: Fixture) {
+pub(super) async fn task_that_keeps_losing_its_lease_fails(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     for round in 1..=3 {
         let lease = fx.next().await;
@@ -69,7 +69,7 @@ pub(super) async fn a_task_that_keeps_dying_fails(fx: Fixture) {
     assert!(fx.claim(9).await.is_empty());
 }
 
-pub(super) async fn the_orphan_run_fails_with_its_reason(fx: Fixture) {
+pub(super) async fn orphan_run_fails_with_its_reason(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.claim_for(1, make::SHORT).await.remove(0);
     let run = fx.start(&lease).await;
@@ -80,24 +80,24 @@ pub(super) async fn the_orphan_run_fails_with_its_reason(fx: Fixture) {
     assert_eq!(runs.texts("status_code"), ["FAILED"]);
     assert!(runs.texts("error")[0].contains("lease_expired"));
     assert_eq!(time(&runs.at(0, "finished_at")), swept.now);
-    // What it committed stays, and the batch was progress: the attempts begin again.
+    // Its commits stay, and the batch was progress, so the attempts start again.
     assert_eq!(fx.rows(View::Items).await.len(), 1);
     assert_eq!(int(&fx.rows(View::Tasks).await.at(0, "attempt_count")), 0);
 }
 
-pub(super) async fn a_task_that_finished_meanwhile_stays_finished(fx: Fixture) {
+pub(super) async fn task_that_finished_meanwhile_stays_finished(fx: Fixture) {
     fx.plan("a", &make::windows(0, 2)).await;
     let leases = fx.claim_for(2, make::SHORT).await;
     let run = fx.start(&leases[0]).await;
     fx.start(&leases[1]).await;
     fx.pass(make::BEYOND).await;
-    // Late, but nobody has taken the lease back yet.
+    // The lease has expired, but has not been swept yet.
     assert_eq!(fx.end(&leases[0], run, RunEnd::Succeeded).await, TaskStatus::Succeeded);
     assert_eq!(fx.sweep(false).await.requeued, [leases[1].task]);
     assert_eq!(fx.task_status(&leases[0]).await, "SUCCEEDED");
 }
 
-pub(super) async fn a_renewed_lease_is_left_alone(fx: Fixture) {
+pub(super) async fn sweep_keeps_a_renewed_lease(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.claim_for(1, Duration::from_millis(500)).await.remove(0);
     let renew = Renew { owner: "worker".into(), leases: vec![LeaseRef::from(&lease)], lease: make::LONG };
@@ -118,7 +118,7 @@ pub(super) async fn many_live_leases_do_not_hide_one_dead_one(fx: Fixture) {
     assert_eq!(swept.requeued, [dead.task]);
 }
 
-pub(super) async fn a_sweep_stops_at_its_limit_and_goes_on_the_next_time(fx: Fixture) {
+pub(super) async fn sweep_stops_at_its_limit_and_continues_the_next_time(fx: Fixture) {
     fx.plan("a", &make::windows(0, 5)).await;
     fx.claim(5).await;
     let some = fx.ok(Sweep { limit: 2, max_attempts: 3, all_owners: true }).await;
@@ -127,7 +127,7 @@ pub(super) async fn a_sweep_stops_at_its_limit_and_goes_on_the_next_time(fx: Fix
 }
 
 // covers: ING-9.2-01
-pub(super) async fn the_dead_cannot_write_any_more(fx: Fixture) {
+pub(super) async fn swept_owner_cannot_write(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
     let old = fx.claim_for(1, make::SHORT).await.remove(0);
     let old_run = fx.start(&old).await;
@@ -140,7 +140,7 @@ pub(super) async fn the_dead_cannot_write_any_more(fx: Fixture) {
     let run = fx.start(&new).await;
     assert_ne!(run, old_run);
     assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "while another runs it");
-    // Its run is closed; whatever the answer to its end is, the task goes on under the new lease.
+    // The run is closed; whatever its end returns, the task continues under the new lease.
     let _ = fx.run(Arc::new(make::end(&old, old_run, RunEnd::Succeeded))).await;
     assert_eq!(fx.task_status(&new).await, "EXECUTING");
     assert!(fx.rows(View::Items).await.is_empty());

@@ -1,4 +1,4 @@
-//! Taking triggers for planning, and settling them without a plan.
+//! Claims of triggers, and settlements without a plan.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn take_for(fx: &Fixture, lease: Duration) -> Option<ClaimedJob> {
     fx.ok(make::take(lease)).await.map(|taken| *taken)
 }
 
-pub(super) async fn the_oldest_trigger_is_taken_first_and_never_twice(fx: Fixture) {
+pub(super) async fn oldest_trigger_is_claimed_first_and_never_twice(fx: Fixture) {
     assert_eq!(fx.take().await, None);
     let (a, b) = (fx.fire("a").await, fx.fire("b").await);
     let first = fx.take().await.expect("a trigger");
@@ -30,7 +30,7 @@ pub(super) async fn the_oldest_trigger_is_taken_first_and_never_twice(fx: Fixtur
     assert_eq!(fx.take().await, None);
 }
 
-pub(super) async fn an_expired_trigger_is_taken_again_under_a_higher_fence(fx: Fixture) {
+pub(super) async fn expired_trigger_is_claimed_again_under_a_higher_fence(fx: Fixture) {
     fx.fire("a").await;
     let old = take_for(&fx, make::SHORT).await.expect("a trigger");
     fx.pass(make::BEYOND).await;
@@ -65,12 +65,12 @@ pub(super) async fn settling_ends_a_trigger_with_its_reason(fx: Fixture) {
     assert_eq!(remarks["error"], "no such \"endpoint\"");
 
     assert_eq!(fx.take().await, None);
-    // Settled is settled: a repetition finds no lease.
+    // A repetition finds no lease.
     assert_eq!(fx.run(settle(&planned, JobSettlement::Refused { error: String::new() })).await, Err(TxError::Fenced));
     assert_eq!(fx.rows(View::Jobs).await.texts("status_code"), ["FAILED", "PLANNED"]);
 }
 
-pub(super) async fn a_deferred_trigger_comes_back_after_its_delay(fx: Fixture) {
+pub(super) async fn deferred_trigger_is_claimable_after_its_delay(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let delay = Duration::from_millis(400);
     fx.ok(settle(&taken, JobSettlement::Later { delay })).await;
@@ -83,7 +83,7 @@ pub(super) async fn a_deferred_trigger_comes_back_after_its_delay(fx: Fixture) {
     assert_eq!((again.job, again.fence), (taken.job, Fence(taken.fence.0 + 1)));
 }
 
-pub(super) async fn a_foreign_fence_settles_nothing(fx: Fixture) {
+pub(super) async fn foreign_fence_settles_nothing(fx: Fixture) {
     let taken = fx.trigger("a").await;
     let wrong = SettleJob { fence: Fence(taken.fence.0 + 1), ..settle(&taken, nothing()) };
     assert_eq!(fx.run(wrong).await, Err(TxError::Fenced));

@@ -1,4 +1,4 @@
-//! The URL pool: two libraries, what a project sees of both, and counts that nobody has to count.
+//! The URL pool: two libraries, their combined view by project, and totals from counters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Fixture {
 }
 
 // covers: POOL-58, POOL-86, POOL-107, POOL-108
-pub(super) async fn a_url_is_stored_once_per_library_with_its_first_finding(fx: Fixture) {
+pub(super) async fn url_is_stored_once_per_library_with_its_first_sighting(fx: Fixture) {
     let urls = ["https://a.example/1", "https://www.b.example/2"];
     assert_eq!(fx.ok(add(Library::Project, OWN, &urls)).await.new, 2);
     let now = fx.now().await;
@@ -79,7 +79,7 @@ pub(super) async fn a_url_is_stored_once_per_library_with_its_first_finding(fx: 
 }
 
 // covers: POOL-02, POOL-04, POOL-08, POOL-09, POOL-AC-03, POOL-AC-04
-pub(super) async fn a_projects_entry_covers_the_shared_one_before_anything_is_filtered(fx: Fixture) {
+pub(super) async fn project_entry_covers_the_shared_one_before_filtering(fx: Fixture) {
     let task = |library, project: &str, urls: &[&str]| {
         Arc::new(AddUrls { source: UrlSource::Task, ..AddUrls::clone(&add(library, project, urls)) })
     };
@@ -92,7 +92,7 @@ pub(super) async fn a_projects_entry_covers_the_shared_one_before_anything_is_fi
     let shown: Vec<_> = both.items.iter().map(|item| (&*item.url, item.library)).collect();
     assert_eq!(shown, [("https://x.example/", Library::Project), ("https://s.example/", Library::Shared)]);
     assert_eq!(both.total, 2);
-    // What only the covered entry has does not bring it back.
+    // A filter that only the covered entry matches does not list it.
     let from_tasks = UrlFilter { source: Some(UrlSource::Task), ..ask(OWN, LibraryScope::Effective) };
     assert_eq!(fx.urls(from_tasks.clone()).await, ["https://s.example/"]);
     assert_eq!(fx.urls(UrlFilter { domain: Some("x.ex".into()), ..from_tasks }).await, Vec::<String>::new());
@@ -102,20 +102,20 @@ pub(super) async fn a_projects_entry_covers_the_shared_one_before_anything_is_fi
     assert_eq!(fx.urls(ask("nobody", LibraryScope::Project)).await, Vec::<String>::new());
     assert_eq!(fx.urls(ask("", LibraryScope::Effective)).await.len(), 2);
     assert_eq!(fx.urls(ask("", LibraryScope::Project)).await, Vec::<String>::new());
-    // The other way round: what is shared later is covered too.
+    // A shared entry that is added later is covered too.
     fx.ok(add(Library::Shared, "", &["https://secret.example/"])).await;
     assert_eq!(fx.urls(ask("two", LibraryScope::Effective)).await.len(), 3);
     assert_eq!(fx.urls(ask(OWN, LibraryScope::Effective)).await.len(), 3);
 }
 
 // covers: POOL-59
-pub(super) async fn pages_follow_each_other_newest_first(fx: Fixture) {
+pub(super) async fn pages_are_ordered_newest_first(fx: Fixture) {
     for no in 0..7 {
         let (library, project) = if no % 3 == 0 { (Library::Shared, "") } else { (Library::Project, OWN) };
         fx.ok(add(library, project, &[&format!("https://a.example/{no}")])).await;
         fx.pass(TICK).await;
     }
-    // Of one instant, the later one first.
+    // At equal times, the later entry is first.
     fx.ok(add(Library::Project, OWN, &["https://b.example/1", "https://b.example/2"])).await;
     let all = fx.pool(ask(OWN, LibraryScope::Effective)).await;
     let mut sorted = all.items.clone();
@@ -135,7 +135,7 @@ pub(super) async fn pages_follow_each_other_newest_first(fx: Fixture) {
 }
 
 // covers: POOL-56
-pub(super) async fn a_part_of_a_domain_is_what_it_is(fx: Fixture) {
+pub(super) async fn domain_filter_takes_its_characters_literally(fx: Fixture) {
     let hosts = ["news.example", "100%.example", "a_b.example", "axb.example", r"back\slash.example"];
     let urls: Vec<_> = hosts.iter().map(|host| format!("https://{host}/")).collect();
     let urls: Vec<_> = urls.iter().map(String::as_str).collect();
@@ -153,7 +153,7 @@ pub(super) async fn a_part_of_a_domain_is_what_it_is(fx: Fixture) {
     assert_eq!(fx.pool(both).await, UrlPage::default());
 }
 
-pub(super) async fn what_does_not_fit_the_pool_is_refused_as_a_whole(fx: Fixture) {
+pub(super) async fn list_with_an_invalid_url_is_refused_as_a_whole(fx: Fixture) {
     let many: Vec<_> = (0..=MAX_URLS).map(|no| format!("https://a.example/{no:05}")).collect();
     let many: Vec<_> = many.iter().map(String::as_str).collect();
     let refused = |answer| assert!(matches!(answer, Err(TxError::Refused(_))), "{answer:?}");
@@ -171,7 +171,7 @@ pub(super) async fn what_does_not_fit_the_pool_is_refused_as_a_whole(fx: Fixture
 }
 
 // covers: POOL-109, POOL-AC-14
-pub(super) async fn fifty_writers_of_one_url_make_one_row_and_no_error(fx: Fixture) {
+pub(super) async fn fifty_concurrent_writers_of_one_url_make_one_row_and_no_error(fx: Fixture) {
     let writers = (0..50).map(|_| add(Library::Project, OWN, &["https://a.example/", "https://b.example/"])).collect();
     let mut new = 0;
     for answer in at_once(&fx, writers).await {
@@ -182,7 +182,7 @@ pub(super) async fn fifty_writers_of_one_url_make_one_row_and_no_error(fx: Fixtu
     assert_eq!((page.items.len(), page.total), (2, 2));
 }
 
-/// Totals without a filter come from counters; each must be what a count would say.
+/// Totals without a filter come from counters, and must equal a count.
 async fn totals_are_right(fx: &Fixture, projects: &[&str]) {
     let all = async |project: &str, sight| -> BTreeSet<String> {
         let page = fx.pool(ask(project, sight)).await;
@@ -217,7 +217,7 @@ pub(super) async fn totals_agree_with_a_count_after_many_random_inserts(fx: Fixt
     totals_are_right(&fx, &projects).await;
 }
 
-pub(super) async fn writers_of_both_libraries_at_once_lose_no_count(fx: Fixture) {
+pub(super) async fn concurrent_writers_of_both_libraries_lose_no_count(fx: Fixture) {
     let projects = ["one", "two"];
     for round in 0..4 {
         let urls: Vec<_> = (0..20).map(|no| format!("https://a.example/{round}/{no:02}")).collect();

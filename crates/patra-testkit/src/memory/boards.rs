@@ -1,4 +1,4 @@
-//! What boards show, counted again from the ledger: the databases keep the same numbers as they go.
+//! The contents of boards, counted from the ledger; the databases maintain the same counts incrementally.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -79,8 +79,8 @@ impl BoardQueries for SharedMem {
     }
 }
 
-fn fits<T: PartialEq>(wish: &Option<T>, is: &T) -> bool {
-    wish.as_ref().is_none_or(|wish| wish == is)
+fn fits<T: PartialEq>(filter: &Option<T>, value: &T) -> bool {
+    filter.as_ref().is_none_or(|filter| filter == value)
 }
 
 fn is_about(about: &WorkFilter, origin: &Origin) -> bool {
@@ -179,13 +179,13 @@ impl MemStore {
             subject.plan.is_none() && subject.slice.is_none() && subject.task.is_none() && subject.credential.is_none()
         };
         let lasting = self.holds.values().filter(|hold| hold.released.is_none() && wide(&hold.subject));
-        let told = lasting.map(|hold| ActivePause {
+        let pauses = lasting.map(|hold| ActivePause {
             kind: hold.kind,
             subject: hold.subject.clone(),
             reason: hold.reason.clone(),
             created_at: hold.created_at,
         });
-        told.take(MAX_ROWS as usize).collect()
+        pauses.take(MAX_ROWS as usize).collect()
     }
 
     pub(crate) fn counts(&self, about: &WorkFilter, window: Window) -> Vec<(PartitionKey, WorkCounts)> {
@@ -196,7 +196,7 @@ impl MemStore {
         sums.into_iter().collect()
     }
 
-    /// Everything that counts, with its minute.
+    /// All counted events, with their minutes.
     fn counted(&self, about: &WorkFilter, window: Window) -> Vec<(PartitionKey, Ts, WorkCounts)> {
         let mut all: Vec<(TaskId, Ts, WorkCounts)> = Vec::new();
         all.extend(self.batches.iter().map(|batch| (batch.task, batch.created_at, of_batch(batch))));
@@ -216,7 +216,7 @@ impl MemStore {
         within.map(|(task, minute, counts)| (inventory(&task.origin), minute, counts)).collect()
     }
 
-    /// Those that narrower ones took the place of: not those that are driven again.
+    /// Tasks that were replaced by narrower ones, without those that were redriven.
     fn split_tasks(&self) -> impl Iterator<Item = &Task> {
         let driven = |id: TaskId| self.tasks.iter().any(|task| task.redrive.as_ref().is_some_and(|(of, _)| *of == id));
         self.tasks.iter().filter(move |task| task.replaced && !driven(task.id))
@@ -267,7 +267,7 @@ impl MemStore {
             top.errors = errors;
         }
         let mut top: Vec<_> = kinds.into_values().collect();
-        // Stable: of equals the first by name.
+        // A stable sort: equals stay ordered by name.
         top.sort_by_key(|error| Reverse((error.errors, error.last_at)));
         top.truncate(limit.min(MAX_ROWS) as usize);
         top

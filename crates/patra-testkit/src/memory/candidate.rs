@@ -1,4 +1,4 @@
-//! Ids whose details are fetched apart.
+//! Ids whose details are fetched separately.
 
 use patra_core::Ts;
 use patra_core::record::{DetailCandidate, RecordStream, bad_id_pause};
@@ -34,7 +34,7 @@ impl MemStore {
         }
     }
 
-    /// Those that are neither fetched in this version nor bad for now.
+    /// The ids that are neither fetched in this version nor bad for now.
     pub fn screen(&self, now: Ts, stream: &RecordStream, candidates: &[DetailCandidate]) -> Vec<DetailCandidate> {
         let settled = |candidate: &DetailCandidate| {
             self.candidates.iter().any(|row| {

@@ -1,4 +1,4 @@
-//! Forgetting what is old.
+//! Deletion of old rows.
 
 use bytestring::ByteString;
 use patra_core::tx::{ExpiredPurged, PurgeExpired, TaskLineage};
@@ -26,28 +26,28 @@ impl MemStore {
         ExpiredPurged { items, polls: old.len() as u32, jobs }
     }
 
-    /// Chores first, then jobs that poll, as many as are left of the limit.
+    /// Removes old background jobs first, then jobs that poll, together at most `limit`.
     fn forget_jobs(&mut self, before: Ts, limit: usize) -> u32 {
         let there = |row: &&Instance| !self.forgotten.instances.contains(&row.id);
-        let chores = self.instances.iter().filter(there).filter(|row| row.is_chore() && row.status.is_final());
-        let old = chores.filter(|row| row.finished_at.is_some_and(|at| at < before));
-        let mut chores: Vec<_> = old.map(|row| (row.finished_at, row.id)).collect();
-        chores.sort_unstable();
-        chores.truncate(limit);
+        let ended = self.instances.iter().filter(there).filter(|row| row.is_background_job() && row.status.is_final());
+        let old = ended.filter(|row| row.finished_at.is_some_and(|at| at < before));
+        let mut background_jobs: Vec<_> = old.map(|row| (row.finished_at, row.id)).collect();
+        background_jobs.sort_unstable();
+        background_jobs.truncate(limit);
         let polled = |job: &&Instance| {
             let own = |task: &&Task| self.instances[place(task.lineage.job.0)].root == Some(job.id);
             let mut polls = self.tasks.iter().filter(own);
             job.scrape && job.created_at < before && polls.all(|task| task.finished_at.is_some_and(|at| at < before))
         };
         let scrapes = self.instances.iter().filter(there).filter(polled).map(|row| row.id);
-        let scrapes: Vec<_> = scrapes.take(limit - chores.len()).collect();
+        let scrapes: Vec<_> = scrapes.take(limit - background_jobs.len()).collect();
         for job in &scrapes {
             let own = |task: &&Task| self.instances[place(task.lineage.job.0)].root == Some(*job);
             let polls: Vec<_> = self.tasks.iter().filter(own).map(|task| task.id).collect();
             polls.into_iter().for_each(|poll| self.forget_poll(poll));
         }
-        let jobs = chores.len() + scrapes.len();
-        for id in chores.into_iter().map(|(_, id)| id).chain(scrapes) {
+        let jobs = background_jobs.len() + scrapes.len();
+        for id in background_jobs.into_iter().map(|(_, id)| id).chain(scrapes) {
             self.index.instance_by_public_id.remove(&self.instances[place(id.0)].public_id);
             self.forgotten.instances.insert(id);
         }

@@ -10,7 +10,7 @@ use patra_core::{BatchId, RunId, Ts};
 use super::{Batch, Item, ItemStream, MemStore, Quarantined, RawRow, next_id, place, refused};
 
 impl MemStore {
-    /// All or none: what one of them could be refused for is looked for before the first is stored.
+    /// Commits all pages or none: every reason to refuse one is checked before the first is stored.
     pub(super) fn commit_batches(&mut self, now: Ts, ops: &[Arc<CommitBatch>]) -> Result<Vec<BatchCommitted>, TxError> {
         for (at, op) in ops.iter().enumerate() {
             if self.committed(op)?.is_none() {
@@ -36,7 +36,7 @@ impl MemStore {
         Ok(self.store_page(now, op))
     }
 
-    /// What it was committed as before, if it was. Refused unless the run is the lease's own.
+    /// The earlier commit of this page, if any. Refused unless the run belongs to the lease.
     fn committed(&self, op: &CommitBatch) -> Result<Option<BatchCommitted>, TxError> {
         if self.leased_task(op.lease).is_none_or(|task| task.status != TaskStatus::Executing) {
             return Err(TxError::Fenced);
@@ -153,7 +153,7 @@ impl MemStore {
         (stats, stored)
     }
 
-    /// Below this a record of a harvest comes late.
+    /// A record of a harvest below this time is late.
     fn watermark(&self, op: &CommitBatch) -> Option<Ts> {
         let task = &self.tasks[place(op.lease.task.0)];
         let value = self.cursors.get(place(task.cursor.0)).and_then(|row| row.value.as_ref()?.instant());

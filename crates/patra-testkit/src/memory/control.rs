@@ -1,4 +1,4 @@
-//! Holds, and the end of work by somebody's will.
+//! Pauses and cancellations.
 
 use patra_core::state::{JobStatus, PauseKind, PlanStatus, RunStatus, SliceStatus, TaskStatus};
 use patra_core::tx::{
@@ -52,7 +52,7 @@ impl MemStore {
         WorkResumed { resumed: ended.len() as u32 }
     }
 
-    /// The advisory pause of a partition ends with a task of it that succeeds.
+    /// A successful task ends the advisory pause of its partition.
     pub(super) fn end_advice(&mut self, now: Ts, task: TaskId) {
         if self.index.holds.is_empty() {
             return;
@@ -70,12 +70,12 @@ impl MemStore {
         self.index.holds.iter().filter_map(|id| self.holds.get(id))
     }
 
-    /// What tasks are held by: an advice stops planning, not work.
+    /// The pauses that apply to tasks: advice stops planning only.
     pub(super) fn stops(&self) -> Vec<&HoldRow> {
         self.lasting().filter(|row| row.kind != PauseKind::Advisory).collect()
     }
 
-    /// What triggers are held by: they have no plan, task or credential yet.
+    /// The pauses that apply to triggers, which have no plan, task or credential yet.
     pub(super) fn trigger_stops(&self) -> Vec<&PauseSubject> {
         let plain = |subject: &&PauseSubject| {
             let PauseSubject { credential, plan, slice, task, .. } = subject;
@@ -129,7 +129,7 @@ impl MemStore {
         let row = &mut self.instances[place(id.0)];
         if row.status == JobStatus::Requested {
             row.remarks = Some(op.remarks());
-            row.finished_at = row.is_chore().then_some(now).or(row.finished_at);
+            row.finished_at = row.is_background_job().then_some(now).or(row.finished_at);
             self.close_trigger(id, JobStatus::Cancelled);
             done.jobs += 1;
         }

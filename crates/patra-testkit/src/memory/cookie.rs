@@ -22,15 +22,15 @@ impl MemStore {
         self.cookies().find(|row| row.binding.alias == name)
     }
 
-    pub(super) fn wear_of(&self, row: &CredentialRow) -> CookieUsage {
+    pub(super) fn usage_of(&self, row: &CredentialRow) -> CookieUsage {
         let daily_limit = row.daily_limit.unwrap_or(DEFAULT_DAILY_LIMIT);
-        let wear = self.state_of(row.id).map_or_else(|| CookieUsage::new(daily_limit), |state| state.wear.clone());
-        CookieUsage { daily_limit, ..wear }
+        let usage = self.state_of(row.id).map_or_else(|| CookieUsage::new(daily_limit), |state| state.usage.clone());
+        CookieUsage { daily_limit, ..usage }
     }
 
-    fn wear_out(&mut self, now: Ts, id: CredentialId, wear: CookieUsage) {
+    fn set_usage(&mut self, now: Ts, id: CredentialId, usage: CookieUsage) {
         let Some(state) = self.state_for(now, id) else { return };
-        state.wear = wear;
+        state.usage = usage;
         state.what.updated_at = Some(now);
     }
 
@@ -81,16 +81,16 @@ impl MemStore {
         Ok(id)
     }
 
-    /// Somebody has looked at it, or put in another value.
+    /// Reactivates a cookie after a check by hand or a new value.
     fn trust(&mut self, now: Ts, id: CredentialId, replaced: bool) {
-        let trusted = self.wear_of(&self.credentials[place(id.0)]).reactivated();
+        let trusted = self.usage_of(&self.credentials[place(id.0)]).reactivated();
         let Some(state) = self.credential_states.iter_mut().find(|state| state.credential == id) else { return };
         let what = &mut state.what;
         let blamed = what.status != TokenStatus::Active || what.fail_count > 0 || what.last_error.is_some();
-        if replaced || blamed || trusted != (CookieUsage { daily_limit: trusted.daily_limit, ..state.wear.clone() }) {
+        if replaced || blamed || trusted != (CookieUsage { daily_limit: trusted.daily_limit, ..state.usage.clone() }) {
             what.version += i64::from(replaced);
             (what.status, what.fail_count, what.last_error) = (TokenStatus::Active, 0, None);
-            self.wear_out(now, id, trusted);
+            self.set_usage(now, id, trusted);
         }
     }
 
@@ -100,13 +100,13 @@ impl MemStore {
             let endpoint = binding.endpoint_name == WHOLE || binding.endpoint_name == op.endpoint_name;
             endpoint && binding.provenance_code == op.provenance_code
         };
-        let pool = self.cookies().filter(bound).map(|row| (self.credential_told(row), self.wear_of(row)));
-        let (credential, wear) = match op.choose(pool.collect(), now) {
+        let pool = self.cookies().filter(bound).map(|row| (self.view_credential(row), self.usage_of(row)));
+        let (credential, usage) = match op.choose(pool.collect(), now) {
             Ok(chosen) => chosen,
             Err(none) => return none,
         };
-        self.wear_out(now, credential.id, wear.used(now, op.day));
-        let credential: Credential = self.credential_told(&self.credentials[place(credential.id.0)]);
+        self.set_usage(now, credential.id, usage.used(now, op.day));
+        let credential: Credential = self.view_credential(&self.credentials[place(credential.id.0)]);
         CookiePicked::Picked { credential: Box::new(credential), now }
     }
 
@@ -114,7 +114,7 @@ impl MemStore {
         let id = op.credential;
         let none = CookieOutcomeRecorded { before: None, after: None };
         let Some(row) = self.cookies().find(|row| row.id == id) else { return none };
-        let before = self.wear_of(row);
+        let before = self.usage_of(row);
         let state = self.state_for(now, id).filter(|state| state.what.version == op.seen_version);
         let Some(state) = state else { return none };
         let (after, last_error) = op.apply(&before, state.what.last_error.take(), now);
@@ -122,7 +122,7 @@ impl MemStore {
         assert!(same || before.status.may_become(after.status), "{} becomes {}", before.status, after.status);
         state.what.last_error = last_error;
         let judged = CookieOutcomeRecorded { before: Some(before.status), after: Some(after.status) };
-        self.wear_out(now, id, after);
+        self.set_usage(now, id, after);
         judged
     }
 
@@ -155,18 +155,18 @@ impl MemStore {
         Ok(Resealed { resealed: true })
     }
 
-    /// Those whose cooling has ended are active, and how many these are.
+    /// Reactivates cookies whose cooling has ended, and returns their number.
     pub(super) fn rest_cookies(&mut self, now: Ts) -> u64 {
-        let worn = self.cookies().map(|row| (row.id, self.wear_of(row)));
-        let rested: Vec<_> = worn.filter(|(_, wear)| *wear != wear.after_cooling(now)).collect();
-        for (id, wear) in &rested {
-            self.wear_out(now, *id, wear.after_cooling(now));
+        let usages = self.cookies().map(|row| (row.id, self.usage_of(row)));
+        let rested: Vec<_> = usages.filter(|(_, usage)| *usage != usage.after_cooling(now)).collect();
+        for (id, usage) in &rested {
+            self.set_usage(now, *id, usage.after_cooling(now));
         }
         rested.len() as u64
     }
 }
 
-/// Only what is revoked has lost its secret.
+/// Only a revoked cookie has no secret.
 fn check_sealed(value: Option<&SealedText>) -> Result<(), TxError> {
     if value.is_some_and(|value| value.text.is_empty()) { refused("an empty secret") } else { Ok(()) }
 }

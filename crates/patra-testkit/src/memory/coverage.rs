@@ -1,4 +1,4 @@
-//! What of a namespace is done or in progress, and how far it is complete.
+//! The windows of a namespace that are done or in progress, and its completed prefix.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,10 +12,10 @@ use patra_core::{TaskId, Ts, Window};
 use super::{Cursor, MemStore, Task, place};
 
 /// Tasks in these states cover their windows.
-const UNDER_WAY: &[TaskStatus] =
+const COVERING: &[TaskStatus] =
     &[TaskStatus::Queued, TaskStatus::Dispatched, TaskStatus::Executing, TaskStatus::Succeeded];
 
-/// How far a window reaches, going in a direction: greater is further.
+/// The end of a window in a direction; a greater value is further.
 pub(super) fn reach(direction: Direction, window: Window) -> Ts {
     match direction {
         Direction::Forward => window.to,
@@ -49,7 +49,7 @@ impl MemStore {
         coverage.origin = cursor.began;
         coverage.value = cursor.value.clone();
         coverage.epoch = cursor.epoch;
-        coverage.covered = self.windows_beyond(cursor, UNDER_WAY);
+        coverage.covered = self.windows_beyond(cursor, COVERING);
         coverage.next_ordinal = self.index.namespaces[at].segments.last().map_or(0, |(ordinal, _)| ordinal + 1);
         coverage.history = self.history(at);
         coverage
@@ -77,7 +77,7 @@ impl MemStore {
         windows
     }
 
-    /// By `uk_cursor_ns`: the endpoint stands beside the identity, not in it.
+    /// Lookup by `uk_cursor_ns`: the endpoint is not part of the identity.
     pub(super) fn find_cursor(&self, name: &CursorName) -> Option<usize> {
         self.cursors.iter().position(|row| {
             row.name.project_key == name.project_key
@@ -89,7 +89,7 @@ impl MemStore {
         })
     }
 
-    /// How far the harvest of the same thing has come.
+    /// The position of the harvest of the same namespace.
     fn harvested(&self, name: &CursorName) -> Option<Ts> {
         let same = |row: &&Cursor| {
             row.name.operation == Operation::Harvest
@@ -104,16 +104,16 @@ impl MemStore {
     }
 
     fn history(&self, cursor: usize) -> History {
-        let told = |(_, id): &(Ts, TaskId)| {
+        let completed = |(_, id): &(Ts, TaskId)| {
             let task = &self.tasks[place(id.0)];
             let pages = || TaskBounds::of_task(&task.what.task_params).is_ok_and(|bounds| bounds.pages.is_some());
             let window = task.what.window.filter(|_| task.status == TaskStatus::Succeeded)?;
             (!pages()).then_some((window, task))
         };
-        let tasks = self.index.namespaces[cursor].windows.iter().rev().filter_map(told);
+        let tasks = self.index.namespaces[cursor].windows.iter().rev().filter_map(completed);
         let last: Vec<_> = match self.cursors[cursor].direction() {
             Direction::Forward => tasks.take(HISTORY as usize).collect(),
-            // The index goes by the other end.
+            // The index is ordered by the other end.
             Direction::Backfill => {
                 let mut all: Vec<_> = tasks.collect();
                 all.sort_by_key(|(window, task)| std::cmp::Reverse((window.to, task.id)));
@@ -129,7 +129,7 @@ impl MemStore {
 }
 
 impl Task {
-    /// What is complete of a window whose task ended short.
+    /// The completed part of a window whose task ended early.
     fn done_part(&self) -> Option<Window> {
         let short = matches!(self.status, TaskStatus::Partial | TaskStatus::Failed | TaskStatus::Cancelled);
         self.done.filter(|_| short)

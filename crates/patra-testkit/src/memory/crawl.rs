@@ -1,4 +1,4 @@
-//! Named locks, notes that wait for their details, and notes that were fetched.
+//! Workflow locks, note candidates and stored notes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use patra_core::{RunId, Ts};
 
 use super::{ExecutionRow, Item, MemStore, NoteRow, WaitingNote, next_id, refused};
 
-/// What an execution is to whoever comes with its id: the place of its row, or why it is none.
+/// Result of a lookup of an execution by id.
 enum Found {
     Live(usize),
     Over(Execution),
@@ -22,7 +22,7 @@ enum Found {
 }
 
 impl MemStore {
-    /// One that is not alive any more is over when this returns.
+    /// Looks an execution up, and ends it if its heartbeat timed out.
     fn find_execution(&mut self, now: Ts, project: Option<&str>, execution_id: &str, timeout: Duration) -> Found {
         let at = self.executions.iter().position(|row| {
             row.what.execution_id == execution_id && project.is_none_or(|project| project == row.project_key)
@@ -94,7 +94,7 @@ impl MemStore {
 
     pub(super) fn end_execution(&mut self, now: Ts, op: &EndExecution) -> Result<ExecutionKept, TxError> {
         if !matches!(op.status, ExecutionStatus::Completed | ExecutionStatus::Failed) {
-            return refused(format!("an execution is not given back as {}", op.status));
+            return refused(format!("an execution cannot end as {}", op.status));
         }
         Ok(match self.find_execution(now, op.project_key.as_deref(), &op.execution_id, op.timeout) {
             Found::Unknown => ExecutionKept::Unknown,
@@ -117,7 +117,7 @@ impl MemStore {
 
     pub(super) fn add_candidates(&mut self, now: Ts, op: &AddCandidates) -> Result<CandidatesAdded, TxError> {
         if op.candidates.len() > MAX_CANDIDATES {
-            return refused(format!("{} notes at once, of {MAX_CANDIDATES}", op.candidates.len()));
+            return refused(format!("{} notes in one request: at most {MAX_CANDIDATES}", op.candidates.len()));
         }
         let before = self.waiting_notes.len();
         for new in &op.candidates {
@@ -312,7 +312,7 @@ fn count(execution: &mut Execution, processed: Option<u64>, failed: Option<u64>)
     execution.items_failed = failed.unwrap_or(execution.items_failed);
 }
 
-/// Nobody holds it any more.
+/// Releases the claim of a candidate.
 fn settle(note: &mut CrawlCandidate, now: Ts, status: CandidateStatus, retry_count: u32) {
     assert!(note.status.may_become(status), "{} becomes {status}", note.status);
     (note.status, note.retry_count) = (status, retry_count);

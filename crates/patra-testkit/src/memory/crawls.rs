@@ -1,4 +1,4 @@
-//! What can be read of the crawler, and what its alerts are judged by.
+//! Queries of the crawler, and the counts behind its alerts.
 
 use std::collections::BTreeMap;
 
@@ -45,8 +45,8 @@ impl CrawlQueries for SharedMem {
     }
 }
 
-fn fits<T: PartialEq>(wish: &Option<T>, is: &T) -> bool {
-    wish.as_ref().is_none_or(|wish| wish == is)
+fn fits<T: PartialEq>(filter: &Option<T>, value: &T) -> bool {
+    filter.as_ref().is_none_or(|filter| filter == value)
 }
 
 impl MemStore {
@@ -93,7 +93,7 @@ impl MemStore {
                     platform: row.binding.provenance_code.clone(),
                     priority: row.priority,
                     encryption_key_id: row.key_id.clone(),
-                    usage: self.wear_of(row),
+                    usage: self.usage_of(row),
                     created_at: row.created_at,
                     updated_at: used.map_or(row.updated_at, |used| used.max(row.updated_at)),
                 }
@@ -111,12 +111,12 @@ impl MemStore {
             let sum = sums.entry(platform).or_default();
             *sum = (sum.0 + succeeded, sum.1 + failed);
         }
-        let told = |(platform, (succeeded, failed)): (&str, (u64, u64))| CrawlRequestCounts {
+        let counts = |(platform, (succeeded, failed)): (&str, (u64, u64))| CrawlRequestCounts {
             platform: platform.to_owned(),
             succeeded,
             failed,
         };
-        sums.into_iter().map(told).collect()
+        sums.into_iter().map(counts).collect()
     }
 
     pub(super) fn count_crawls(&mut self, now: Ts, op: &CountCrawls) -> CrawlsCounted {
@@ -129,7 +129,7 @@ impl MemStore {
     pub(super) fn watch_alert(&mut self, now: Ts, op: &WatchAlert) -> AlertWatched {
         let key = (op.alert.clone(), op.subject.clone());
         let before = self.alerts.get(&key).map(|row| row.state.clone()).unwrap_or_default();
-        let (state, tell) = before.watched(op.is_met, op.delay, op.repeat, now);
+        let (state, notify) = before.watched(op.is_met, op.delay, op.repeat, now);
         let row = alert::AlertView {
             alert: op.alert.clone(),
             subject: op.subject.clone(),
@@ -139,6 +139,6 @@ impl MemStore {
             threshold: op.threshold,
         };
         self.alerts.insert(key, row);
-        AlertWatched { since: state.since.or(before.since), state, notify: tell }
+        AlertWatched { since: state.since.or(before.since), state, notify }
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials: versions of a binding, and the runtime half with its lease on the refresh.
+//! Credentials: versions of a binding, and the runtime state with the lease on its refresh.
 
 use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT};
 use patra_core::credential::{Credential, CredentialRuntime};
@@ -14,7 +14,7 @@ use patra_core::{CredentialId, Fence, Ts};
 use super::{CredentialRow, CredentialState, MemStore, next_id, place};
 
 impl MemStore {
-    /// The rows that a question means, by id.
+    /// The rows that match a filter, by id.
     pub fn credentials(&self, ask: &CredentialFilter) -> Vec<Credential> {
         let fits = |bound: &str, asked: &str| bound == WHOLE || bound == asked;
         let meant = |row: &&CredentialRow| match ask {
@@ -32,10 +32,10 @@ impl MemStore {
             }
         };
         let rows = self.credentials.iter().filter(meant).take(MAX_CREDENTIALS as usize);
-        rows.map(|row| self.credential_told(row)).collect()
+        rows.map(|row| self.view_credential(row)).collect()
     }
 
-    pub(super) fn credential_told(&self, row: &CredentialRow) -> Credential {
+    pub(super) fn view_credential(&self, row: &CredentialRow) -> Credential {
         Credential {
             id: row.id,
             binding: row.binding.clone(),
@@ -163,7 +163,7 @@ impl MemStore {
         CredentialMarked { marked: true }
     }
 
-    /// At the start of the only process, whoever was refreshing is dead.
+    /// At the start of the only process, every refresh lease belongs to a dead process.
     pub(super) fn free_refreshes(&mut self) {
         for state in &mut self.credential_states {
             state.lease = None;
@@ -174,7 +174,7 @@ impl MemStore {
         self.credential_states.iter().find(|state| state.credential == id)
     }
 
-    /// The runtime half of an ACTIVE credential, made when it is missing.
+    /// The runtime state of an ACTIVE credential, created if it is missing.
     pub(super) fn state_for(&mut self, now: Ts, id: CredentialId) -> Option<&mut CredentialState> {
         self.credentials.get(place(id.0)).filter(|row| row.revoked_at.is_none())?;
         let known = self.credential_states.iter().position(|state| state.credential == id);
@@ -184,7 +184,7 @@ impl MemStore {
                 id: next_id(&self.credential_states),
                 credential: id,
                 what,
-                wear: CookieUsage::new(DEFAULT_DAILY_LIMIT),
+                usage: CookieUsage::new(DEFAULT_DAILY_LIMIT),
                 key_id: None,
                 lease: None,
                 fence: Fence(0),

@@ -1,4 +1,4 @@
-//! Cursors: the event first, the value after it, onward only.
+//! Cursors: the event is written first, the value follows, and both only move forward.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl MemStore {
         Ok(AdvanceRecorded { direction, value, target, by: cursor.by, version: cursor.version })
     }
 
-    /// How far the segments of the newest plan that has any are complete.
+    /// The completed prefix of the segments of the newest plan that has any.
     fn completed_segments(&self, cursor: &Cursor) -> Option<CursorValue> {
         let segments = &self.index.namespaces[place(cursor.id.0)].segments;
         let tasks = || segments.iter().map(|(ordinal, task)| (*ordinal, &self.tasks[place(task.0)]));
@@ -86,7 +86,7 @@ impl MemStore {
         let direction = cursor.direction();
         let own = |event: &&Event| event.cursor == op.cursor && !event.archived;
         let backs = |event: &&Event| event.value.is_at(&op.to) || event.value.is_beyond(Some(&op.to), direction);
-        // Events of a cursor only go on: the first that backs it is the nearest.
+        // Events of a cursor only move forward, so the first that backs the value is the nearest.
         let backing = self.events.iter().rev().filter(own).take_while(backs).last();
         let Some(event) = backing else { return Ok(CursorMoved { moved: false }) };
         if cursor.version != op.version || !op.to.is_beyond(cursor.value.as_ref(), direction) {
@@ -117,7 +117,7 @@ trait Place {
 }
 
 impl Place for CursorValue {
-    /// Whether both stand at the same place, whatever they say for people.
+    /// Whether both are the same position, whatever their text.
     fn is_at(&self, other: &CursorValue) -> bool {
         match (self, other) {
             (CursorValue::At(one), CursorValue::At(other)) => one == other,

@@ -1,4 +1,4 @@
-//! For whoever plays many worlds: what is open, when there is something to take, and a store to begin with again.
+//! Support for simulators of many worlds: open work, due times, and a store that can be reset.
 
 use patra_core::Ts;
 use patra_core::port::next_due::NextDue;
@@ -23,7 +23,7 @@ impl Due {
 }
 
 impl MemStore {
-    /// An empty store in the memory of this one: a new one would have to grow again.
+    /// Empties the store and keeps its memory, which a new store would have to allocate again.
     #[must_use]
     pub fn emptied(self) -> MemStore {
         fn cleared<T>(mut table: Vec<T>) -> Vec<T> {
@@ -44,7 +44,7 @@ impl MemStore {
         }
     }
 
-    /// No trigger waits for planning, no task is queued or held.
+    /// Whether no trigger waits for planning and no task is queued or leased.
     pub fn is_idle(&self) -> bool {
         let queued = self.index.partitions.iter().any(|partition| !partition.queue.is_empty());
         !queued && self.index.polls.is_empty() && self.index.waiting.is_empty() && self.index.leased.is_empty()
@@ -52,11 +52,11 @@ impl MemStore {
 
     pub fn ahead(&self, now: Ts) -> NextDue {
         let queued = self.index.partitions.iter().flat_map(|partition| &partition.queue);
-        let (mut trigger, mut chore) = (None, None);
+        let (mut trigger, mut background_job) = (None, None);
         for id in &self.index.waiting {
             let row = &self.instances[place(id.0)];
             let free = row.lease.as_ref().map_or(row.not_before, |(_, until)| row.not_before.max(*until));
-            let first = if row.is_chore() { &mut chore } else { &mut trigger };
+            let first = if row.is_background_job() { &mut background_job } else { &mut trigger };
             *first = Some(first.map_or(free, |first: Ts| first.min(free)));
         }
         let advice =
@@ -65,7 +65,7 @@ impl MemStore {
             now,
             schedule: self.schedules.iter().map(|row| row.next_due_at).min(),
             job: advice.chain(trigger).min(),
-            background_job: chore,
+            background_job,
             task: queued.map(|(_, scheduled_at, _)| *scheduled_at).min(),
             poll: self.index.polls.first().map(|(scheduled_at, _)| *scheduled_at),
             lease: self.index.leased.first().map(|(until, _)| *until),

@@ -1,4 +1,4 @@
-//! Whole rows as JSON: what is known of a batch, and all that came of a plan.
+//! Whole rows as JSON: the evidence of a batch, and the lineage of a plan.
 
 use patra_core::paging::Position;
 use patra_core::port::query::{BatchEvidence, BatchPage, PlanLineage, StoredRawResponse, View, ViewRow};

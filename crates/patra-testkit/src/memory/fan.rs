@@ -1,4 +1,4 @@
-//! A trigger that becomes one trigger per partition, and the records that name partitions.
+//! Fan-out of a trigger into one trigger per partition, and the records that name partitions.
 
 use std::ops::Bound;
 
@@ -77,7 +77,7 @@ impl MemStore {
             .collect()
     }
 
-    /// Notes are made by no run.
+    /// Notes have no run.
     fn task_of(&self, run: patra_core::RunId) -> Option<&super::Task> {
         self.runs.get(place(run.0)).map(|run| &self.tasks[place(run.task.0)])
     }

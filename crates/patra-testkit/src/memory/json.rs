@@ -1,5 +1,5 @@
-//! The CHECKs on columns that hold JSON. Apart from the model: the simulator's texts are its own, and reading them costs
-//! more than the operation.
+//! The CHECKs on JSON columns. They are separate from the model, because the simulator writes its own texts and parsing
+//! them costs more than the operation.
 
 use patra_core::tx::{BatchFailure, CommitBatch, PlanTarget, RawResponse, SavePlan, Tx, TxError};
 use serde::de::IgnoredAny;

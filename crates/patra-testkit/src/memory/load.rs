@@ -1,4 +1,4 @@
-//! What waits, what is at work, and how far cursors have come.
+//! Waiting and running tasks by partition, and the positions of cursors.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Chores, and events for the world outside: what is leased without a plan.
+//! Background jobs and outbox events: leased without a plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct OutboxRow {
     pub tries: u32,
     pub last_error: Option<String>,
     pub not_before: Ts,
-    /// Owner and end.
+    /// Owner and end of the lease.
     pub lease: Option<(String, Ts)>,
     pub created_at: Ts,
     pub ended_at: Option<Ts>,
@@ -42,13 +42,13 @@ impl OutboxRow {
 }
 
 impl Instance {
-    pub(super) fn is_chore(&self) -> bool {
+    pub(super) fn is_background_job(&self) -> bool {
         self.origin.provenance_code == BACKGROUND_JOBS
     }
 }
 
 impl MemStore {
-    pub(super) fn ask_chore(&mut self, now: Ts, op: &RequestBackgroundJob) -> JobRequested {
+    pub(super) fn request_background_job(&mut self, now: Ts, op: &RequestBackgroundJob) -> JobRequested {
         if let Some(instance) = self.index.instance_by_public_id.get(&op.public_id) {
             return JobRequested { job: *instance, existed: true };
         }
@@ -94,10 +94,10 @@ impl MemStore {
         JobRequested { job: id, existed: false }
     }
 
-    pub(super) fn take_chore(&mut self, now: Ts, op: &ClaimBackgroundJob) -> Option<ClaimedBackgroundJob> {
+    pub(super) fn claim_background_job(&mut self, now: Ts, op: &ClaimBackgroundJob) -> Option<ClaimedBackgroundJob> {
         let free = |id: &&JobId| {
             let row = &self.instances[place(id.0)];
-            row.is_chore() && row.lease.as_ref().is_none_or(|(_, until)| *until <= now)
+            row.is_background_job() && row.lease.as_ref().is_none_or(|(_, until)| *until <= now)
         };
         let id = *self.index.waiting.iter().find(free)?;
         let row = &mut self.instances[place(id.0)];
@@ -114,9 +114,13 @@ impl MemStore {
         })
     }
 
-    pub(super) fn keep_chore(&mut self, now: Ts, op: &UpdateBackgroundJob) -> Result<BackgroundJobUpdated, TxError> {
+    pub(super) fn update_background_job(
+        &mut self,
+        now: Ts,
+        op: &UpdateBackgroundJob,
+    ) -> Result<BackgroundJobUpdated, TxError> {
         let row = self.leased_trigger(op.job, op.fence)?;
-        if !row.is_chore() {
+        if !row.is_background_job() {
             return Err(TxError::Fenced);
         }
         let status = match &op.done {
@@ -200,7 +204,7 @@ impl MemStore {
         EventSettled
     }
 
-    pub(super) fn retell(&mut self, now: Ts, op: &RetryEvents) -> EventsRetried {
+    pub(super) fn retry_events(&mut self, now: Ts, op: &RetryEvents) -> EventsRetried {
         let meant = |(id, row): &(&i64, &mut OutboxRow)| {
             row.status == "FAILED"
                 && op.project_key.as_ref().is_none_or(|key| *key == row.project_key)

@@ -1,4 +1,4 @@
-//! How a plan becomes slices and queued tasks.
+//! Saves plans: slices and queued tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Draft {
 }
 
 impl Task {
-    /// The same work, to be given to others in its place.
+    /// The same work as a draft, to be replaced by others.
     pub(super) fn draft(&self) -> Draft {
         Draft {
             lineage: self.lineage,
@@ -157,7 +157,7 @@ impl MemStore {
         id
     }
 
-    /// None when a task with this key exists.
+    /// `None` if a task with this key exists.
     pub(super) fn put_task(&mut self, now: Ts, scheduled_at: Ts, draft: Draft) -> Option<TaskId> {
         let Draft { lineage, cursor, origin, what, priority, c_max, credential, redrive, poll } = draft;
         if self.index.task_by_key.contains_key(&what.task_key) {

@@ -1,4 +1,4 @@
-//! Polls: queueing them, claiming them by host, what their pages belong to, and what their ends mean for their sources.
+//! Polls: queueing, claiming by host, the sources of their items, and the effects of their ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::plan::Draft;
 use super::scrape::Begun;
 use super::{Instance, Link, MemStore, Origin, Plan, next_id, place};
 
-/// The number of no cursor: a poll moves none.
+/// The cursor id of polls, which move no cursor.
 const NO_CURSOR: CursorId = CursorId(0);
 
 impl MemStore {
@@ -184,7 +184,7 @@ impl MemStore {
         ClaimedTasks { leases: picked.into_iter().map(|id| self.dispatch(id, &op.owner, until)).collect(), now }
     }
 
-    /// The task of a poll is in this state now.
+    /// Records the state of a poll's task.
     pub(super) fn end_poll(&mut self, now: Ts, op: &EndRun, status: TaskStatus) {
         let Some(poll) = &op.poll else { return };
         let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
@@ -205,7 +205,7 @@ impl MemStore {
             self.move_source(poll.source, url);
         }
         if let PollOutcome::Fetched = outcome {
-            self.count_and_tell(now, op, poll);
+            self.count_and_emit(now, op, poll);
         }
     }
 
@@ -221,7 +221,7 @@ impl MemStore {
         (row.config, row.source_key) = (hash::canonical(&config), key);
     }
 
-    /// The records of a page, stored now or before, are items of the source.
+    /// Links the records of a page, stored now or before, to the source.
     pub(super) fn link(&mut self, now: Ts, op: &CommitBatch) {
         let (Some(source), Some(stream)) = (op.source, self.find_stream(&op.stream)) else { return };
         for record in &op.records {

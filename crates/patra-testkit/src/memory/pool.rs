@@ -1,4 +1,4 @@
-//! The URL pool, what is captured, and documents.
+//! The URL pool, capture rules, and documents.
 
 use patra_core::port::pool::{CaptureRule, PoolUrl, ProjectRow};
 use patra_core::project::{DEFAULT, Library};
@@ -16,7 +16,7 @@ const MAX_DOMAIN: usize = 255;
 
 #[derive(Clone, Debug)]
 pub struct UrlRow {
-    /// Empty of a shared one.
+    /// Project of the entry; empty in the shared library.
     pub project_key: String,
     pub what: PoolUrl,
 }
@@ -33,7 +33,7 @@ impl MemStore {
 
     pub(super) fn add_urls(&mut self, now: Ts, op: &AddUrls) -> Result<UrlsAdded, TxError> {
         if op.urls.len() > MAX_URLS {
-            return refused(format!("{} URLs at once, of {MAX_URLS}", op.urls.len()));
+            return refused(format!("{} URLs in one request: at most {MAX_URLS}", op.urls.len()));
         }
         let owner = op.library.key(&op.project_key);
         if (op.library == Library::Shared) != owner.is_empty() {
@@ -64,7 +64,7 @@ impl MemStore {
         Ok(UrlsAdded { new })
     }
 
-    /// What goes wrong here concerns nothing else.
+    /// A failed capture does not fail the commit.
     pub(super) fn capture(
         &mut self,
         now: Ts,
@@ -94,7 +94,7 @@ impl MemStore {
 
     pub(super) fn configure_capture(&mut self, now: Ts, op: &ConfigureCapture) -> Result<CaptureConfigured, TxError> {
         if op.job_types.len() > MAX_JOB_TYPES {
-            return refused(format!("{} job types at once, of {MAX_JOB_TYPES}", op.job_types.len()));
+            return refused(format!("{} job types in one request: at most {MAX_JOB_TYPES}", op.job_types.len()));
         }
         for job_type in &op.job_types {
             let rule = CaptureRule {

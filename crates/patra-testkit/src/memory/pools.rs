@@ -1,4 +1,4 @@
-//! What can be read of projects and the pool.
+//! Queries of projects and the pool.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ impl MemStore {
         self.instances.iter().filter(|row| !self.forgotten.instances.contains(&row.id))
     }
 
-    /// Those of a job and of what was made of it.
+    /// Tasks of a job and of its children.
     fn tasks_of(&self, job: JobId) -> impl Iterator<Item = &Task> {
         let own = move |id: JobId| id == job || self.instances[place(id.0)].root == Some(job);
         self.tasks.iter().filter(move |task| own(task.lineage.job) && !self.forgotten.tasks.contains(&task.id))
@@ -123,7 +123,7 @@ impl MemStore {
             }
             let fields: Value = serde_json::from_str(&item.fields).unwrap_or_default();
             let fits = |list: &[String], word: Option<&str>| {
-                list.is_empty() || word.is_some_and(|word| list.iter().any(|wish| wish == word))
+                list.is_empty() || word.is_some_and(|word| list.iter().any(|one| one == word))
             };
             fits(&ask.doc_types, fields["doc_type"].as_str().or(Some(&item.kind)))
                 && fits(&ask.states, fields["state"].as_str())
@@ -144,7 +144,7 @@ impl MemStore {
             let over = matches!(job.status, JobStatus::Planned | JobStatus::Finished);
             let waits = |row: &Instance| row.root == Some(job.id) && row.status == JobStatus::Requested;
             over && job.parent.is_none()
-                && !job.is_chore()
+                && !job.is_background_job()
                 && !self.instances.iter().any(waits)
                 && self.tasks_of(job.id).all(|task| task.status.is_final())
         };
@@ -200,7 +200,7 @@ impl MemStore {
             item.kind == TWEET
                 && item.emptied_at.is_none()
                 && ask.project_key.as_ref().is_none_or(|key| key == project)
-                && ask.author.as_ref().is_none_or(|wish| author == Some(wish.to_lowercase()))
+                && ask.author.as_ref().is_none_or(|wanted| author == Some(wanted.to_lowercase()))
                 && ask.since.is_none_or(|since| item.created_at >= since)
         };
         let mut tweets: Vec<_> = self.items.iter().filter(wanted).collect();

@@ -1,4 +1,4 @@
-//! How far the work of one trigger has come.
+//! Progress of a trigger.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ impl MemStore {
             job: id,
             project_key: trigger.origin.project_key.clone(),
             job_type: trigger.job_type.clone(),
-            in_progress: trigger.is_chore() && trigger.lease.as_ref().is_some_and(|(_, until)| *until > now),
+            in_progress: trigger.is_background_job() && trigger.lease.as_ref().is_some_and(|(_, until)| *until > now),
             result: trigger.result.clone(),
             request_id: trigger.request_id.clone(),
             created_at: trigger.created_at,

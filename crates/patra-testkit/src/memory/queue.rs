@@ -1,4 +1,4 @@
-//! The queue: which task is next, who holds which lease, and whose lease has run out.
+//! The queue: the next task, the leases, and their expiry.
 
 use patra_core::state::{RunStatus, TaskStatus};
 use patra_core::tx::{ClaimTasks, ClaimedTasks, Lease, LeaseRef, Renew, Renewed, Sweep, Swept};
@@ -145,7 +145,7 @@ impl MemStore {
         }
     }
 
-    /// The task when it is held under this fence. Expiry alone takes nothing away: only a sweep or a new claim does.
+    /// The task, if it is leased under this fence. Expiry alone does not end a lease: only a sweep or a new claim does.
     pub(super) fn leased_task(&self, lease: LeaseRef) -> Option<&Task> {
         self.tasks.get(place(lease.task.0)).filter(|task| task.fence == lease.fence && task.lease.is_some())
     }

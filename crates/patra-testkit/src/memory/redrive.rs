@@ -1,4 +1,4 @@
-//! Running again what has ended.
+//! Redrive of ended tasks.
 
 use std::sync::Arc;
 

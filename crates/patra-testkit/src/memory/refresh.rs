@@ -1,4 +1,4 @@
-//! Records that are to be fetched again: which they are, who asked for it, and what became of it.
+//! Refresh candidates, signals, and the quarantine.
 
 use std::ops::Bound;
 
@@ -45,7 +45,7 @@ impl MemStore {
         Segments { ranges, more: chunks.next().is_some(), now }
     }
 
-    /// The keys of the wanted records of a range.
+    /// The keys of the refresh candidates of a range.
     pub fn wanted(
         &self,
         stream: &RecordStream,
@@ -86,7 +86,7 @@ impl MemStore {
         items.filter(wants).map(|item| item.key.clone()).take_while(|key| inside(key)).collect()
     }
 
-    /// What is stored under these keys.
+    /// The stored items with these keys.
     pub fn stored(&self, stream: &RecordStream, keys: &[String]) -> Vec<StoredVersion> {
         let Some(at) = self.find_stream(stream) else { return Vec::new() };
         let found = keys.iter().filter_map(|key| self.index.items[at].get(key)).map(|at| &self.items[*at]);
@@ -120,7 +120,7 @@ impl MemStore {
         Ok(RecordsSignalled { added, existing })
     }
 
-    /// False when there is one. `row` is the row of the quarantine that it comes from.
+    /// Adds a signal; returns false if an open one exists. `row` is the row of the quarantine that it comes from.
     fn open_signal(&mut self, now: Ts, about: SignalKey, row: Option<usize>, reason: &str, by: &str) -> bool {
         if let Some(row) = row {
             self.index.signalled.entry(about.clone()).or_default().push(row);
@@ -147,7 +147,7 @@ impl MemStore {
         true
     }
 
-    /// A row of the quarantine asks for its record, when it knows which that is.
+    /// Signals the record of a quarantined row, if its key is known.
     pub(super) fn signal_rejected(&mut self, now: Ts, stream: &RecordStream, row: usize) {
         let quarantined = &mut self.quarantine[row];
         let Some(key) = quarantined.what.key.clone() else { return };
@@ -156,7 +156,7 @@ impl MemStore {
         self.open_signal(now, SignalKey::of(stream, &key), Some(row), &reason, SignalRecords::BY_QUARANTINE);
     }
 
-    /// A record came: what the quarantine asked for is here.
+    /// Settles the quarantine of a record that arrived.
     pub(super) fn resolve_rejected(&mut self, now: Ts, stream: &RecordStream, key: &str) {
         if self.index.signals.is_empty() && self.index.signalled.is_empty() {
             return;

@@ -61,7 +61,7 @@ impl MemStore {
         Ok(applied)
     }
 
-    /// The project that what a schedule asks for is of.
+    /// The project of the jobs of a schedule.
     pub(super) fn project_of(&self, code: &str) -> String {
         let row = self.provenances.iter().find(|row| row.provenance_code == code);
         row.and_then(|row| row.project_key.clone()).unwrap_or_else(|| "default".to_owned())
@@ -178,7 +178,7 @@ impl Manifest for ApplyProvenance {
 }
 
 impl ScheduleRow {
-    /// By `uk_schedule`.
+    /// Lookup by `uk_schedule`.
     fn is(&self, code: &str, endpoint: &str, schedule: &EndpointSchedule) -> bool {
         self.provenance_code == code
             && self.endpoint_name == endpoint

@@ -1,4 +1,4 @@
-//! What leaves the ledger, and what was taken out of the house.
+//! Archived and deleted ledger rows, and recorded exports.
 
 use std::collections::BTreeMap;
 

@@ -51,7 +51,7 @@ pub struct ScheduleRow {
     pub next_due_at: Ts,
 }
 
-/// Who asked for what: shared by all rows that come from one trigger.
+/// Origin of the work, shared by all rows that come from one trigger.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     pub project_key: String,
@@ -65,13 +65,13 @@ pub struct Instance {
     pub id: JobId,
     pub public_id: String,
     pub schedule: Option<i64>,
-    /// The source that it polls.
+    /// The source that the job polls.
     pub source: Option<SourceId>,
-    /// A job that polls many.
+    /// Whether the job polls many sources.
     pub scrape: bool,
     pub job_type: String,
     pub request_id: Option<String>,
-    /// Of a chore.
+    /// Result of a background job.
     pub result: Option<String>,
     pub started_at: Option<Ts>,
     pub finished_at: Option<Ts>,
@@ -86,7 +86,7 @@ pub struct Instance {
     pub overrides: String,
     pub parent: Option<JobId>,
     pub root: Option<JobId>,
-    /// How far it has made its children.
+    /// Position of the fan-out.
     pub place: Option<String>,
     pub status: JobStatus,
     pub not_before: Ts,
@@ -129,18 +129,18 @@ pub struct Task {
     pub cursor: CursorId,
     pub origin: Arc<Origin>,
     pub what: Arc<NewSlice>,
-    /// Place in the index of partitions.
+    /// Index of its partition.
     pub(super) partition: usize,
     pub credential: Option<CredentialId>,
     pub c_max: u32,
     pub status: TaskStatus,
-    /// Others count in its place.
+    /// Whether other tasks replaced this one.
     pub replaced: bool,
-    /// The task that this one drives again, and the request that asked for it.
+    /// The task that this one redrives, and the id of that request.
     pub redrive: Option<(TaskId, String)>,
-    /// The source that it polls, and the host that it asks.
+    /// The source that the task polls, and its host.
     pub poll: Option<(SourceId, String)>,
-    /// The part of the window that is complete although the task is not.
+    /// The completed part of the window of an incomplete task.
     pub done: Option<Window>,
     pub items: u64,
     pub priority: i32,
@@ -151,7 +151,7 @@ pub struct Task {
     pub lease_count: u32,
     pub attempts: u32,
     pub error: Option<Fault>,
-    /// Every run, oldest first.
+    /// The runs of the task, oldest first.
     pub runs: Vec<RunId>,
     pub created_at: Ts,
     pub started_at: Option<Ts>,
@@ -164,7 +164,7 @@ pub struct Run {
     pub task: TaskId,
     pub attempt_no: i64,
     pub status: RunStatus,
-    /// The run and batch that it resumed from.
+    /// The run and batch from which the run resumed.
     pub resumed_from: Option<(RunId, u32)>,
     pub stats: Option<RunStats>,
     pub error: Option<Fault>,
@@ -192,7 +192,7 @@ pub struct Batch {
     pub response_digest: String,
     pub error: Option<Fault>,
     pub created_at: Ts,
-    /// It is no longer in the ledger.
+    /// Whether the row has left the ledger.
     pub archived: bool,
 }
 
@@ -200,15 +200,15 @@ pub struct Batch {
 pub struct Cursor {
     pub id: CursorId,
     pub name: CursorName,
-    /// Where the namespace began; none of a cursor that counts segments.
+    /// Start of the namespace; `None` for a cursor that counts segments.
     pub began: Option<Ts>,
     pub value: Option<CursorValue>,
-    /// The value of its newest event.
+    /// Value of the newest event.
     pub target: Option<CursorValue>,
-    /// The run that led there.
+    /// The run that caused the newest event.
     pub by: Option<RunId>,
     pub observed_max: Option<Ts>,
-    /// Of the advance that the value comes from.
+    /// Lineage of the advance that set the value.
     pub lineage: Option<EventLineage>,
     pub version: i64,
     pub epoch: i64,
@@ -227,11 +227,11 @@ pub struct Event {
     pub lineage: Option<EventLineage>,
     pub remarks: String,
     pub created_at: Ts,
-    /// It is no longer in its table.
+    /// Whether the row has left the table.
     pub archived: bool,
 }
 
-/// Where an event comes from.
+/// Lineage of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventLineage {
     pub of: TaskLineage,
@@ -252,13 +252,13 @@ pub struct ItemStream {
 #[derive(Clone, Debug)]
 pub struct Item {
     pub id: i64,
-    /// Place in `streams`.
+    /// Index in `streams`.
     pub stream: usize,
     pub key: String,
     pub endpoint_name: String,
     pub kind: String,
     pub version: RecordVersion,
-    /// Which mapping made it, and when it was looked at last.
+    /// Its mapping, and the time of the last check.
     pub generation: Arc<str>,
     pub checked_at: Ts,
     pub content_hash: [u8; 16],
@@ -268,11 +268,11 @@ pub struct Item {
     pub batch_no: u32,
     pub created_at: Ts,
     pub stored_at: Ts,
-    /// Since when its content is gone.
+    /// Time at which its content was removed.
     pub emptied_at: Option<Ts>,
 }
 
-/// An item was found in a source.
+/// The link of an item to a source in which it was found.
 #[derive(Clone, Debug)]
 pub struct Link {
     pub project_key: String,
@@ -288,7 +288,7 @@ pub struct SourceRow {
     pub name: String,
     pub config: String,
     pub source_key: String,
-    /// Its own interval.
+    /// Interval of the source itself.
     pub minutes: Option<u32>,
     pub is_public: bool,
     pub is_deleted: bool,
@@ -314,7 +314,7 @@ pub struct Quarantined {
     pub created_at: Ts,
 }
 
-/// What a signal is about.
+/// Identity of a signalled record.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SignalKey {
     pub project_key: String,
@@ -327,7 +327,7 @@ pub struct SignalKey {
 pub struct SignalRow {
     pub id: i64,
     pub about: SignalKey,
-    /// The quarantine made it; else a reader of the records.
+    /// Whether the quarantine made the signal, not a reader of the records.
     pub from_quarantine: bool,
     pub reason: String,
     pub created_by: String,
@@ -353,11 +353,11 @@ pub struct HoldRow {
     pub reason: String,
     pub created_by: String,
     pub created_at: Ts,
-    /// Who and when.
+    /// Who resumed it, and when.
     pub released: Option<(String, Ts)>,
 }
 
-/// The answer that was kept for a batch.
+/// The stored response of a batch.
 #[derive(Clone, Debug)]
 pub struct RawRow {
     pub status: u16,
@@ -367,7 +367,7 @@ pub struct RawRow {
     pub expires_at: Ts,
 }
 
-/// A row that left the ledger.
+/// An archived ledger row.
 #[derive(Clone, Debug)]
 pub struct ArchiveRow {
     pub id: i64,
@@ -405,7 +405,7 @@ pub struct KeyRow {
     pub revoked_at: Option<Ts>,
 }
 
-/// An id whose content is fetched apart.
+/// An id whose details are fetched separately.
 #[derive(Clone, Debug)]
 pub struct CandidateRow {
     pub id: i64,
@@ -429,21 +429,21 @@ pub struct CredentialRow {
     pub priority: i32,
     pub sealed: String,
     pub key_id: String,
-    /// Of a cookie.
+    /// Daily limit of a cookie.
     pub daily_limit: Option<u32>,
     pub created_at: Ts,
     pub updated_at: Ts,
     pub revoked_at: Option<Ts>,
 }
 
-/// Its runtime half.
+/// Runtime state of a credential.
 #[derive(Clone, Debug)]
 pub struct CredentialState {
     pub id: i64,
     pub credential: CredentialId,
     pub what: CredentialRuntime,
-    /// Of a cookie; its limit is the definition's.
-    pub wear: CookieUsage,
+    /// Usage of a cookie; its limit is that of the definition.
+    pub usage: CookieUsage,
     pub key_id: Option<String>,
     /// Owner and end of the lease on the refresh.
     pub lease: Option<(String, Ts)>,
@@ -458,7 +458,7 @@ pub struct ExecutionRow {
     pub what: crawl::Execution,
 }
 
-/// A note that waits for its details, or had its turn.
+/// A note candidate, waiting or finished.
 #[derive(Clone, Debug)]
 pub struct WaitingNote {
     pub project_key: String,
@@ -476,7 +476,7 @@ impl Cursor {
         self.name.operation.direction()
     }
 
-    /// Where the completed part begins that is looked at next: the value, or the origin of a cursor over time.
+    /// Start of the part that is checked next: the value, or the origin of a cursor over time.
     pub fn start(&self) -> Option<Ts> {
         self.value.as_ref().map_or(self.began, CursorValue::instant)
     }

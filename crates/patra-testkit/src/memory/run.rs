@@ -72,7 +72,7 @@ impl MemStore {
         }
     }
 
-    /// The highest committed batch of the latest run that committed any, of this task or of the one that it drives again.
+    /// The highest committed batch of the latest run that committed any, of this task or of the task that it redrives.
     fn last_batch(&self, task: &Task) -> Option<ResumePoint> {
         let own = task.runs.iter().rev().find_map(|run| {
             let committed = self.runs[place(run.0)].batches.iter().map(|batch| &self.batches[place(batch.0)]);
@@ -116,7 +116,7 @@ impl MemStore {
         Ok(RunEnded { task_status })
     }
 
-    /// Narrower slices in the place of the task's.
+    /// Replaces the task's slice with narrower ones.
     fn replace_slice(&mut self, now: Ts, task: TaskId, slices: &[NewSlice]) {
         let task = &mut self.tasks[place(task.0)];
         task.replaced = true;
@@ -133,8 +133,8 @@ impl MemStore {
         }
     }
 
-    /// A failure never stands in the way of the end: without a token it meets no unique key but the batch number's, and
-    /// that one is taken when the page was committed after all and only the answer was lost.
+    /// A failure row never prevents the end of a run: without a token its only unique key is that of the batch number, and
+    /// that is taken if the page was committed after all and only the result was lost.
     fn insert_failure(&mut self, now: Ts, op: &EndRun, failure: &BatchFailure) {
         let run = &self.runs[place(op.run.0)];
         let taken = run.batches.iter().any(|batch| self.batches[place(batch.0)].batch_no == failure.batch_no);

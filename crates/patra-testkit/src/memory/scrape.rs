@@ -1,4 +1,4 @@
-//! Jobs that poll many sources, and what polls that went well have brought.
+//! Jobs that poll many sources, and the counts and events of successful polls.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use patra_core::{Fence, JobId, SourceId, TaskId, Ts};
 
 use super::{Instance, MemStore, Origin, next_id, place};
 
-/// What became of beginning a job.
+/// Result of starting a job.
 pub(super) enum Begun {
     Now(JobId),
-    /// It was begun before, with these tasks.
+    /// The job was started before, with these tasks.
     Before(Vec<Option<TaskId>>),
     Not(ScrapeConflict),
 }
@@ -92,7 +92,7 @@ impl MemStore {
         id
     }
 
-    pub(super) fn count_and_tell(&mut self, now: Ts, op: &EndRun, poll: &PollEnd) {
+    pub(super) fn count_and_emit(&mut self, now: Ts, op: &EndRun, poll: &PollEnd) {
         let committed =
             self.batches.iter().filter(|row| row.task == op.lease.task && row.status == BatchStatus::Succeeded);
         let (mut fetched, mut new) = (0, 0);
@@ -120,7 +120,7 @@ impl MemStore {
     }
 }
 
-/// Whoever has the source with the smallest id, and all that it has.
+/// The job with the busy source of the smallest id, and all its sources.
 fn name(mut found: Vec<(SourceId, String)>) -> Option<ScrapeConflict> {
     found.sort_unstable();
     let public_id = found.first()?.1.clone();

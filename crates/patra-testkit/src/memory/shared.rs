@@ -1,4 +1,4 @@
-//! The model behind the store ports, so that whatever runs on a database runs on it too.
+//! The model behind the store ports, so that it can replace a database.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,7 +30,7 @@ impl SharedMem {
         SharedMem { store: Arc::default(), clock }
     }
 
-    /// The tables, for a look at them. Nothing runs on the store meanwhile.
+    /// Locks the tables for inspection. Nothing runs on the store meanwhile.
     pub fn lock(&self) -> MutexGuard<'_, MemStore> {
         // A panic inside an operation is a failed assertion of the model; the test that caused it has failed by then.
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
@@ -152,7 +152,7 @@ mod tests {
         contract::run_case(case, async || subject());
     }
 
-    // The model against itself: proves the generator and the comparison, not the model.
+    // Compares the model with itself, which tests the generator and the comparison, not the model.
     #[tokio::test]
     async fn the_differential_test_finds_no_difference_where_there_is_none() {
         contract::differential(async || subject(), 0..50).await;

@@ -1,4 +1,4 @@
-//! Sources: what people say of them, what collectors know of their types, and their state between two polls.
+//! Sources: their settings, their types, and their state between two polls.
 
 use std::time::Duration;
 
@@ -59,12 +59,12 @@ impl MemStore {
         self.sources.iter().filter(|row| !row.is_deleted).find(same).map(|row| row.id)
     }
 
-    /// The source when there is one that is not deleted.
+    /// The source, unless it is missing or deleted.
     pub(super) fn live_source(&self, id: SourceId) -> Option<&SourceRow> {
         self.sources.get(place(id.0)).filter(|row| !row.is_deleted)
     }
 
-    /// In force for a source.
+    /// The interval in force for a source.
     pub(super) fn interval(&self, row: &SourceRow) -> Interval {
         let of_type = self.source_types.get(&row.r#type).map(|known| known.interval);
         let default = Interval { minutes: DEFAULT_MINUTES, from: IntervalFrom::Default };
@@ -74,7 +74,7 @@ impl MemStore {
         }
     }
 
-    /// After a change of its state: what nobody can fetch is never due.
+    /// Updates the due time after a change of state: a source without a fetcher is never due.
     pub(super) fn settle_source(&mut self, now: Ts, id: SourceId) {
         let row = &mut self.sources[place(id.0)];
         if self.source_types.get(&row.r#type).is_none_or(|known| known.unsupported.is_some()) {
@@ -157,7 +157,7 @@ impl MemStore {
         let row = &mut self.sources[place(id.0)];
         let before = row.state.next_due_at;
         row.state.reschedule(id.0, interval);
-        // One that had failed lost its time when nobody could fetch it.
+        // A failed source lost its due time when it had no fetcher.
         if row.state.next_due_at.is_none() && row.state.paused != Some(PausedReason::User) {
             row.state.next_due_at = Some(now);
         }

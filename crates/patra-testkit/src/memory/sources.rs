@@ -1,4 +1,4 @@
-//! What can be read of sources and of what they brought.
+//! Queries of sources and their items.
 
 use patra_core::Ts;
 use patra_core::port::BoxFuture;
@@ -46,7 +46,7 @@ impl MemStore {
     fn due_sources(&self, now: Ts, limit: u32) -> DueSources {
         let due = |row: &&SourceRow| row.state.next_due_at.is_some_and(|at| at <= now);
         let mut sources: Vec<_> = self.sources.iter().filter(due).collect();
-        // None goes before every time.
+        // `None` sorts before every time.
         sources.sort_by_key(|row| (row.state.last_fetched_at, row.id));
         sources.truncate(limit as usize);
         let next = self.sources.iter().filter_map(|row| row.state.next_due_at).filter(|at| *at > now).min();
@@ -63,10 +63,10 @@ impl MemStore {
                 && (!ask.polling_only || self.poll_of(row.id).is_some())
         };
         let limit = if ask.limit == 0 { usize::MAX } else { ask.limit as usize };
-        self.sources.iter().filter(meant).take(limit).map(|row| self.told(row)).collect()
+        self.sources.iter().filter(meant).take(limit).map(|row| self.view_source(row)).collect()
     }
 
-    fn told(&self, row: &SourceRow) -> StoredSource {
+    fn view_source(&self, row: &SourceRow) -> StoredSource {
         let unsupported = match self.source_types.get(&row.r#type) {
             Some(known) => known.unsupported.clone(),
             None => Some(StoredSource::no_fetcher(&row.r#type)),
@@ -141,8 +141,8 @@ impl MemStore {
                 status && late && poll && !self.forgotten.runs.contains(&run.id)
             })
         };
-        let under_way = [TaskStatus::Dispatched, TaskStatus::Executing];
-        let running = self.tasks.iter().filter(|task| task.poll.is_some() && under_way.contains(&task.status));
+        let claimed = [TaskStatus::Dispatched, TaskStatus::Executing];
+        let running = self.tasks.iter().filter(|task| task.poll.is_some() && claimed.contains(&task.status));
         let new = |link: &&super::Link| link.project_key == project_key && link.fetched_at >= now - A_DAY;
         let mut beats: Vec<HeartbeatRow> = self.beats.values().cloned().collect();
         beats.sort_by_key(|row| std::cmp::Reverse(row.last_tick_at));

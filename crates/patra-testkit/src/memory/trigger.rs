@@ -1,4 +1,4 @@
-//! Triggers: fired by hand or by schedule, taken by a planner, settled without a plan.
+//! Triggers: fired by hand or by schedule, claimed by a planner, settled without a plan.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ impl MemStore {
         let stops = self.trigger_stops();
         let free = |id: &&JobId| {
             let row = &self.instances[place(id.0)];
-            if row.is_chore() {
+            if row.is_background_job() {
                 return false;
             }
             if stops.iter().any(|subject| covers_origin(subject, &row.origin)) {
@@ -167,7 +167,7 @@ impl MemStore {
         RemainingPlan::Ids { after: last.and_then(|task| Some(task.what.segment.as_ref()?.last_id.clone())) }
     }
 
-    /// The trigger when it waits and is leased under this fence.
+    /// The trigger, if it waits and is leased under this fence.
     pub(super) fn leased_trigger(&mut self, id: JobId, fence: Fence) -> Result<&mut Instance, TxError> {
         self.instances
             .get_mut(place(id.0))
@@ -175,7 +175,7 @@ impl MemStore {
             .ok_or(TxError::Fenced)
     }
 
-    /// Planners that were known to be dead hold nothing.
+    /// Frees the triggers of planners that are known to be dead.
     pub(super) fn drop_trigger_leases(&mut self) {
         for id in &self.index.waiting {
             self.instances[place(id.0)].lease = None;

@@ -1,4 +1,4 @@
-//! Rows as lists show them: the same cells that the SQL stores answer.
+//! Rows as lists show them: the same cells that the SQL stores return.
 
 use patra_core::Ts;
 use patra_core::cursor::CursorValue;
@@ -18,7 +18,7 @@ fn or_null<T>(value: Option<T>, cell: impl Fn(T) -> Cell) -> Cell {
     value.map_or(Cell::Null, cell)
 }
 
-/// As the SQL stores write it: the core's own JSON.
+/// JSON as the SQL stores write it: that of the core.
 fn json_of(value: &impl serde::Serialize) -> Cell {
     Cell::Json(serde_json::to_string(value).unwrap_or_default())
 }
@@ -51,7 +51,7 @@ pub(super) fn schedule(row: &super::ScheduleRow) -> ViewRow {
         text(&row.provenance_code),
         text(&row.endpoint_name),
         text(row.operation.as_str()),
-        // Part of a unique key, so never null.
+        // Part of a unique key, and therefore never null.
         text(row.reason.map_or("", |reason| reason.as_str())),
         text(row.when.to_text()),
         Cell::Time(row.next_due_at),
@@ -210,7 +210,7 @@ fn ordinal(mark: Option<&CursorValue>) -> Cell {
     }
 }
 
-/// Plan, task and run.
+/// Ids of plan, task and run.
 fn whence(lineage: Option<&EventLineage>) -> [Cell; 3] {
     [
         or_null(lineage, |lineage| Cell::Int(lineage.of.plan.0)),

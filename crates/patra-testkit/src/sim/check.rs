@@ -11,7 +11,7 @@ use patra_core::state::{BatchStatus, JobStatus, RunStatus, TaskStatus};
 use patra_core::tx::{CommitBatch, Done, LeaseRef, Tx, TxError};
 use patra_core::{Fence, PauseId, RunId, Ts};
 
-use super::far::{Far, number};
+use super::api::{MockApi, number};
 use super::partition::of_cursor;
 use crate::memory::{Batch, Event, Instance, MemStore, Task};
 pub(super) use control::stops;
@@ -19,7 +19,7 @@ pub(super) use plan::completed;
 use plan::{reach, within_prefix};
 use segment::is_new;
 
-/// A rule that was broken.
+/// Description of a violated rule.
 pub(super) type Broken = String;
 
 #[derive(Debug, Default)]
@@ -29,32 +29,32 @@ pub(super) struct Checker {
     batches: usize,
     /// Sum of `inserted` over the SUCCEEDED rows of the ledger.
     inserted: usize,
-    /// How far the events have come, each in the direction of its cursor.
+    /// Position of the newest event per cursor, in the direction of the cursor.
     events: Vec<i64>,
-    /// Per cursor: how far its value and its newest event are.
+    /// Per cursor: positions of its value and of its newest event.
     cursors: Vec<(Option<i64>, Option<i64>)>,
     versions: Vec<RecordVersion>,
-    /// Place in `items` by the number of the record.
+    /// Index in `items` by the number of the record.
     item_of: Vec<Option<usize>>,
     quarantined: Vec<(usize, Ts)>,
-    /// Pauses and blown fuses that last.
+    /// Active pauses and halts.
     stops: Vec<PauseId>,
     max_attempts: u32,
 }
 
-/// What a task looked like.
+/// The state of a task at the last check.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     status: TaskStatus,
     fence: Fence,
     until: Option<Ts>,
     attempts: u32,
-    /// The last SUCCEEDED batch, as a place in the ledger.
+    /// Index of the last SUCCEEDED batch in the ledger.
     last_batch: Option<usize>,
     last_attempt: i64,
 }
 
-/// What a trigger looked like.
+/// The state of a trigger at the last check.
 #[derive(Clone, Copy, Debug)]
 struct TriggerSeen {
     status: JobStatus,
@@ -62,14 +62,14 @@ struct TriggerSeen {
     until: Option<Ts>,
 }
 
-/// What is compared of a caller before and after.
+/// The state of a caller that is compared before and after a transaction.
 struct Caller {
     lease: Option<LeaseRef>,
     stale: bool,
 }
 
 impl Checker {
-    /// One for a new world, in the memory of this one.
+    /// A checker for a new world that reuses the memory of this one.
     pub(super) fn renewed(mut self, max_attempts: u32) -> Checker {
         self.tasks.clear();
         self.triggers.clear();
@@ -88,21 +88,21 @@ impl Checker {
         now: Ts,
         tx: &Tx,
         result: &Result<Done, TxError>,
-        far: &Far,
+        api: &MockApi,
     ) -> Result<(), Broken> {
         let caller = self.caller(tx);
         if caller.stale && result.is_ok() && !matches!(tx, Tx::EndRun(_)) {
             return Err(format!("fenced: {} with a stale fence was accepted", tx.name()));
         }
         self.check_split(mem, tx)?;
-        self.check_done(mem, now, tx, far)?;
+        self.check_done(mem, now, tx, api)?;
         self.check_control(mem, tx, result)?;
         self.check_tasks(mem, now, tx, &caller)?;
         self.check_ledger(mem, &caller)?;
         self.check_items(mem, now, tx, result)?;
         self.check_triggers(mem, now, tx, result)?;
         self.check_events(mem)?;
-        self.check_cursors(mem, now, tx, far)?;
+        self.check_cursors(mem, now, tx, api)?;
         self.check_plan(mem, tx, result)
     }
 
@@ -266,7 +266,7 @@ impl Checker {
             return Ok(());
         }
         let behind = seen.last_batch.map(|last| &mem.batches[last].next);
-        // Details stand where the page stands that names them.
+        // Details have the position of the page that names them.
         let place = if let Position::Ids { at, .. } = &batch.position { at } else { &batch.position };
         if behind.is_some_and(|next| next.as_ref() != Some(place)) {
             return Err(format!("no gap: task {} went on at {:?} after {behind:?}", batch.task, batch.position));
@@ -304,7 +304,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Everything of a committed page is there, and nothing became older.
+    /// A committed page is stored completely, and no item became older.
     fn check_page(&mut self, mem: &MemStore, op: &CommitBatch) -> Result<(), Broken> {
         for record in &op.records {
             let at = number(&record.key).and_then(|number| self.item_of.get(number).copied().flatten());
@@ -390,7 +390,7 @@ impl Checker {
         Ok(())
     }
 
-    fn check_cursors(&mut self, mem: &MemStore, now: Ts, tx: &Tx, far: &Far) -> Result<(), Broken> {
+    fn check_cursors(&mut self, mem: &MemStore, now: Ts, tx: &Tx, api: &MockApi) -> Result<(), Broken> {
         for (at, row) in mem.cursors.iter().enumerate() {
             if self.cursors.len() <= at {
                 self.cursors.push((None, None));
@@ -415,7 +415,7 @@ impl Checker {
             let old = value.replace(new).map_or(row.began, |old| Some(Ts::from_micros(old.abs())));
             within_prefix(mem, at, mark)?;
             if let (Some(old), Some(new)) = (old, mark.instant()) {
-                self.check_no_gap(mem, far, now, of_cursor(&row.name), (old.min(new), old.max(new)), false)?;
+                self.check_no_gap(mem, api, now, of_cursor(&row.name), (old.min(new), old.max(new)), false)?;
             }
         }
         Ok(())
@@ -426,13 +426,13 @@ impl Checker {
     pub(super) fn check_no_gap(
         &self,
         mem: &MemStore,
-        far: &Far,
+        api: &MockApi,
         now: Ts,
         partition: Option<usize>,
         (from, to): (Ts, Ts),
         late: bool,
     ) -> Result<(), Broken> {
-        for (number, record) in far.records.iter().enumerate().filter(|(_, record)| record.partition == partition) {
+        for (number, record) in api.records.iter().enumerate().filter(|(_, record)| record.partition == partition) {
             let Some(shown) = record.owed(now, late).filter(|shown| from <= shown.updated_at && shown.updated_at < to)
             else {
                 continue;
@@ -453,7 +453,7 @@ impl Checker {
     }
 }
 
-/// Which record was set aside, and in which version; an id whose details are refused has none.
+/// Number and version of a quarantined record; an id whose details are refused has no version.
 fn place(rejected: &RejectedRecord) -> Option<(usize, Ts)> {
     let number = rejected.key.as_deref().and_then(number)?;
     Some((number, rejected.reason.parse().map_or(Ts::MAX, Ts::from_micros)))

@@ -1,4 +1,4 @@
-//! What people do to the work while it goes on: they hold it, let it go on, and cancel it.
+//! Operators: they pause, resume and cancel work while it runs.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use super::event::Event;
 use super::process::Machines;
 use super::world::World;
 
-/// What somebody does.
+/// An operator action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     Pause,
     Release(PauseId),
-    /// Everything that is held goes on.
+    /// Resumes everything that is paused.
     ReleaseAll,
     Cancel,
-    /// Some records must be fetched again.
+    /// Signals some records for a refresh.
     Signal,
 }
 
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Somebody comes and lets go what is held, sooner or later.
+    /// Schedules the resumption of all paused work.
     pub(super) fn release_later(&mut self, within: Duration) {
         let at = self.now + Duration::from_micros(1) + self.below(within);
         self.agenda.push(at, &mut self.rng, Event::Act(Act::ReleaseAll));
@@ -80,7 +80,7 @@ impl World {
         Ok(())
     }
 
-    /// What is held: the source, an operation, or something of the work that is there.
+    /// The subject of a pause: the source, an operation, or a part of the present work.
     fn subject(&mut self) -> Option<PauseSubject> {
         let source = PauseSubject::source("p");
         Some(match self.rng.below(5) {
@@ -114,7 +114,7 @@ impl World {
         Ok(())
     }
 
-    /// The id of some row of a table, rather a late one.
+    /// The id of some row of a table, more likely a late one.
     fn any(&mut self, rows: usize) -> Option<i64> {
         let rows = rows as u64;
         (rows > 0).then(|| 1 + self.rng.below(rows).max(self.rng.below(rows)) as i64)

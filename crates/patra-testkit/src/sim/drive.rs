@@ -1,5 +1,5 @@
-//! Between the machines and the world: what a machine wants is done or sent, what comes back is given to it. This is
-//! what the engine's shell does, with a heap in place of sockets.
+//! Connects the machines to the world: performs or sends what a machine wants, and delivers the results. The engine's
+//! shell does the same with sockets in place of a heap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use patra_core::{Code, Fault, Level, Ts, Window};
 
 use super::Mutant;
 use super::event::{Event, Exchange, Machine};
-use super::far::{PoisonKind, no_evidence};
+use super::api::{PoisonKind, no_evidence};
 use super::process::Machines;
 use super::scene;
 use super::world::World;
 
-/// Why a run is asked to give its task back.
+/// Reason with which a run is asked to give its task back.
 const STOP: &str = "the process was asked to stop";
 
 type PageResult = Result<Box<patra_core::protocol::run::FetchedPage>, Box<PageFailure>>;
@@ -32,18 +32,18 @@ impl World {
         if self.hears(process, exchange.from.life) {
             self.distort(&mut exchange);
             let result = std::mem::replace(&mut exchange.result, Err(TxError::Busy));
-            self.tell(process, &exchange, result);
+            self.deliver(process, &exchange, result);
             self.rewake(process);
         }
         self.pool.exchanges.push(exchange);
     }
 
-    fn tell(&mut self, process: usize, exchange: &Exchange, result: Result<Done, TxError>) {
+    fn deliver(&mut self, process: usize, exchange: &Exchange, result: Result<Done, TxError>) {
         let Exchange { from, tx, .. } = exchange;
         let now = self.processes[process].local(self.now);
         let machines = &mut self.processes[process].machines;
         match (from.machine, tx) {
-            (Machine::Run(number), _) => self.tell_run(process, number, RunInput::Tx(result)),
+            (Machine::Run(number), _) => self.feed_run(process, number, RunInput::Tx(result)),
             (Machine::Planner, _) => {
                 let mut wants = self.pool.planner.pop().unwrap_or_default();
                 if let Some(planner) = &mut machines.planner {
@@ -70,7 +70,7 @@ impl World {
                 if let Some(executor) = &mut machines.executor {
                     let held = renewed.as_ref().map_or(Vec::new(), |renewed| renewed.paused.clone());
                     executor.on_renewed(from.sent, now, &asked.leases, renewed, &mut wants);
-                    self.processes[process].machines.told_to_give_back(&held);
+                    self.processes[process].machines.give_back(&held);
                 }
                 self.do_executor(process, wants);
             }
@@ -106,7 +106,7 @@ impl World {
                 this.silent_until = this.silent_until.max(until);
             }
         }
-        self.tell_run(process, run, RunInput::Fetched(result));
+        self.feed_run(process, run, RunInput::Fetched(result));
         self.rewake(process);
     }
 
@@ -120,7 +120,7 @@ impl World {
             return;
         }
         let now = self.processes[process].local(self.now);
-        // Whoever looks before that finds nothing.
+        // A poll before that finds nothing.
         let due = self.due;
         let machines = &mut self.processes[process].machines;
         let mut wants = self.pool.executor.pop().unwrap_or_default();
@@ -153,14 +153,14 @@ impl World {
         self.rewake(process);
     }
 
-    /// An orderly end: no more claims, runs give their tasks back. A crash follows, whether they are done or not.
+    /// Drains a process: no more claims, and runs give their tasks back. A crash follows, whether they are done or not.
     pub(super) fn drain(&mut self, process: usize) {
         let Some(executor) = &mut self.processes[process].machines.executor else { return };
         executor.drain();
         self.processes[process].draining = true;
         let numbers: Vec<u32> = self.processes[process].machines.runs.iter().map(|active| active.number).collect();
         for number in numbers {
-            self.tell_run(process, number, RunInput::Stop { reason: STOP });
+            self.feed_run(process, number, RunInput::Stop { reason: STOP });
         }
         let life = self.processes[process].life;
         let at = self.now + Duration::from_micros(1 + self.rng.below(10_000_000));
@@ -182,19 +182,19 @@ impl World {
                     let number = self.processes[process].machines.add(run, memory);
                     self.do_run(process, number, wants);
                     if self.processes[process].draining {
-                        self.tell_run(process, number, RunInput::Stop { reason: STOP });
+                        self.feed_run(process, number, RunInput::Stop { reason: STOP });
                     }
                 }
                 executor::Want::Stop(lost) => {
                     if let Some(number) = self.processes[process].machines.number_of(lost) {
-                        self.tell_run(process, number, RunInput::Lost);
+                        self.feed_run(process, number, RunInput::Lost);
                     }
                 }
                 executor::Want::GiveBack(held) => {
                     if self.mutant != Some(Mutant::GiveBackIgnored)
                         && let Some(number) = self.processes[process].machines.number_of(held)
                     {
-                        self.tell_run(process, number, RunInput::Stop { reason: STOP });
+                        self.feed_run(process, number, RunInput::Stop { reason: STOP });
                     }
                 }
             }
@@ -219,7 +219,7 @@ impl World {
         self.pool.planner.push(wants);
     }
 
-    fn tell_run(&mut self, process: usize, number: u32, got: RunInput) {
+    fn feed_run(&mut self, process: usize, number: u32, got: RunInput) {
         let now = self.processes[process].local(self.now);
         let mut wants = self.pool.run.pop().unwrap_or_default();
         if let Some(active) = self.processes[process].machines.find(number) {
@@ -239,11 +239,11 @@ impl World {
                         _ => None,
                     };
                     let policy = Arc::clone(policy.unwrap_or(&self.policy));
-                    self.tell_run(process, number, RunInput::Prepared(Ok(policy)));
+                    self.feed_run(process, number, RunInput::Prepared(Ok(policy)));
                 }
                 Want::Permit { .. } => {
                     let (decision, advice) = self.permit(process);
-                    self.tell_run(process, number, RunInput::Permit(decision, advice));
+                    self.feed_run(process, number, RunInput::Permit(decision, advice));
                 }
                 Want::CoolDown(silence) => {
                     let now = self.processes[process].local(self.now);
@@ -258,7 +258,7 @@ impl World {
                     } else {
                         Ok(self.store.screen(self.now, &stream, &candidates))
                     };
-                    self.tell_run(process, number, RunInput::Screened(answer));
+                    self.feed_run(process, number, RunInput::Screened(answer));
                 }
                 Want::Wanted { stream, segment, after, limit } => {
                     let answer = if self.now < self.outage_until || self.rng.chance(self.profile.faults.busy) {
@@ -266,7 +266,7 @@ impl World {
                     } else {
                         Ok(self.store.wanted(&stream, &segment, after.as_deref(), limit))
                     };
-                    self.tell_run(process, number, RunInput::Wanted(answer));
+                    self.feed_run(process, number, RunInput::Wanted(answer));
                 }
                 Want::Finished(_) => {
                     let now = self.processes[process].local(self.now);
@@ -311,7 +311,7 @@ impl World {
             at = self.now + Duration::from_secs(10);
             Err(refusal(Code::TimeoutError, Level::L1))
         } else {
-            let poison = if update { None } else { self.far.poisons(window, &fetch.position) };
+            let poison = if update { None } else { self.api.poisons(window, &fetch.position) };
             self.far_answer(process, window, partition, poison, fetch)
         };
         self.agenda.push(at, &mut self.rng, Event::Fetched { process, life, run: number, result });
@@ -327,7 +327,7 @@ impl World {
     ) -> PageResult {
         let details = matches!(fetch.position, patra_core::paging::Position::Ids { .. });
         match poison.filter(|_| partition.is_none()) {
-            // It is the window that is refused, not the ids that it names.
+            // The window is refused, not the ids that it names.
             Some(PoisonKind::Refused) if details => {}
             Some(PoisonKind::Transient) => return Err(refusal(Code::PlatformError, Level::L1)),
             Some(PoisonKind::Refused) => return Err(refusal(Code::PlatformError, Level::L2)),
@@ -346,7 +346,7 @@ impl World {
         if self.rng.chance(self.profile.faults.error) {
             return Err(refusal(Code::ParseError, Level::L1));
         }
-        // Ids whose details are refused are set aside for good: that is no passing fault.
+        // Ids whose details are refused are quarantined for good, so this is not a passing fault.
         if !details && self.rng.chance(self.profile.faults.refused) {
             return Err(refusal(Code::PlatformError, Level::L2));
         }
@@ -354,12 +354,12 @@ impl World {
             return Err(self.fatal(details));
         }
         if let patra_core::paging::Position::Ids { ids, .. } = &fetch.position {
-            let details = self.far.details(ids, self.now);
+            let details = self.api.details(ids, self.now);
             return details.map(Box::new).ok_or_else(|| refusal(Code::PlatformError, Level::L2));
         }
         let inclusive = self.mutant != Some(Mutant::BorderLost);
         let size = fetch.page_size as usize;
-        let mut page = self.far.page_of(partition, window, &fetch.position, size, self.now, inclusive);
+        let mut page = self.api.page_of(partition, window, &fetch.position, size, self.now, inclusive);
         if let (true, patra_core::paging::Position::Token(here)) =
             (self.rng.chance(self.profile.faults.repeat), &fetch.position)
             && here.is_some()
@@ -369,11 +369,11 @@ impl World {
         Ok(Box::new(page))
     }
 
-    /// We are locked out, the source is broken, or our request is wrong: nobody should go on like this.
+    /// An L4 failure: access denied, a broken source, or a wrong request.
     fn fatal(&mut self, details: bool) -> Box<PageFailure> {
         let (code, level, status) = match self.rng.below(3) {
             0 => (Code::UpstreamAuthFailed, Level::L4, 401),
-            // Details of another form are set aside like those that are refused.
+            // Details in another format are quarantined like refused ones.
             1 if !details => (Code::ParseError, Level::L4, 200),
             _ => (Code::ValidationError, Level::L2, 403),
         };
@@ -382,7 +382,7 @@ impl World {
         refusal
     }
 
-    /// Bugs on the way from the store to a machine.
+    /// Applies mutants that act between the store and a machine.
     fn distort(&mut self, Exchange { tx, result, .. }: &mut Exchange) {
         match (self.mutant, &*tx) {
             (Some(Mutant::UnknownIsDone), tx) if !tx.pages().is_empty() => {
@@ -413,7 +413,7 @@ impl World {
                             && let Some(next) = &resume.next
                         {
                             let size = self.profile.page_size as usize;
-                            let page = self.far.page(window, next, size, self.now, true);
+                            let page = self.api.page(window, next, size, self.now, true);
                             let behind =
                                 page.facts.next_token.map(|token| patra_core::paging::Position::Token(Some(token)));
                             resume.next = behind.or_else(|| resume.next.take());

@@ -1,4 +1,4 @@
-//! What happens next: a heap of events in order of time, and among equals in an order that the seed decides.
+//! The event queue: a heap ordered by time, and among equal times in an order that the seed decides.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,9 +19,9 @@ pub(super) enum Event {
         exchange: Box<Exchange>,
         unknown: bool,
     },
-    /// Its answer reaches the process.
+    /// The result of a transaction reaches the process.
     Answer(Box<Exchange>),
-    /// An answer of the upstream, or the news that there is none.
+    /// A response of the upstream, or its failure.
     Fetched {
         process: usize,
         life: u32,
@@ -36,11 +36,11 @@ pub(super) enum Event {
         process: usize,
         life: u32,
     },
-    /// Somebody asks for work.
+    /// Somebody requests a job.
     Fire {
         number: u64,
     },
-    /// Somebody does something to the work.
+    /// An operator acts on the work.
     Act(Act),
     Outage {
         until: Ts,
@@ -49,7 +49,7 @@ pub(super) enum Event {
     Calm,
 }
 
-/// A transaction and its answer, in one box all the way.
+/// A transaction and its result, in one reused box.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) from: Sender,
@@ -57,13 +57,13 @@ pub(super) struct Exchange {
     pub(super) result: Result<Done, TxError>,
 }
 
-/// Who waits for an answer.
+/// The machine that waits for a result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub(super) process: usize,
     pub(super) life: u32,
     pub(super) machine: Machine,
-    /// On its own clock.
+    /// Time of sending, by the process's clock.
     pub(super) sent: Ts,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Machine {
     Run(u32),
 }
 
-/// Memory that is used over and over.
+/// Reused memory.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     #[expect(clippy::vec_box, reason = "the boxes themselves are used again")]

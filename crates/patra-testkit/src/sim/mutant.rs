@@ -14,7 +14,7 @@ macro_rules! mutants {
                 match self { $(Mutant::$name => stringify!($name)),* }
             }
 
-            /// What is wrong.
+            /// Description of the bug.
             pub fn describe(self) -> &'static str {
                 match self { $(Mutant::$name => concat!($($doc),*).trim_ascii()),* }
             }
@@ -37,7 +37,7 @@ mutants! {
     SweepLeavesRunOpen,
     /// The sweep never fails a task.
     SweepIgnoresAttempts,
-    /// Leases are made and judged by the callers' clocks.
+    /// Leases are made and checked by the callers' clocks.
     LeaseByLocalClock,
     /// A lease that ran out can be renewed.
     RenewRevives,
@@ -61,7 +61,7 @@ mutants! {
     ResumeAtEnd,
     /// A resumed run does not notice that numbered records have moved meanwhile.
     ResumeForgetsTotal,
-    /// A resumed run begins again, beside what is committed.
+    /// A resumed run begins again despite its committed pages.
     ResumeForgets,
     /// A repeated commit writes a second ledger row.
     CommitTwice,
@@ -97,41 +97,41 @@ mutants! {
     BackfillToMin,
     /// A backfill in parts goes on above what it has sliced.
     BackfillRestAbove,
-    /// A window whose pages are shared out loses its first range.
+    /// A window that is split into page ranges loses its first range.
     RangeLeavesPageOut,
     /// Windows do not look back.
     LookbackIgnored,
-    /// One range of pages that is read completes its window.
+    /// One completed range of pages completes its window.
     RangesCountAlone,
-    /// What is done of a window that was read half-way is taken to be all of it.
+    /// The completed part of a window counts as the whole window.
     DoneTooFar,
-    /// What is done of such a window is read again.
+    /// The completed part of a window is read again.
     DoneIsForgotten,
-    /// What remains of such a window begins a second too late.
+    /// The rest of a partly read window begins a second too late.
     RemainderTooShort,
-    /// A task that fails at L4 stops nobody.
-    FuseHolds,
+    /// A task that fails at L4 halts nothing.
+    HaltIgnored,
     /// An UPDATE leaves out the last id of a segment.
     UpdateForgetsId,
     /// The last segment of a plan begins behind its own end.
     SegmentsLeaveHole,
     /// A plan over ids ends with its first part.
     SegmentsEndEarly,
-    /// That a record was looked at is not written down.
+    /// The check of a record is not recorded.
     LooksAreLost,
     /// An id whose content is refused counts as fetched.
     RefusalResolves,
-    /// A task that is held is claimed.
+    /// A paused task is claimed.
     ClaimIgnoresHold,
-    /// A trigger whose source is held is planned.
+    /// A trigger of a paused source is planned.
     TakeIgnoresHold,
-    /// A renewal does not tell that somebody holds the task.
+    /// A renewal does not report that the task is paused.
     RenewHidesHold,
-    /// A run that is told that its task is held goes on.
+    /// A run continues after it learns that its task is paused.
     GiveBackIgnored,
-    /// A sweep ends the holds.
+    /// A sweep ends the pauses.
     SweepEndsHolds,
-    /// A task of what is cancelled stays in the queue.
+    /// A task of a cancelled plan or trigger stays in the queue.
     CancelLeavesQueued,
     /// Windows of cancelled tasks count as covered.
     CancelledIsCovered,
@@ -139,27 +139,27 @@ mutants! {
     EpochUnchecked,
     /// Every part of a plan begins again with the windows that failed.
     PartsStartOver,
-    /// A transaction of unknown outcome is taken for done.
+    /// A transaction of unknown outcome counts as applied.
     UnknownIsDone,
     /// Windows are planned up to now, without the safety lag.
     PlansBeyondBarrier,
     /// The start of a window is left out.
     BorderLost,
-    /// The upstream's wish for silence is not passed to the gate.
+    /// Silence that the upstream requests is not passed to the gate.
     ThrottleIgnored,
-    /// Of pages that are committed together the last is lost.
+    /// The last of several pages that are committed together is lost.
     GroupLosesLast,
     /// Pages are read far ahead of their commit.
     ReadsFarAhead,
-    /// An id that was fetched once is never wanted again, whatever its version.
+    /// An id that was fetched once is never fetched again, whatever its version.
     ScreenForgetsVersions,
     /// An id is marked as fetched although its record was not stored.
     MarksWithoutRecords,
-    /// A window that is cut loses its last part.
+    /// A window that is split loses its last part.
     SplitLosesPart,
     /// A trigger is fanned out by a planner that has lost it.
     FanUnfenced,
-    /// The place of a fan-out is kept, its partitions are not.
+    /// The position of a fan-out is stored, its partitions are not.
     FanLosesPartitions,
     /// A fan-out begins again with every page.
     FanForgetsPlace,

@@ -1,5 +1,5 @@
 //! The second endpoint of the world, read once per partition: per value of a list, or per record of the first endpoint.
-//! It stands for what the engine's compiler does with partitions, and says how they must look in the end.
+//! Replaces the engine's compiler of partitions, and checks the partitions in the end.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Mutant;
 use super::check::Broken;
-use super::far::{Far, number};
+use super::api::{MockApi, number};
 use super::profile::Profile;
 use super::scene::{self, Planned};
 use super::world::World;
@@ -24,10 +24,10 @@ use crate::memory::{Instance, MemStore};
 pub(super) const ENDPOINT: &str = "c";
 const PARAM: &str = "part";
 
-/// As a careless author writes it: a value that is there twice is one partition.
+/// The list of values, with one value twice, which is still one partition.
 const LIST: [usize; 6] = [0, 1, 1, 2, 3, 0];
 
-/// How many values one page of a fan-out goes through.
+/// Number of values per page of a fan-out.
 const PAGE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Partitions {
     count: usize,
 }
 
-/// Where the partitions come from.
+/// The origin of the partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     List,
@@ -55,7 +55,7 @@ impl Partitions {
     }
 }
 
-impl Far {
+impl MockApi {
     /// Records of the partitions, numbered behind the others.
     pub(super) fn add_partitions(&mut self, rng: &mut Rng, profile: &Profile, start: Ts, partitions: Partitions) {
         let first = self.records.len();
@@ -97,7 +97,7 @@ pub(super) fn draft(trigger: &ClaimedJob, draft: PlanDraft, mutant: Option<Mutan
 }
 
 impl World {
-    /// What the compiler makes of a trigger.
+    /// The fan-out that the compiler makes of a trigger.
     pub(super) fn compile(&mut self, trigger: &ClaimedJob) -> Result<CompiledJob, CompileError> {
         let draft = scene::draft(trigger, &self.profile, self.start, self.mutant);
         if let (Operation::Update, Some(update)) = (trigger.operation, self.profile.update) {
@@ -156,7 +156,7 @@ impl World {
     pub(super) fn check_partitions(&self) -> Result<(), Broken> {
         let mem = &self.store.mem;
         for trigger in mem.instances.iter().filter(|row| row.origin.endpoint_name == ENDPOINT && row.parent.is_none()) {
-            // Those of the calm times, when all parents were stored.
+            // Triggers of the calm phase, when all parents are stored.
             if trigger.public_id.starts_with("t20") {
                 self.check_children(trigger)?;
             }
@@ -178,7 +178,7 @@ impl World {
                     cursor.value
                 ));
             }
-            self.check.check_no_gap(mem, &self.far, self.now, Some(number), (began, end), false)?;
+            self.check.check_no_gap(mem, &self.api, self.now, Some(number), (began, end), false)?;
         }
         Ok(())
     }

@@ -15,23 +15,23 @@ use patra_core::{Ts, Window};
 use super::profile::Profile;
 use crate::memory::Due;
 
-/// It stands for the engine's gate, of which the protocols see nothing but the answer.
+/// Replaces the engine's gate, of which the protocols see only the decision.
 const RATE: Rate = Rate { per_sec: 4.0, burst: 2.0 };
 
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) role: Role,
-    /// Rises with every start; what belongs to an earlier life is not heard any more.
+    /// Rises with every start; events of an earlier life are dropped.
     pub(super) life: u32,
     pub(super) alive: bool,
     pub(super) draining: bool,
     pub(super) paused_until: Ts,
-    /// Microseconds that its clock is ahead.
+    /// Microseconds by which the process's clock is ahead.
     pub(super) offset: i64,
     pub(super) machines: Machines,
-    /// When the next timer is due that has been asked for, in true time.
+    /// Due time of the next scheduled timer, in true time.
     pub(super) next_wake: Ts,
-    /// By its own clock: no request before then, as the upstream has told it.
+    /// Silence that the upstream requested, by this process's clock: no request before then.
     pub(super) silent_until: Ts,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// Of the process with this number.
+    /// The role of the process with this number.
     pub(super) fn of(index: u64, profile: &Profile) -> Role {
         match profile.joined {
             true => Role::Both,
@@ -64,16 +64,16 @@ pub(super) struct Machines {
     next_run: u32,
 }
 
-/// A run and the number under which its answers come back.
+/// A run and the number under which it receives results.
 #[derive(Debug)]
 pub(super) struct Active {
     pub(super) number: u32,
     pub(super) lease: LeaseRef,
     pub(super) window: Window,
     pub(super) partition: Option<usize>,
-    /// It fetches stored records again.
+    /// Whether the run refreshes stored records.
     pub(super) update: bool,
-    /// Its executor knows that somebody holds the task.
+    /// Whether the executor knows that the task is paused.
     pub(super) held: bool,
     pub(super) run: RunMachine,
 }
@@ -95,17 +95,17 @@ impl Process {
         }
     }
 
-    /// What its clock shows at `now`.
+    /// The process's clock at `now`.
     pub(super) fn local(&self, now: Ts) -> Ts {
         Ts::from_micros(now.micros() + self.offset)
     }
 
-    /// A true instant from its own clock's.
+    /// Converts an instant of the process's clock to true time.
     fn truly(&self, local: Ts) -> Ts {
         Ts::from_micros(local.micros().saturating_sub(self.offset))
     }
 
-    /// The next timer of any machine that will not look in vain.
+    /// The next timer of any machine that may find work.
     pub(super) fn wake_at(&self, due: &Due) -> Ts {
         let Machines { executor, planner, sweeper, runs, .. } = &self.machines;
         let timers = runs.iter().map(|active| active.run.wake_at()).min().unwrap_or(Ts::MAX);
@@ -156,11 +156,11 @@ impl Machines {
         self.runs.iter().find(|active| active.lease == lease).map(|active| active.number)
     }
 
-    /// A run is large: one that is over leaves its memory to the next.
+    /// A run is large, so the next run reuses the memory of an ended one.
     pub(super) fn add(&mut self, run: RunMachine, memory: Option<Box<Active>>) -> u32 {
         self.next_run += 1;
         let lease = LeaseRef::from(run.lease());
-        // An UPDATE has none, and nothing is asked for by it.
+        // An UPDATE has no window and needs none.
         let window = run.lease().window.unwrap_or(Window { from: Ts::MIN, to: Ts::MAX });
         let partition = super::partition::of(run.lease());
         let update = run.lease().operation == Operation::Update;
@@ -175,7 +175,7 @@ impl Machines {
         self.next_run
     }
 
-    pub(super) fn told_to_give_back(&mut self, held: &[LeaseRef]) {
+    pub(super) fn give_back(&mut self, held: &[LeaseRef]) {
         for active in self.runs.iter_mut().filter(|active| held.contains(&active.lease)) {
             active.held = true;
         }

@@ -1,4 +1,4 @@
-//! What one seed is made of. Every kind of fault has its own probability, drawn per seed and mostly zero, so that seeds
+//! The profile of one seed. Every kind of fault has its own probability, drawn per seed and mostly zero, so that seeds
 //! differ in kind and not only in detail. Most worlds are small: what two processes and a few pages can get wrong is
 //! found there, in a tenth of the time; a few are long, for what takes many turns.
 
@@ -9,7 +9,7 @@ use patra_core::rng::Rng;
 use patra_core::window::{Align, Cut};
 
 use super::partition::Partitions;
-use super::shape::Shape;
+use super::api_behavior::ApiBehavior;
 use super::update::Update;
 
 #[derive(Clone, Debug)]
@@ -17,27 +17,27 @@ pub(super) struct Profile {
     pub(super) faults: Faults,
     pub(super) executors: u64,
     pub(super) planners: u64,
-    /// Every process does everything.
+    /// Every process has all roles.
     pub(super) joined: bool,
     pub(super) capacity: u32,
-    /// Failed ones without progress, after which a task fails.
+    /// Failed attempts without progress after which a task fails.
     pub(super) attempts: u32,
-    /// Of tasks and triggers.
+    /// Lease duration of tasks and triggers.
     pub(super) lease: Duration,
     pub(super) cut: Cut,
     pub(super) page_size: u32,
     pub(super) inventory: u32,
     pub(super) lag: Duration,
-    /// How far back the first plan reaches.
+    /// History of the first plan, before the start of the world.
     pub(super) history: Duration,
     /// Faults stop after this long.
     pub(super) rough: Duration,
-    /// How long an executor or planner waits after it has found nothing, or the store away.
+    /// Poll interval of an executor or planner that found nothing, or no store.
     pub(super) idle_poll: Duration,
-    /// How often dead leases are looked for.
+    /// Sweep interval.
     pub(super) sweep: Duration,
     pub(super) records: u64,
-    /// Permille of the records that have the time of another.
+    /// Permille of the records with the update time of another record.
     pub(super) clustered: u64,
     /// Permille of the revisions that cannot be read.
     pub(super) malformed: u64,
@@ -46,36 +46,36 @@ pub(super) struct Profile {
     pub(super) triggers: u64,
     pub(super) scheduled: bool,
     pub(super) poison: bool,
-    /// Pages name ids; so many of them are asked for at once.
+    /// Ids per details request; `None` if pages contain whole records.
     pub(super) details: Option<u32>,
-    /// A query gives out only so many records.
+    /// Whether a query returns a limited number of records.
     pub(super) ceiling: bool,
     pub(super) partitions: Option<Partitions>,
-    pub(super) shape: Shape,
-    /// A backfill goes on beside the harvest, to its end.
+    pub(super) api: ApiBehavior,
+    /// A backfill runs alongside the harvest, to its end.
     pub(super) backfill: bool,
     pub(super) update: Option<Update>,
-    /// How often somebody holds or cancels something.
+    /// Frequency of pauses and cancellations.
     pub(super) pauses: u64,
     pub(super) cancels: u64,
 }
 
-/// What goes wrong, in permille.
+/// Probability of each fault, in permille.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Faults {
-    /// A transaction meets …
+    /// Faults of a transaction.
     pub(super) busy: u64,
     pub(super) unavailable: u64,
     pub(super) unknown_done: u64,
     pub(super) unknown_lost: u64,
     pub(super) slow_store: u64,
     pub(super) stall: u64,
-    /// A process, when it is told something …
+    /// Faults of a process, when it receives an event.
     pub(super) crash: u64,
     pub(super) pause: u64,
     pub(super) jump: u64,
     pub(super) drain: u64,
-    /// A request meets …
+    /// Faults of a request.
     pub(super) throttle: u64,
     pub(super) error: u64,
     pub(super) refused: u64,
@@ -86,7 +86,7 @@ pub(super) struct Faults {
     pub(super) fatal: u64,
 }
 
-/// How large a world may be. Times in seconds.
+/// Maximum size of a world. Times in seconds.
 struct Size {
     executors: Range<u64>,
     planners: Range<u64>,
@@ -98,9 +98,9 @@ struct Size {
     rough: Range<u64>,
     idle_poll: Range<u64>,
     triggers: Range<u64>,
-    /// A fault is this much more likely than in a long world.
+    /// Factor by which faults are more likely than in a long world.
     intensity: u64,
-    /// Permille of the worlds that have a schedule, a small inventory, partitions.
+    /// Permille of the worlds with a schedule, a small inventory, partitions.
     scheduled: u64,
     in_parts: u64,
     partitions: u64,
@@ -178,7 +178,7 @@ impl Profile {
         let (width, lag, history) = (within(&size.width), within(&size.lag), within(&size.history));
         let (rough, idle_poll) = (within(&size.rough), within(&size.idle_poll));
         let (records, triggers) = (within(&size.records), within(&size.triggers));
-        // A window is only cut when more lies in it than one query gives out, but not in one second.
+        // A window is only split if it has more records than one query returns, and not all in one second.
         let ceiling = rng.chance(200);
         let (records, width, clustered) = match ceiling {
             true => (records + 5, width.max(60), 100),
@@ -215,7 +215,7 @@ impl Profile {
             details: rng.chance(300).then(|| 1 + rng.below(3) as u32),
             ceiling,
             partitions,
-            shape: Shape::draw(rng, ceiling),
+            api: ApiBehavior::draw(rng, ceiling),
             backfill: rng.chance(150),
             update: rng.chance(120).then(|| Update::draw(rng)),
             pauses: if rng.chance(120) { 1 + rng.below(3) } else { 0 },
@@ -226,7 +226,7 @@ impl Profile {
 
 impl Faults {
     fn draw(rng: &mut Rng, intensity: u64) -> Faults {
-        // How many of the kinds take part in this world.
+        // Permille of the fault kinds that this world has.
         let share = [200, 400, 600][rng.below(3) as usize];
         let mut upto = |most: u64| if rng.chance(share) { 1 + rng.below(most * intensity) } else { 0 };
         Faults {

@@ -1,4 +1,4 @@
-//! The one source that the simulated world collects, and how it must look in the end.
+//! The source that the simulated world collects, and the checks of its final state.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -47,16 +47,16 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::RunPol
         paging: paging::PagingRule {
             ceiling,
             can_cut: ceiling.is_some(),
-            ..paging::PagingRule::new(profile.shape.kind(), profile.page_size)
+            ..paging::PagingRule::new(profile.api.kind(), profile.page_size)
         },
         retry: RETRY,
         stream: Arc::clone(&STREAM),
-        limits: profile.shape.limits(),
-        order: profile.shape.order,
+        limits: profile.api.limits(),
+        order: profile.api.order,
         generation: Arc::clone(&GENERATION),
         emit: false,
         details: profile.details.map(|batch_size| run::DetailOptions { batch_size, missing_is_bad: true }),
-        split: (ceiling.is_some() || profile.shape.cuts()).then(|| run::SplitRule {
+        split: (ceiling.is_some() || profile.api.cuts()).then(|| run::SplitRule {
             step: Duration::from_secs(1),
             template: FORM.clone(),
             by_time: true,
@@ -64,7 +64,7 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::RunPol
     })
 }
 
-/// How the partitioned endpoint is read: page by page, whole records, all that there is.
+/// The policy of the partitioned endpoint: page by page, whole records, the whole listing.
 pub(super) fn partition_policy(profile: &Profile) -> Arc<run::RunPolicy> {
     let whole = paging::PagingRule::new(paging::PagingKind::Token { initial: None }, profile.page_size);
     Arc::new(run::RunPolicy {
@@ -107,7 +107,7 @@ pub(super) fn main_stream() -> RecordStream {
     (**STREAM).clone()
 }
 
-/// What the slices of a window that was cut look like.
+/// The context of the slices of a window that is split.
 fn shape() -> SliceContext {
     SliceContext {
         project_key: "default".into(),
@@ -127,7 +127,7 @@ fn shape() -> SliceContext {
     }
 }
 
-/// How many pages that are not committed a run of the simulator may have when it reads another.
+/// Most uncommitted pages that a run may have when it reads another.
 pub(super) const LOOKAHEAD: usize = 3;
 
 pub(super) fn run_options(profile: &Profile, mutant: Option<Mutant>) -> run::Options {
@@ -174,18 +174,18 @@ pub(super) fn draft(trigger: &ClaimedJob, profile: &Profile, start: Ts, mutant: 
             job: job_component(trigger),
             ..shape()
         },
-        credential: profile.shape.credential(trigger.job.0),
+        credential: profile.api.credential(trigger.job.0),
         labels: serde_json::Value::Null,
         warnings: Vec::new(),
     }
 }
 
-/// Whose progress a backfill or an update makes: its activity's, else its own.
+/// The activity of a backfill or an update, else its own name.
 pub(super) fn activity(trigger: &ClaimedJob) -> String {
     trigger.activity.clone().unwrap_or_else(|| trigger.public_id.clone())
 }
 
-/// What was planned of a namespace, and what of that was not read.
+/// The planned range of a namespace, and the parts of it that were not read.
 pub(super) struct Planned {
     pub(super) began: Ts,
     pub(super) end: Ts,
@@ -225,30 +225,30 @@ pub(super) fn final_check(world: &World) -> Result<(), Broken> {
     check_complete(world, cursor)
 }
 
-/// The backfill of the activity has come down to where the manifest begins, or as far as can be read.
+/// The backfill of the activity is complete down to the start of the manifest, or as far as the source can be read.
 pub(super) fn check_backfill(world: &World) -> Result<(), Broken> {
     let mem = &world.store.mem;
     let own = |row: &&Cursor| row.name.operation == Operation::Backfill && row.name.namespace_key == "a";
     let Some(cursor) = mem.cursors.iter().find(own) else {
-        // All that it could read was harvested before it began, and is not read again.
+        // Everything in its range was harvested before it began, and is not read again.
         return Ok(());
     };
     check_complete(world, cursor)
 }
 
-/// What was planned of this namespace is read, but for the window that cannot be, and its cursor stands there.
+/// The planned range of this namespace is read, except the unreadable window, and its cursor is at the end of it.
 fn check_complete(world: &World, cursor: &Cursor) -> Result<(), Broken> {
     let mem = &world.store.mem;
     let Planned { began, mut end, mut gaps } = planned(mem, cursor);
     if cursor.direction() == Direction::Backfill {
-        // Nobody asks for more but by name, and names single windows.
+        // Only requests for single windows go beyond this.
         end = world.start - world.profile.history;
         gaps = gaps.iter().filter_map(|gap| Window::new(gap.from.max(end), gap.to)).collect();
         if end >= began {
             return Ok(());
         }
     }
-    let poison = world.far.poison.map(|poison| poison.at);
+    let poison = world.api.poison.map(|poison| poison.at);
     if let Some(gap) = gaps.iter().find(|gap| !poison.is_some_and(|at| gap.contains(at))) {
         return Err(format!("no gap: {gap:?} was never read"));
     }
@@ -264,7 +264,7 @@ fn check_complete(world: &World, cursor: &Cursor) -> Result<(), Broken> {
     if gaps.first().is_some_and(|gap| gap.width() > world.profile.cut.max_width) {
         return Err(format!("no gap: more than the window that cannot be read is missing: {gaps:?}"));
     }
-    // Windows behind one that cannot be read are no windows in which late records must have been found.
+    // Windows behind an unreadable one need not contain the late records.
     let harvest = cursor.direction() == Direction::Forward && poison.is_none();
-    world.check.check_no_gap(mem, &world.far, world.now, None, (began.min(value), began.max(value)), harvest)
+    world.check.check_no_gap(mem, &world.api, world.now, None, (began.min(value), began.max(value)), harvest)
 }

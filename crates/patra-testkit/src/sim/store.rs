@@ -1,4 +1,4 @@
-//! The store of the simulated world: the in-memory store as it is, or with one bug.
+//! The store of the simulated world: the in-memory store, unchanged or with one mutant.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Store {
                 done.push(BatchCommitted { stats: last.stats, ..done[0] });
                 Ok(Done::CommitBatches(done))
             }
-            // Whatever is done wrongly to one page is done so to each.
+            // A mutant of one page applies to each page of a group.
             (_, Tx::CommitBatches(ops)) => {
                 let mut done = Vec::with_capacity(ops.len());
                 for op in ops.iter() {
@@ -162,7 +162,7 @@ impl Store {
                 }
                 self.mem.apply(now, &Arc::new(op).into())
             }
-            (Mutant::FuseHolds, Tx::EndRun(op)) => {
+            (Mutant::HaltIgnored, Tx::EndRun(op)) => {
                 self.mem.apply(now, &Arc::new(EndRun { pause: None, ..(**op).clone() }).into())
             }
             (Mutant::LooksAreLost, Tx::CommitBatch(op)) if !op.checked.is_empty() => {
@@ -188,7 +188,7 @@ impl Store {
         }
     }
 
-    /// Which of these must be fetched.
+    /// The ids among these that must be fetched.
     pub(super) fn screen(
         &self,
         now: Ts,
@@ -202,7 +202,7 @@ impl Store {
         wanted
     }
 
-    /// Which ids of the segment must be fetched.
+    /// The ids of the segment that must be fetched.
     pub(super) fn wanted(
         &self,
         stream: &RecordStream,
@@ -217,7 +217,7 @@ impl Store {
         keys
     }
 
-    /// Bugs that show after the transaction.
+    /// Applies mutants that act after the transaction.
     fn spoil(&mut self, mutant: Mutant, now: Ts, tx: &Tx, done: Result<Done, TxError>) -> Result<Done, TxError> {
         let mut done = done?;
         match (mutant, &mut done, tx) {
@@ -403,7 +403,7 @@ impl Store {
         self.mem.events.push(event);
     }
 
-    /// The lease and run that the task is under now, whoever asks.
+    /// The present lease and run of the task, whoever the caller is.
     fn current(&self, asked: LeaseRef, run: RunId) -> (LeaseRef, RunId) {
         let task = &self.mem.tasks[asked.task.0 as usize - 1];
         (LeaseRef { fence: task.fence, ..asked }, task.runs.last().copied().unwrap_or(run))

@@ -1,4 +1,4 @@
-//! UPDATE: stored records are fetched again, because they are old, mapped by other rules, or somebody says so.
+//! UPDATE: stored records are fetched again because they are old, mapped by other rules, or signalled.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use patra_core::state::{Operation, SignalStatus, TaskStatus, UpdateReason};
 use patra_core::tx::{ClaimedJob, SignalRecords};
 
 use super::check::Broken;
-use super::far::key;
+use super::api::key;
 use super::profile::Profile;
 use super::scene;
 use super::world::World;
@@ -73,7 +73,7 @@ pub(super) fn reason(rng: &mut Rng) -> UpdateReason {
 }
 
 impl World {
-    /// Somebody says of some records, stored or not, that they are wrong.
+    /// Signals some records, stored or not, for a refresh.
     pub(super) fn signal(&mut self) -> Result<(), Broken> {
         let count = 1 + self.rng.below(3);
         let mut keys: Vec<String> = (0..count).map(|_| self.any_key()).collect();
@@ -96,7 +96,7 @@ impl World {
         key(if number == self.profile.records { NOBODY } else { number })
     }
 
-    /// All that the last UPDATE of the calm times was to look at was looked at. Ids that the upstream refuses may stay as old
+    /// The last UPDATE of the calm phase has checked all of its ids. Ids that the upstream refuses may stay as old
     /// as they were, and a segment of nothing else fails.
     pub(super) fn check_update(&self) -> Result<(), Broken> {
         let mem = &self.store.mem;
@@ -108,7 +108,7 @@ impl World {
             _ => true,
         };
         let skipped = mem.items.iter().filter(|item| item.endpoint_name == "e" && *item.generation != **GENERATION);
-        let refused = |key: &String| self.far.details(std::slice::from_ref(key), self.now).is_none();
+        let refused = |key: &String| self.api.details(std::slice::from_ref(key), self.now).is_none();
         let skipped = skipped.filter(|item| !refused(&item.key));
         if let Some(item) = skipped.into_iter().find(|item| !looked_at(item.checked_at)) {
             return Err(format!("no gap: {} was not looked at again", item.key));

@@ -12,7 +12,7 @@ use patra_core::tx::{Done, Tx, TxError};
 use super::Mutant;
 use super::check::{Broken, Checker};
 use super::event::{Agenda, Event, Exchange, Machine, Pool, Sender};
-use super::far::{Far, FarRecord, PoisonKind};
+use super::api::{MockApi, ApiRecord, PoisonKind};
 use super::process::{Machines, Process, Role};
 use super::profile::{Faults, Profile};
 use super::scene;
@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) agenda: Agenda,
     pub(super) pool: Pool,
     pub(super) processes: Vec<Process>,
-    pub(super) far: Far,
+    pub(super) api: MockApi,
     pub(super) store: Store,
     pub(super) check: Checker,
     pub(super) policy: Arc<run::RunPolicy>,
@@ -35,10 +35,10 @@ pub(super) struct World {
     pub(super) update_policy: Option<Arc<run::RunPolicy>>,
     pub(super) start: Ts,
     pub(super) outage_until: Ts,
-    /// When there is next something to take from the store.
+    /// Time at which the store next has work to claim.
     pub(super) due: Due,
     pub(super) calm: bool,
-    /// Crashes and pauses that may still happen.
+    /// Remaining number of crashes and stalls.
     pub(super) mischief: u32,
     pub(super) steps: u64,
     pub(super) hash: u64,
@@ -46,13 +46,13 @@ pub(super) struct World {
     pub(super) broken: Option<Broken>,
 }
 
-/// The memory of a world that is over.
+/// Reusable memory of an ended world.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
     agenda: Agenda,
     pool: Pool,
     processes: Vec<Process>,
-    records: Vec<FarRecord>,
+    records: Vec<ApiRecord>,
     mem: MemStore,
     check: Checker,
 }
@@ -66,10 +66,10 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut profile = Profile::draw(&mut rng);
         let start = Ts::from_secs(1_000_000);
-        let mut far = Far::new(&mut rng, &profile, start, spare.records);
+        let mut api = MockApi::new(&mut rng, &profile, start, spare.records);
         if let Some(partitions) = profile.partitions {
-            far.add_partitions(&mut rng, &profile, start, partitions);
-            // All partitions share an inventory: with less, time would pass faster than it is planned.
+            api.add_partitions(&mut rng, &profile, start, partitions);
+            // All partitions share an inventory: with a smaller one, time would pass faster than it is planned.
             profile.inventory = profile.inventory.max(8);
         }
         let mut processes = spare.processes;
@@ -79,10 +79,10 @@ impl World {
             processes.push(Process::new(index as usize, role, &profile, &mut rng, start));
         }
         if mutant == Some(Mutant::LookbackIgnored) {
-            far.lookback = Duration::ZERO;
+            api.lookback = Duration::ZERO;
         }
         World {
-            policy: scene::policy(&profile, far.ceiling),
+            policy: scene::policy(&profile, api.ceiling),
             partition_policy: profile.partitions.map(|_| scene::partition_policy(&profile)),
             update_policy: profile.update.map(|update| update.policy(&profile)),
             store: Store { mem: spare.mem, mutant },
@@ -101,35 +101,35 @@ impl World {
             profile,
             mutant,
             processes,
-            far,
+            api,
             start,
             trace,
         }
     }
 
-    /// What the next world can use.
+    /// Takes the memory that the next world can reuse.
     pub(super) fn into_spare(mut self) -> Spare {
         self.agenda.clear();
         self.processes.clear();
-        self.far.records.clear();
+        self.api.records.clear();
         Spare {
             agenda: self.agenda,
             pool: self.pool,
             processes: self.processes,
-            records: self.far.records,
+            records: self.api.records,
             mem: self.store.mem.emptied(),
             check: self.check,
         }
     }
 
-    /// Rough times, calm times, and then everything must be in its place.
+    /// Runs the rough and the calm phase, and checks the final state.
     pub(super) fn live(&mut self) -> Result<(), Broken> {
         self.prepare()?;
         while !self.calm {
             self.step()?;
         }
         self.settle()?;
-        // What is missing after the rough times is planned once more, now that nothing disturbs.
+        // Plans what is missing after the rough phase once more, without faults.
         if self.rng.chance(200) || scene::final_check(self).is_err() {
             self.complete(100, scene::final_check)?;
         }
@@ -145,12 +145,12 @@ impl World {
         Ok(())
     }
 
-    /// Asks for everything, as often as it may take, until it is there.
+    /// Requests everything, up to the maximum number of times, until it is complete.
     fn complete(&mut self, number: u64, check: fn(&World) -> Result<(), Broken>) -> Result<(), Broken> {
         let mut checked = Ok(());
         for number in number..number + 4 {
-            // What has just come is older than what is planned from now on.
-            self.now = self.now + Duration::from_secs(if self.profile.shape.lookback.is_some() { 2 } else { 0 });
+            // Records that have just appeared are older than the windows planned from now on.
+            self.now = self.now + Duration::from_secs(if self.profile.api.lookback.is_some() { 2 } else { 0 });
             self.fire(number)?;
             self.settle()?;
             checked = check(self);
@@ -183,7 +183,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs until nothing is queued, held or waiting.
+    /// Runs until nothing is queued, paused or waiting.
     fn settle(&mut self) -> Result<(), Broken> {
         let deadline = self.now + PATIENCE;
         while !self.is_quiet() {
@@ -229,12 +229,12 @@ impl World {
         }
     }
 
-    /// Faults stop; the schedule is taken out of the manifest, so that the work has an end.
+    /// Stops all faults and removes the schedule from the manifest, so that the work ends.
     fn calm_down(&mut self) -> Result<(), Broken> {
         self.calm = true;
         self.profile.faults = Faults::default();
-        if self.far.poison.is_some_and(|poison| poison.kind == PoisonKind::Deadly) {
-            // A task that kills its process is counted against its neighbours too; alone, it harms nobody.
+        if self.api.poison.is_some_and(|poison| poison.kind == PoisonKind::Deadly) {
+            // A task that crashes its process costs its neighbours an attempt too; alone, it does not.
             self.profile.capacity = 1;
         }
         self.outage_until = Ts::MIN;
@@ -247,8 +247,8 @@ impl World {
         Ok(())
     }
 
-    /// Tells processes that there is work: some of them, in calm times the first that can do it. Who misses it finds it when
-    /// he looks.
+    /// Notifies processes of new work: some of them, in the calm phase the first that can do it. The others find it at their
+    /// next poll.
     pub(super) fn spread(&mut self, nudge: fn(&mut Machines, Ts) -> bool) {
         let count = self.processes.len();
         let first = self.rng.below(count as u64) as usize;
@@ -265,15 +265,15 @@ impl World {
         }
     }
 
-    /// A transaction of the world itself.
+    /// Executes a transaction of the world itself.
     pub(super) fn execute(&mut self, tx: &Tx) -> Result<Done, Broken> {
         let done = self.store.apply(self.now, self.now, tx);
-        self.check.after(&self.store.mem, self.now, tx, &done, &self.far)?;
+        self.check.after(&self.store.mem, self.now, tx, &done, &self.api)?;
         self.look_ahead(tx);
         done.map_err(|error| format!("{} failed: {error}", tx.name()))
     }
 
-    /// Nobody is woken to look in vain; when there is something earlier than before, all are woken earlier.
+    /// Updates the next due time; if it is earlier than before, wakes all processes earlier.
     fn look_ahead(&mut self, tx: &Tx) {
         if !tx.pages().is_empty() || matches!(tx, Tx::ReadCoverage(_) | Tx::RecordAdvance(_) | Tx::AdvanceCursor(_)) {
             return;
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// Sends a transaction on its way, perhaps into a fault.
+    /// Sends a transaction, perhaps into a fault.
     pub(super) fn send(&mut self, process: usize, machine: Machine, tx: Tx) {
         let from = Sender {
             process,
@@ -320,7 +320,7 @@ impl World {
         if slow { self.below(self.profile.lease * 2) } else { Duration::from_micros(200 + self.rng.below(20_000)) }
     }
 
-    /// The process stands still, and what it has just sent is held up as long.
+    /// Stalls the process, and delays what it has just sent as long.
     fn stall(&mut self, process: usize) -> Duration {
         if !self.strikes(self.profile.faults.stall) {
             return Duration::ZERO;
@@ -330,7 +330,7 @@ impl World {
         stall
     }
 
-    /// Some time shorter than this.
+    /// A random time shorter than `span`.
     pub(super) fn below(&mut self, span: Duration) -> Duration {
         Duration::from_micros(self.rng.below(span.as_micros() as u64))
     }
@@ -342,7 +342,7 @@ impl World {
             self.say(&format!("  -> {:?}", exchange.result));
         }
         self.mix(u64::from(exchange.result.is_ok()));
-        self.check.after(&self.store.mem, self.now, &exchange.tx, &exchange.result, &self.far)?;
+        self.check.after(&self.store.mem, self.now, &exchange.tx, &exchange.result, &self.api)?;
         self.look_ahead(&exchange.tx);
         if matches!(&exchange.tx, Tx::EndRun(op) if op.pause.is_some()) && exchange.result.is_ok() {
             self.release_later(self.profile.lease * 2);
@@ -355,8 +355,8 @@ impl World {
         Ok(())
     }
 
-    /// False when the process is not there to hear it. Then, or when it dies of it, the news is gone; a process that
-    /// stands still hears it later.
+    /// Whether the process receives an event. A process that is down, or crashes on it, loses the event; a process that
+    /// stalls receives it later.
     pub(super) fn hears(&mut self, process: usize, life: u32) -> bool {
         let this = &self.processes[process];
         if !this.alive || this.life != life {
@@ -379,7 +379,7 @@ impl World {
         true
     }
 
-    /// Whether one of the few great mishaps happens now.
+    /// Whether one of the few crashes or stalls happens now.
     fn strikes(&mut self, permille: u64) -> bool {
         let strikes = self.mischief > 0 && self.rng.chance(permille);
         self.mischief -= u32::from(strikes);
@@ -390,7 +390,7 @@ impl World {
         self.processes[process].paused_until > self.now
     }
 
-    /// When a process that stands still hears what has come meanwhile.
+    /// The time at which a stalled process receives pending events.
     pub(super) fn later(&mut self, process: usize) -> Ts {
         self.processes[process].paused_until + Duration::from_micros(self.rng.below(1_000))
     }
@@ -418,7 +418,7 @@ impl World {
         self.rewake(process);
     }
 
-    /// Asks for the process's next timer, if it is earlier than the one that is asked for.
+    /// Schedules the process's next timer, if it is earlier than the scheduled one.
     pub(super) fn rewake(&mut self, process: usize) {
         let this = &self.processes[process];
         if !this.alive {

@@ -1,5 +1,5 @@
-//! Several processes that want a token of one credential, over one store, with an upstream whose refresh tokens work once.
-//! A seeded scheduler picks who goes on; answers are lost, processes stop for minutes, crash, and start again.
+//! Several processes need a token of one credential, over one store, with an upstream whose refresh tokens work once.
+//! A seeded scheduler picks the next process; results are lost, processes stop for minutes, crash, and start again.
 
 use std::time::Duration;
 
@@ -20,27 +20,27 @@ const LIFE: Duration = Duration::from_secs(300);
 const PROCESSES: usize = 3;
 const STEPS: usize = 400;
 
-/// What may go wrong, each so many times in a thousand.
+/// Probability of each fault, in permille.
 #[derive(Clone, Copy)]
 struct Faults {
-    /// A transaction's answer is lost, before or after it was applied; or the store is busy.
+    /// A transaction's result is lost, before or after it was applied; or the store is busy.
     store: u64,
     /// A process stops for longer than its lease, or for good.
     stalls: u64,
-    /// The upstream's answer is lost on the way, after it was given.
+    /// The upstream's response is lost.
     lost: u64,
 }
 
 /// The upstream: a refresh token is a number, and the newest is the only one that works.
 #[derive(Default)]
-struct Far {
+struct MockApi {
     newest: u64,
     in_flight: usize,
     /// Requests with a refresh token that had been used.
     reused: u64,
 }
 
-impl Far {
+impl MockApi {
     fn refresh(&mut self, serial: u64) -> Result<u64, TokenRefused> {
         if serial != self.newest {
             self.reused += 1;
@@ -54,9 +54,9 @@ impl Far {
 struct Process {
     machine: TokenMachine,
     todo: Vec<Want>,
-    /// A request at the upstream, and when the process gives it up.
+    /// A request at the upstream, and the time at which the process gives up.
     request: Option<(CredentialRuntime, Ts)>,
-    /// It does nothing until then.
+    /// The process is stalled until then.
     asleep: Ts,
     starts: u64,
 }
@@ -65,7 +65,7 @@ struct World {
     rng: Rng,
     faults: Faults,
     store: MemStore,
-    far: Far,
+    api: MockApi,
     now: Ts,
     processes: Vec<Process>,
     /// Serials in the order in which they were stored.
@@ -86,9 +86,9 @@ impl World {
         let save = SaveCredential { binding, version: 1, auth_type: AuthType::OAuth2, priority: 0, sealed, key_id };
         let now = Ts::from_secs(1_000_000);
         store.apply(now, &save.into()).unwrap();
-        let (rng, far) = (Rng::new(seed), Far::default());
+        let (rng, api) = (Rng::new(seed), MockApi::default());
         let mut world =
-            World { rng, faults, store, far, now, processes: Vec::new(), stored: Vec::new(), tokens: 0, rejected: 0 };
+            World { rng, faults, store, api, now, processes: Vec::new(), stored: Vec::new(), tokens: 0, rejected: 0 };
         for at in 0..PROCESSES {
             let process = world.process(at, 0);
             world.processes.push(process);
@@ -103,7 +103,7 @@ impl World {
     /// A process that wants a token, with the state that it read just now.
     fn process(&mut self, at: usize, starts: u64) -> Process {
         let state = self.store.credentials(&CredentialFilter::Id(CREDENTIAL)).remove(0).state;
-        // Now and then the upstream has refused a token before its time.
+        // Sometimes the upstream has rejected a token before its expiry.
         let need = if self.rng.chance(200) { TokenNeed::Other { than: state.version } } else { TokenNeed::Good };
         let options = Options { rejected_pause: Duration::ZERO, ..Options::new(format!("p{at}.{starts}")) };
         let rng = self.rng.fork();
@@ -126,7 +126,7 @@ impl World {
             } else {
                 self.step(at);
             }
-            assert!(self.far.in_flight <= 1, "two refresh at once");
+            assert!(self.api.in_flight <= 1, "two refresh at once");
         }
         self
     }
@@ -137,10 +137,10 @@ impl World {
         process.asleep <= self.now && busy
     }
 
-    /// Time goes on: to the next thing that waits, or a little. No request outlives its deadline.
+    /// Advances the time to the next pending event, or a little. No request outlives its deadline.
     fn pass(&mut self) {
         let next = self.processes.iter().map(|process| process.machine.wake_at().max(process.asleep)).min();
-        // Where nobody stalls, what is ready goes on within a moment.
+        // Without stalls, ready events continue within a moment.
         let idle = (0..PROCESSES).all(|at| !self.is_ready(at));
         let longest = if idle || self.faults.stalls > 0 { 90_000 } else { 500 };
         let a_while = self.now + Duration::from_millis(self.rng.below(longest));
@@ -156,10 +156,10 @@ impl World {
     /// The process crashes and another takes its place, or it stops for longer than its lease.
     fn stall(&mut self, at: usize) {
         if self.processes[at].request.take().is_some() {
-            // What the upstream does with the request of a dead process is its own affair.
-            self.far.in_flight -= 1;
+            // The upstream may still process the request of a dead process.
+            self.api.in_flight -= 1;
             let state = self.store.credentials(&CredentialFilter::Id(CREDENTIAL)).remove(0).state;
-            let _ = self.far.refresh(serial(&state));
+            let _ = self.api.refresh(serial(&state));
             self.processes[at] = self.process(at, self.processes[at].starts + 1);
         } else if self.rng.chance(300) {
             self.processes[at] = self.process(at, self.processes[at].starts + 1);
@@ -185,7 +185,7 @@ impl World {
                 if deadline > until {
                     return self.feed(at, TokenInput::Late);
                 }
-                self.far.in_flight += 1;
+                self.api.in_flight += 1;
                 self.processes[at].request = Some((state, deadline));
             }
             Want::Tx(tx) => {
@@ -228,8 +228,8 @@ impl World {
 
     fn answer(&mut self, at: usize, late: bool) {
         let Some((state, _)) = self.processes[at].request.take() else { return };
-        self.far.in_flight -= 1;
-        let answer = self.far.refresh(serial(&state));
+        self.api.in_flight -= 1;
+        let answer = self.api.refresh(serial(&state));
         let lost = (late && self.faults.lost > 0) || self.rng.chance(self.faults.lost);
         let got = match answer {
             _ if lost => Err(Fault::transient(Code::TimeoutError, "no answer").into()),
@@ -254,11 +254,11 @@ fn while_nobody_dies_no_refresh_token_is_used_twice_and_each_new_one_is_stored_o
     let (mut tokens, mut refreshes) = (0, 0);
     for seed in 0..3_000 {
         let world = World::new(seed, Faults { store: 200, stalls: 0, lost: 0 }).run();
-        assert_eq!((world.far.reused, world.rejected), (0, 0), "seed {seed}");
+        assert_eq!((world.api.reused, world.rejected), (0, 0), "seed {seed}");
         let expected: Vec<u64> = (1..=world.stored.len() as u64).collect();
         assert_eq!(world.stored, expected, "seed {seed}: each token once, in order");
-        // The newest may be on its way to the store when the world ends.
-        let given = world.far.newest;
+        // The newest token may not have reached the store when the world ends.
+        let given = world.api.newest;
         assert!(world.stored.len() as u64 == given || world.stored.len() as u64 + 1 == given, "seed {seed}");
         tokens += world.tokens;
         refreshes += given;
@@ -274,9 +274,9 @@ fn whoever_dies_or_sleeps_no_older_token_replaces_a_newer_one() {
         let world = World::new(seed, Faults { store: 300, stalls: 80, lost: 50 }).run();
         let rising = world.stored.windows(2).all(|pair| pair[0] < pair[1]);
         assert!(rising, "seed {seed}: {:?}", world.stored);
-        reused += world.far.reused;
+        reused += world.api.reused;
         tokens += world.tokens;
     }
-    // A token that was given to the dead is lost; that the worlds get there shows that they are harsh enough.
+    // A token of a dead process is lost. That this happens shows that the worlds are harsh enough.
     assert!(reused > 1_000 && tokens > 3_000, "{reused} reused, {tokens} tokens");
 }

@@ -7,8 +7,8 @@ use patra_core::port::query::View;
 /// Heading of the options that every command has.
 pub(super) const GLOBAL: &str = "Global options";
 
-/// Puts `--help` and `--version` among the global options, and the list of views into the help of `get`. Values of environment
-/// variables are not shown: help looks the same everywhere.
+/// Puts `--help` and `--version` among the global options, and the list of views into the help of `get`. Values of
+/// environment variables are not shown: help looks the same everywhere.
 pub(super) fn arrange(command: Command) -> Command {
     let flag = |name: &'static str, short: char, action: ArgAction, help: &'static str| {
         Arg::new(name).long(name).short(short).action(action).help(help).global(true).help_heading(GLOBAL)

@@ -1,4 +1,5 @@
-//! Values of options: words from a list, and `NAME=VALUE` pairs. A wrong word is refused with the closest one, or with all.
+//! Values of options: words from a list, and `NAME=VALUE` pairs. A wrong word is refused with the closest one, or with
+//! all.
 
 use std::ffi::OsStr;
 

@@ -1,5 +1,5 @@
-//! `audit security`: looks for plaintext secrets and for unprotected access (CRAWL-154, 155). It changes nothing, and a finding
-//! names the place, never the value.
+//! `audit security`: looks for plaintext secrets and for unprotected access (CRAWL-154, 155). It changes nothing, and a
+//! finding names the place, never the value.
 
 mod database;
 mod files;

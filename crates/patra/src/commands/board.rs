@@ -1,4 +1,5 @@
-//! `get overview`, `queue`, `throughput`, `errors`, `timeline`, `budget` and `alerts`: the same as the routes under `/api/v1/ops`.
+//! `get overview`, `queue`, `throughput`, `errors`, `timeline`, `budget` and `alerts`: the same as the routes under
+//! `/api/v1/ops`.
 
 use serde::Serialize;
 use serde_json::{Value, json};

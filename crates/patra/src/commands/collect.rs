@@ -59,7 +59,7 @@ async fn due(global: &Global) -> Result<Exit, Error> {
     let store = Arc::clone(&opened.store);
     let engine = host::collector(global, vec![EngineRole::Polls], opened.store, opened.alone).await?;
     let mut due = engine.poll_due().await?;
-    due.extend(under_way(&*store, &due).await?);
+    due.extend(in_progress(&*store, &due).await?);
     engine.nudge();
     let left = wait(&*store, &due, &signals).await;
     // Without a running collector nobody else would clean up.
@@ -93,16 +93,16 @@ async fn due(global: &Global) -> Result<Exit, Error> {
     Ok(if failed > 0 { Exit::Failures } else { Exit::Ok })
 }
 
-/// Polls that a stopped process left, or that another process does: no longer due and not yet done (COLL-62).
-async fn under_way(store: &dyn Store, due: &[SourceId]) -> Result<Vec<SourceId>, Error> {
+/// Polls that a stopped process left, or that another process runs: no longer due and not yet done (COLL-62).
+async fn in_progress(store: &dyn Store, due: &[SourceId]) -> Result<Vec<SourceId>, Error> {
     let known: BTreeSet<_> = due.iter().collect();
     let filter = SourceFilter { polling_only: true, ..SourceFilter::default() };
     let sources = store.sources(filter).await?;
     Ok(sources.into_iter().map(|source| source.id).filter(|id| !known.contains(id)).collect())
 }
 
-/// Waits until the polls of these sources have ended, except for those that the server wants later: a command that runs every
-/// hour must not take a day.
+/// Waits until the polls of these sources have ended, except for those that the server wants later: a command that runs
+/// every hour must not take a day.
 async fn wait(store: &dyn Store, ids: &[SourceId], signals: &Signals) -> Result<(), Error> {
     let mut left: Vec<i64> = ids.iter().map(|id| id.0).collect();
     // Polls of one host take turns: each delay is looked up once.

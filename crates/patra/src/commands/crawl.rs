@@ -165,7 +165,7 @@ async fn details(
     let mut requests = Vec::new();
     for note_id in note_ids {
         let tokens = tokens.iter().cloned().collect();
-        let request = flow::wish(
+        let request = flow::note_request(
             &*open.store,
             &open.vault,
             global.project.as_deref().unwrap_or(DEFAULT),

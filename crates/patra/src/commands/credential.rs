@@ -252,8 +252,8 @@ fn report(global: &Global, name: &CredentialArg, credential: &Row, state: &Crede
     output::result(global.output, &text, &value)
 }
 
-/// The spec of an endpoint that uses the credential: the named one, the one it is bound to, or the first of its provenance that
-/// names the alias.
+/// The spec of an endpoint that uses the credential: the named one, the one it is bound to, or the first of its
+/// provenance that names the alias.
 async fn spec(store: &dyn Store, name: &CredentialArg, credential: &Row) -> Result<Snapshot, Error> {
     let bound = |text: &String| (text != WHOLE).then(|| text.clone());
     let provenance = name.provenance.clone().or_else(|| bound(&credential.binding.provenance_code));

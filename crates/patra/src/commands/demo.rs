@@ -1,5 +1,5 @@
-//! `demo`: everything in half a minute, without a network. A mock API that returns 429 now and then, a harvest in its own
-//! process, a kill -9 in the middle, a second start, and a comparison with the data of the mock API.
+//! `demo`: everything in half a minute, without a network. A mock API that returns 429 now and then, a harvest in its
+//! own process, a kill -9 in the middle, a second start, and a comparison with the data of the mock API.
 
 mod check;
 

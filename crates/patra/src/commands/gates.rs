@@ -5,7 +5,7 @@ use serde_json::json;
 use patra_core::Ts;
 use patra_core::gate::QuotaStatus;
 use patra_core::port::Queries;
-use patra_engine::operations::{self, GateView};
+use patra_engine::operations::{self, RateKeyStatus};
 
 use crate::cli::{Global, Output};
 use crate::clock::SystemClock;
@@ -24,7 +24,7 @@ pub(crate) async fn show(global: &Global, queries: &dyn Queries) -> Result<(), E
     }
 }
 
-fn row(gate: &GateView) -> Vec<String> {
+fn row(gate: &RateKeyStatus) -> Vec<String> {
     let view = &gate.view;
     let left = |standing: Option<QuotaStatus>| {
         standing.map_or_else(dash, |standing| format!("{}/{}", standing.remaining, standing.limit))

@@ -1,4 +1,4 @@
-//! `pause`, `resume`, `cancel`, `signal`, `quarantine`, `outbox`, `archive`: what people do to work and to what came of it.
+//! Operations on work and its results: `pause`, `resume`, `cancel`, `signal`, `quarantine`, `outbox`, `archive`.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ pub(crate) async fn pause(global: &Global, args: &Pause) -> Result<Exit, Error> 
     let Author { reason, by } = args.author.clone();
     let store = store::open(global).await?.store;
     holdable(global, &*store, &args.target).await?;
-    operations::holdable(&*store, &subject).await?;
+    operations::check_pause_subject(&*store, &subject).await?;
     let hold = PauseWork { subject: subject.clone(), kind: PauseKind::Pause, reason, by };
     let holding = store.run(hold).await?;
     let word = if holding.existed { "is paused already" } else { "is paused" };
@@ -159,7 +159,7 @@ pub(crate) async fn outbox(global: &Global, command: &Outbox) -> Result<Exit, Er
     if let Some(project) = &global.project {
         store::known_project(&*store, project).await?;
     }
-    let Some(events) = operations::retell(&*store, global.project.as_deref(), id).await? else {
+    let Some(events) = operations::retry_events(&*store, global.project.as_deref(), id).await? else {
         return Err(Error::not_found("there is no such event").hint("`patra get outbox` lists the events"));
     };
     let text = match (id, events) {

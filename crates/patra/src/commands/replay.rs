@@ -1,5 +1,5 @@
-//! `replay`: reads a batch again, from its kept response or from the API, and compares, without writing; or, with `--redrive`,
-//! runs it again in production.
+//! `replay`: reads a batch again, from its kept response or from the API, and compares, without writing; or, with
+//! `--redrive`, runs it again in production.
 
 mod redrive;
 mod show;
@@ -75,6 +75,6 @@ pub(crate) fn refused(error: replay::Error) -> Error {
         replay::Error::NotPacked(_) => Error::not_found(message)
             .hint("`patra bundle export RUN BATCH --with-raw` includes the response, as long as it is kept"),
         replay::Error::Damaged(_) => Error::unexpected(message),
-        replay::Error::NotAsked(_) => Error::failed(message).hint("try again later"),
+        replay::Error::NotSent(_) => Error::failed(message).hint("try again later"),
     }
 }

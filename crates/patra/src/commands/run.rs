@@ -106,8 +106,8 @@ fn refused(error: registry::Error) -> Error {
     }
 }
 
-/// Intervals between two checks of the progress: short at first, then four times a second. With many tasks or partitions a check
-/// is expensive, so the checks take at most a tenth of the time.
+/// Intervals between two checks of the progress: short at first, then four times a second. With many tasks or
+/// partitions a check is expensive, so the checks take at most a tenth of the time.
 const AT_FIRST: Duration = Duration::from_millis(20);
 const OFTEN: Duration = Duration::from_millis(250);
 const SELDOM: Duration = Duration::from_secs(3);
@@ -134,8 +134,8 @@ impl Job {
         Ok(())
     }
 
-    /// Waits until the endpoint has no work left, or a signal arrives. Work that an earlier, interrupted run left in the queue
-    /// counts too.
+    /// Waits until the endpoint has no work left, or a signal arrives. Work that an earlier, interrupted run left in
+    /// the queue counts too.
     async fn wait(&self, counts: &Arc<Counts>, signals: &Signals) -> Result<Option<JobProgress>, Error> {
         let bar = Bar::new(Arc::clone(counts));
         let mut pause = AT_FIRST;
@@ -199,8 +199,9 @@ impl Job {
     /// The pause that stops this work, if there is one. Paused work does not end by itself, so nobody waits for it.
     async fn active_pause(&self) -> Result<Option<PausedView>, Error> {
         let RequestJob { provenance_code, endpoint_name, operation, .. } = &self.fire;
-        let holds = operations::holds(&*self.store, &SystemClock, provenance_code, endpoint_name, *operation).await?;
-        Ok(holds.into_iter().next())
+        let pauses =
+            operations::pauses_of(&*self.store, &SystemClock, provenance_code, endpoint_name, *operation).await?;
+        Ok(pauses.into_iter().next())
     }
 
     /// Tasks of this endpoint that have not ended. Counted up to a limit: only zero matters.

@@ -37,7 +37,7 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
             Role::Executor => Some(patra_engine::EngineRole::Executor),
             Role::Collector => Some(patra_engine::EngineRole::Collector),
         })
-        .chain([patra_engine::EngineRole::Keeper])
+        .chain([patra_engine::EngineRole::Maintenance])
         .collect();
     let store = opened.store;
     tweets::apply_settings(global, &store, tweets::Takeover::Full).await?;

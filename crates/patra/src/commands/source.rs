@@ -94,7 +94,8 @@ fn type_hint(r#type: &str) -> String {
     suggest::closest(r#type, SOURCE_TYPES).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"))
 }
 
-/// Writes the intervals of the types. Before the first run of a collector there are none, and a new source would not be due.
+/// Writes the intervals of the types. Before the first run of a collector there are none, and a new source would not be
+/// due.
 async fn introduce(store: &dyn Store) -> Result<(), Error> {
     Ok(introduce_types(store, &Environment::read().intervals().0).await?)
 }

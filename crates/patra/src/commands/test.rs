@@ -1,5 +1,5 @@
-//! `test`: the offline tests inside manifests. A recorded response is read as if it had just arrived; the records, and the
-//! request that leads to it, must be as the test expects. No network, no database.
+//! `test`: the offline tests inside manifests. A recorded response is read as if it had just arrived; the records, and
+//! the request that leads to it, must be as the test expects. No network, no database.
 
 mod case;
 mod check;

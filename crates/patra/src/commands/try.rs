@@ -1,5 +1,5 @@
-//! `try`: fetches pages of one endpoint of a manifest file and shows everything: the request, the response, the records, and
-//! the next request or why there is none. Nothing is stored.
+//! `try`: fetches pages of one endpoint of a manifest file and shows everything: the request, the response, the
+//! records, and the next request or why there is none. Nothing is stored.
 
 mod record;
 mod show;

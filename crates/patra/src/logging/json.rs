@@ -1,4 +1,5 @@
-//! One flat JSON object per line: time, level, the fields of the spans from the outermost to the innermost, then the event's own.
+//! One flat JSON object per line: time, level, the fields of the spans from the outermost to the innermost, then the
+//! event's own.
 
 use std::fmt;
 
@@ -10,9 +11,9 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormattedFields};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-pub(super) struct Line;
+pub(super) struct JsonLine;
 
-impl<S> FormatEvent<S, JsonFields> for Line
+impl<S> FormatEvent<S, JsonFields> for JsonLine
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {

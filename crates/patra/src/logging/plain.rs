@@ -1,5 +1,5 @@
-//! A text line for people: time, level, message, fields, and the id of the HTTP request. The engine's spans are left out: they
-//! are long, and events repeat the fields that matter.
+//! A text line for people: time, level, message, fields, and the id of the HTTP request. The engine's spans are left
+//! out: they are long, and events repeat the fields that matter.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use tracing_subscriber::registry::{LookupSpan, Scope};
 
 use crate::traces::SPANS;
 
-pub(super) struct Line;
+pub(super) struct TextLine;
 
-impl<S> FormatEvent<S, DefaultFields> for Line
+impl<S> FormatEvent<S, DefaultFields> for TextLine
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {

@@ -1,4 +1,4 @@
-//! The audit of what is secret, masked logs, and copies of the database with the way back.
+//! Secrets and backups: `patra audit`, masked logs, and copies of the database.
 
 mod copies;
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use patra_upstream::{Dataset, MockApi, MockAuth, Script};
 
-use crate::support::{On, Place, manifest};
+use crate::support::{On, Workspace, manifest};
 
-/// In every secret of these tests, and in no output.
+/// Part of every secret of these tests, and of no output.
 const CANARY: &str = "canary-0300379a";
 
-/// The program with a key, the same each time: on PostgreSQL none is made.
-fn patra(place: &Place) -> std::process::Command {
+/// The program with a fixed master key: on PostgreSQL none is created.
+fn patra(place: &Workspace) -> std::process::Command {
     let mut command = place.patra();
     let key = "0d".repeat(3) + &"7f3a91c2b45e60d8".repeat(3) + "1122334455";
     command.env("PATRA_MASTER_KEY", key);
@@ -23,7 +23,7 @@ fn patra(place: &Place) -> std::process::Command {
     command
 }
 
-fn fed(place: &Place, args: &[&str], stdin: &str) -> Output {
+fn fed(place: &Workspace, args: &[&str], stdin: &str) -> Output {
     use std::io::Write as _;
     let mut command = patra(place);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -32,7 +32,7 @@ fn fed(place: &Place, args: &[&str], stdin: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn cookie(place: &Place) {
+fn cookie(place: &Workspace) {
     let value = format!("a1=18c2; web_session={CANARY}");
     let output = fed(place, &["credential", "add", "acct-1", "--type", "cookie", "--provenance", "far"], &value);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -49,12 +49,12 @@ fn read(output: &Output) -> Value {
 }
 
 #[track_caller]
-fn audit(place: &Place, args: &[&str]) -> Value {
+fn audit(place: &Workspace, args: &[&str]) -> Value {
     read(&patra(place).args(["audit", "security"]).args(args).output().unwrap())
 }
 
 #[track_caller]
-fn passes(place: &Place, args: &[&str]) -> Value {
+fn passes(place: &Workspace, args: &[&str]) -> Value {
     let report = audit(place, args);
     assert_eq!(
         (&report["passed"], &report["critical"], &report["high"]),
@@ -64,9 +64,9 @@ fn passes(place: &Place, args: &[&str]) -> Value {
     report
 }
 
-/// That the audit fails, with a finding of this level at a place that is named like this.
+/// Checks that the audit fails with a finding of this level at a place with this name.
 #[track_caller]
-fn finds(place: &Place, args: &[&str], level: &str, at: &str) {
+fn finds(place: &Workspace, args: &[&str], level: &str, at: &str) {
     let report = audit(place, args);
     let findings = report["findings"].as_array().unwrap();
     let is_it = |one: &&Value| one["level"] == level && one["where"].as_str().unwrap().contains(at);
@@ -75,15 +75,15 @@ fn finds(place: &Place, args: &[&str], level: &str, at: &str) {
 }
 
 // covers: CRAWL-154, CRAWL-155, CRAWL-RULE-7, CRAWL-DAY1-5
-on_both!(fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted);
-fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted(on: On) {
+on_both!(fn audit_passes_on_a_clean_database_and_fails_on_a_planted_cookie);
+fn audit_passes_on_a_clean_database_and_fails_on_a_planted_cookie(on: On) {
     on.run(|place| {
         place.apply(&manifest("http://127.0.0.1:1"));
         cookie(place);
         let report = passes(place, &[]);
         assert_eq!((&report["checked"]["cookies"], &report["checked"]["credentials"]), (&1.into(), &0.into()));
         assert!(report["checked"]["rows"].as_u64() > Some(10), "{report:#}");
-        // Each in a copy of the place would be cleaner; they are undone one by one instead.
+        // The changes are undone one by one, which is faster than a copy of the place for each.
         let plant = |statement: &str, undo: &str, level: &str, at: &str| {
             place.sql(statement);
             finds(place, &[], level, at);
@@ -94,7 +94,7 @@ fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted(on: O
             format!("INSERT INTO config (config_key, config_value, updated_at) VALUES ('x', '{value}', {})", now(place))
         };
         let gone = "DELETE FROM config WHERE config_key = 'x'";
-        // The cookie that is known, wherever it is; and what looks like one.
+        // A stored cookie anywhere in the data, and text that looks like a cookie.
         plant(&config(&format!("before {CANARY} after")), gone, "critical", "config.config_value config_key=x");
         plant(&config("web_session=something-else"), gone, "critical", "config.config_value");
         plant(&config("Authorization: Bearer abcdef123456"), gone, "critical", "config.config_value");
@@ -104,7 +104,7 @@ fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted(on: O
             now(place)
         );
         plant(&snapshot, "DELETE FROM ing_snapshot WHERE hash = 'h'", "critical", "ing_snapshot.body hash=h");
-        // Behind the first page of a table, by a key of two columns, and in bytes.
+        // After the first page of a table, by a key of two columns, and in bytes.
         let bytes = if place.database_url().is_some() { "bytea" } else { "BLOB" };
         let many = format!(
             "WITH RECURSIVE n (x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 1200)
@@ -113,10 +113,10 @@ fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted(on: O
             at = now(place)
         );
         plant(&many, "DELETE FROM ing_raw WHERE batch_no = 1200", "critical", "ing_raw.body run_id=171 batch_no=1200");
-        // A place for a secret is none.
+        // A placeholder for a secret is not a finding.
         place.sql(&config("Authorization: Bearer ${ credential.token }"));
         passes(place, &[]);
-        // The cookie itself in plaintext, and one that was moved to another name.
+        // The cookie in plaintext, and one that was moved to another name.
         place.sql("CREATE TABLE kept AS SELECT sealed, alias FROM reg_prov_credential");
         let back =
             "UPDATE reg_prov_credential SET sealed = (SELECT sealed FROM kept), alias = (SELECT alias FROM kept)";
@@ -137,15 +137,15 @@ fn the_audit_passes_on_what_patra_makes_and_fails_when_a_cookie_is_planted(on: O
     });
 }
 
-/// A time as the place writes it.
-fn now(place: &Place) -> &'static str {
+/// A time in the format of the database.
+fn now(place: &Workspace) -> &'static str {
     if place.database_url().is_some() { "now()" } else { "0" }
 }
 
 // covers: CRAWL-155
 #[test]
-fn a_key_that_is_missing_wrong_or_weak_is_a_finding_of_its_own() {
-    let place = Place::sqlite();
+fn missing_wrong_or_weak_master_key_is_an_audit_finding() {
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     cookie(&place);
     let with = |name: &str, value: &str| {
@@ -172,8 +172,8 @@ fn a_key_that_is_missing_wrong_or_weak_is_a_finding_of_its_own() {
 
 // covers: CRAWL-155, CRAWL-152
 #[test]
-fn logs_workflows_and_settings_are_looked_through() {
-    let place = Place::sqlite();
+fn audit_checks_logs_workflows_and_settings() {
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     cookie(&place);
     let log = |text: &str| place.file("server.log", text);
@@ -191,7 +191,7 @@ fn logs_workflows_and_settings_are_looked_through() {
         finds(&place, &["--logs", &place.folder.path().display().to_string()], "critical", "server.log:2");
     }
     finds(&place, &["--logs", &log(r#"{"token":"abcdefgh"}"#)], "high", "server.log:1");
-    // Masked: it passes, and says that somebody relied on the mask.
+    // Masked: the audit passes, and reports that the mask was needed.
     finds(&place, &["--logs", &log("web_session=***REDACTED***")], "medium", "server.log:1");
 
     let flows = place.folder.path().join("flows");
@@ -223,7 +223,7 @@ fn logs_workflows_and_settings_are_looked_through() {
     assert_eq!(passes(&place, &["--config", &settings])["checked"]["config_files"], 1);
     place.file("patra.env", &format!("SESSION=web_session={CANARY}\n"));
     finds(&place, &["--config", &settings], "high", "patra.env:1");
-    // A .env beside the program is looked at without being named.
+    // A .env next to the program is checked without being named.
     let own = place.file(".env", "PATRA_API_TOKEN=x\n");
     set_mode(Path::new(&own), 0o644);
     finds(&place, &[], "high", ".env");
@@ -240,9 +240,9 @@ fn set_mode(path: &Path, mode: u32) {
 
 // covers: CRAWL-155
 #[test]
-fn what_patra_makes_is_nobody_elses_to_read_also_while_a_server_runs() {
-    let place = Place::sqlite();
-    // The key that the first credential makes, beside the database.
+fn files_are_private_to_their_owner_even_while_a_server_runs() {
+    let place = Workspace::sqlite();
+    // The key that the first credential creates, next to the database.
     let value = format!("web_session={CANARY}");
     let output = {
         use std::io::Write as _;
@@ -274,9 +274,9 @@ fn what_patra_makes_is_nobody_elses_to_read_also_while_a_server_runs() {
 
 // covers: CRAWL-152
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_most_talkative_level_no_cookie_is_logged_in_either_format() {
+async fn trace_level_logs_no_cookie_in_either_format() {
     for format in ["text", "json"] {
-        let place = Place::sqlite();
+        let place = Workspace::sqlite();
         let auth = MockAuth::Cookie { name: "web_session".into(), value: CANARY.into() };
         let server =
             MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 300), Script { auth, ..Script::default() })
@@ -297,11 +297,11 @@ async fn at_the_most_talkative_level_no_cookie_is_logged_in_either_format() {
     }
 }
 
-/// Somebody hands a cookie to the logger all the same: here, as a setting that is no number and is quoted in a warning.
+/// A cookie reaches the logger: here, as a setting that is not a number and is quoted in a warning.
 // covers: CRAWL-149, CRAWL-150, CRAWL-151
 #[test]
-fn a_cookie_that_is_handed_to_the_logger_is_masked_in_either_format() {
-    let place = Place::sqlite();
+fn logged_cookie_is_masked_in_either_format() {
+    let place = Workspace::sqlite();
     for format in ["text", "json"] {
         let quoted = format!(r#"web_session={CANARY}; "cookie_value": "{CANARY}"; Bearer {CANARY}; a1={CANARY}"#);
         let mut command = patra(&place);
@@ -320,7 +320,7 @@ fn a_cookie_that_is_handed_to_the_logger_is_masked_in_either_format() {
 // covers: CRAWL-151
 #[test]
 fn errors_that_quote_a_secret_are_masked() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     let output = place.run(&["get", "tasks", "--status", &format!("web_session={CANARY}")]);
     let text = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! Credentials, end to end: each kind collects, nothing secret stays anywhere, and what goes wrong says what to do.
+//! Credentials, end to end: each kind collects, no secret is stored or shown, and errors say what to do.
 
 mod oauth;
 mod rules;
@@ -12,11 +12,11 @@ use patra_upstream::{
     TokenEndpoint,
 };
 
-use crate::support::Place;
+use crate::support::Workspace;
 
-/// Stands in every secret of these tests. It must be nowhere in the database, in no output and in no log.
+/// Part of every secret of these tests. It must not be in the database, in any output or in any log.
 const CANARY: &str = "canary";
-/// The whole of what the upstream has.
+/// All records of the upstream.
 const ALL: [&str; 4] = ["far", "records", "--to", "2024-01-02"];
 
 fn upstream(script: Script) -> MockApi {
@@ -52,8 +52,8 @@ fn text(output: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs the program with something on its stdin, at the most talkative log level.
-fn fed(place: &Place, args: &[&str], stdin: &str) -> Output {
+/// Runs the program with this stdin, at the most verbose log level.
+fn fed(place: &Workspace, args: &[&str], stdin: &str) -> Output {
     let mut command = place.patra();
     command.env("RUST_LOG", "trace").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -69,17 +69,17 @@ fn succeeds(output: &Output) -> String {
     text
 }
 
-fn add(place: &Place, kind: &str, secret: &str) {
+fn add(place: &Workspace, kind: &str, secret: &str) {
     succeeds(&fed(place, &["credential", "add", "far", "--type", kind, "--provenance", "far"], secret));
 }
 
-/// Collects all, with every log line there is.
-fn collect(place: &Place, options: &[&str]) -> Output {
+/// Collects everything, with all log lines.
+fn collect(place: &Workspace, options: &[&str]) -> Output {
     place.patra().env("RUST_LOG", "trace").args(options).arg("run").args(ALL).args(["-o", "json"]).output().unwrap()
 }
 
 #[track_caller]
-fn collects_all(place: &Place, server: &MockApi, options: &[&str]) {
+fn collects_all(place: &Workspace, server: &MockApi, options: &[&str]) {
     let output = collect(place, options);
     succeeds(&output);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -87,9 +87,9 @@ fn collects_all(place: &Place, server: &MockApi, options: &[&str]) {
     shows_nothing(place);
 }
 
-/// No file of the place, and no view, holds a secret.
+/// Checks that no file of the place and no view has a secret.
 #[track_caller]
-fn shows_nothing(place: &Place) {
+fn shows_nothing(place: &Workspace) {
     let mut folders = vec![place.folder.path().join("data")];
     while let Some(folder) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
@@ -116,7 +116,7 @@ fn pair(name: &str, value: &str) -> (String, String) {
 
 #[track_caller]
 fn check(script: Script, auth: &str, kind: &str, secret: &str, options: &[&str]) -> MockApi {
-    let (server, place) = (upstream(script), Place::sqlite());
+    let (server, place) = (upstream(script), Workspace::sqlite());
     let options: Vec<_> = options.iter().map(|option| option.replace("FAR", server.base_url())).collect();
     let options: Vec<_> = options.iter().map(String::as_str).collect();
     place.apply(&manifest(&server, auth));
@@ -141,8 +141,8 @@ async fn keys_tokens_passwords_and_cookies_collect_and_leave_no_trace() {
     let (name, value) = pair("sid", "canary-cookie");
     check(with(MockAuth::Cookie { name, value }), "{ type: cookie }", "cookie", "sid=canary-cookie; a=b", &[]);
 
-    // The manifest's own template carries the key.
-    let (server, place) = (upstream(script), Place::sqlite());
+    // The manifest's own template sends the key.
+    let (server, place) = (upstream(script), Workspace::sqlite());
     let by_template = manifest(&server, "{ type: api_key, name: X-Unused }")
         .replace("query: {", "query: { api_key: \"${ credential.apiKey }\",");
     place.apply(&by_template);
@@ -156,7 +156,7 @@ async fn keys_tokens_passwords_and_cookies_collect_and_leave_no_trace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_in_the_body_collects() {
     let (name, value) = pair("key", "canary\"key");
-    let (server, place) = (upstream(with(MockAuth::Body { name, value })), Place::sqlite());
+    let (server, place) = (upstream(with(MockAuth::Body { name, value })), Workspace::sqlite());
     let graphql = format!(
         r#"
 provenance: far
@@ -197,10 +197,10 @@ async fn a_session_is_opened_once_and_again_when_it_ends() {
         let server = check(script, &auth, "session", secret, &[]);
         assert_eq!(server.stats().access.logins, 1, "{answer:?}");
 
-        // A session that the upstream ends is opened again, and the page is asked for again.
+        // A session that the upstream ends is opened again, and the page is requested again.
         let (server, place) = (
             upstream(Script { login: LoginEndpoint { max_uses: 4, ..login }, ..with(MockAuth::Session) }),
-            Place::sqlite(),
+            Workspace::sqlite(),
         );
         place.apply(&manifest(&server, &auth));
         add(&place, "session", secret);

@@ -1,4 +1,4 @@
-//! The author's loop, `try` and `test`, and the manifests that ship with the program: from a file to a harvest.
+//! Authoring with `try` and `test`, and the shipped manifests: from a file to a harvest.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use patra_upstream::{Dataset, FaultSchedule, MockApi, Script};
 
-use crate::support::{Place, manifest};
+use crate::support::{Workspace, manifest};
 
 const WINDOW: [&str; 4] = ["--from", "2024-01-01", "--to", "2024-01-02"];
 
@@ -35,11 +35,11 @@ fn sources() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../sources"))
 }
 
-fn attempt(place: &Place, file: &str, args: &[&str]) -> Output {
+fn attempt(place: &Workspace, file: &str, args: &[&str]) -> Output {
     place.patra().args(["try", file]).args(WINDOW).args(args).output().unwrap()
 }
 
-/// Ids first, then their content, with the key of the upstream in a header and once more in the query.
+/// Ids first, then their content, with the key of the upstream in a header and in the query.
 fn two_phase(base_url: &str) -> String {
     format!(
         r#"
@@ -69,9 +69,9 @@ endpoints:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn try_shows_request_answer_records_and_what_follows_and_stores_nothing() {
+async fn try_shows_request_response_records_and_next_page_and_stores_nothing() {
     let server = upstream(100, Script::default());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let file = place.file(
         "far.yaml",
         &manifest(server.base_url())
@@ -93,9 +93,9 @@ async fn try_shows_request_answer_records_and_what_follows_and_stores_nothing() 
             &format!("record    {first}  2024-01-01T00:00:00Z  {{\"title\":"),
             "            and 47 more",
             "/cursor?cursor=",
-            "            the answer names the next token",
+            "            the response names the next token",
             "page 2\n",
-            "next      the end\n            the answer names no next token; a run asks for this page once more",
+            "next      the end\n            the response names no next token; a run asks for this page once more",
         ],
     );
     assert!(!place.folder.path().join("data").exists(), "nothing is stored");
@@ -106,7 +106,7 @@ async fn try_shows_request_answer_records_and_what_follows_and_stores_nothing() 
     holds(
         &stdout(&output),
         &[
-            "refused   PLATFORM_ERROR: the upstream answered 500 (L1 transient)",
+            "refused   PLATFORM_ERROR: the upstream returned 500 (L1 transient)",
             "hint      the upstream has a problem of its own",
         ],
     );
@@ -123,9 +123,9 @@ async fn try_shows_request_answer_records_and_what_follows_and_stores_nothing() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn try_says_which_rule_ends_or_cuts_a_slice() {
+async fn try_names_the_rule_that_ends_or_splits_a_slice() {
     let server = upstream(1_000, Script::default());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let numbered = |paging: &str| {
         manifest(server.base_url())
             .replace("path: /cursor", "path: /offset")
@@ -163,12 +163,12 @@ async fn try_reads_details_and_never_shows_a_secret() {
     const CANARY: &str = "canary-7f3a91c2";
     let script = Script { require_header: Some(("X-Key".into(), format!("Key {CANARY}"))), ..Script::default() };
     let server = upstream(100, script);
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let file = place.file("far.yaml", &two_phase(server.base_url()));
 
     let detail = attempt(&place, &file, &["--endpoint", "fetch"]);
     assert_eq!(detail.status.code(), Some(64));
-    holds(&stderr(&detail), &["`fetch` is asked for ids that another endpoint names"]);
+    holds(&stderr(&detail), &["`fetch` is requested with ids that another endpoint names"]);
     let without = attempt(&place, &file, &[]);
     assert_eq!(without.status.code(), Some(1));
     holds(
@@ -215,7 +215,7 @@ async fn try_reads_details_and_never_shows_a_secret() {
 async fn try_says_which_ids_have_no_detail() {
     let gone = patra_upstream::DetailEndpoints { gone: vec![1], ..patra_upstream::DetailEndpoints::default() };
     let server = upstream(10, Script { detail: gone, ..Script::default() });
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let text = two_phase(server.base_url())
         .replace("  auth: { type: api_key, name: X-Key, prefix: \"Key \" }\n", "")
         .replace(", key: \"${ credential.apiKey }\"", "")
@@ -229,9 +229,9 @@ async fn try_says_which_ids_have_no_detail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_try_records_passes_as_a_test_and_is_never_written_over() {
+async fn recorded_try_passes_as_a_test_and_is_never_overwritten() {
     let server = upstream(500, Script::default());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let text = manifest(server.base_url());
     let file = place.file("far.yaml", &text);
     let folder = place.folder.path().join("fixtures");
@@ -247,7 +247,7 @@ async fn what_try_records_passes_as_a_test_and_is_never_written_over() {
     assert_eq!(document["tests"][1]["recorded"], "fixtures/records-page2-2.json");
     let page = &document["pages"][0];
     assert_eq!((&page["items"], &page["record_count"], &page["answer"]["status"]), (&7.into(), &7.into(), &200.into()));
-    assert_eq!(page["next"]["why"], "the answer names the next token");
+    assert_eq!(page["next"]["why"], "the response names the next token");
     assert_eq!(page["next"]["request"]["url"], document["pages"][1]["request"]["url"]);
     assert_eq!(page["records"][0]["id"], server.dataset().get(0).unwrap().0);
 
@@ -256,16 +256,16 @@ async fn what_try_records_passes_as_a_test_and_is_never_written_over() {
     let output = tested(&text);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
     assert_eq!(stderr(&output).trim(), "2 passed, 0 failed");
-    // The test holds the request and the reading to what they were.
+    // The test compares the request and the parsed records with the recorded ones.
     let output = tested(&text.replace("rows:", "limit:").replace("$.id\"", "$.doi\""));
     assert_eq!(output.status.code(), Some(1));
     holds(&stdout(&output), &["FAILED far: page 1 of records", "  url\n", "expected \"rows=7\"", "record 0, id\n"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_try_is_given_must_fit_the_endpoint() {
+async fn try_refuses_params_that_do_not_fit_the_endpoint() {
     let server = upstream(100, Script { users: 4, ..Script::default() });
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let text = manifest(server.base_url())
         .replace("path: /cursor }", "path: \"/users/${ params.user }/posts\" }")
         .replace(
@@ -299,8 +299,8 @@ async fn what_try_is_given_must_fit_the_endpoint() {
 }
 
 #[test]
-fn the_shipped_manifests_are_sound_and_pass_their_own_tests() {
-    let place = Place::sqlite();
+fn shipped_manifests_are_valid_and_pass_their_tests() {
+    let place = Workspace::sqlite();
     let (all, examples) = (sources().display().to_string(), sources().join("examples").display().to_string());
     let output = place.run(&["validate", &all, &examples]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -326,8 +326,8 @@ fn the_shipped_manifests_are_sound_and_pass_their_own_tests() {
 }
 
 #[test]
-fn all_that_differs_is_told_at_once() {
-    let place = Place::sqlite();
+fn test_command_reports_all_differences_at_once() {
+    let place = Workspace::sqlite();
     place.file(
         "page.json",
         r#"{"message":{"items":[{"id":"a","updated_at":"2024-01-01","title":"x"},{"id":""}],"next-cursor":null}}"#,
@@ -369,7 +369,7 @@ fn all_that_differs_is_told_at_once() {
     );
     assert_eq!(stderr(&several).trim(), "1 passed, 2 failed");
 
-    // What cannot be understood is a matter of configuration, and the rest is run all the same.
+    // An unreadable case is a configuration error; the other cases run all the same.
     for (tests, part) in [
         ("  - { name: one, recorded: page.json, expect: { itmes: 1 } }\n", "tests[0]: unknown field `itmes`"),
         ("  - { name: one, recorded: page.json, at: { tokn: x }, expect: {} }\n", "at: expected { token: … }"),
@@ -381,16 +381,16 @@ fn all_that_differs_is_told_at_once() {
     }
 }
 
-/// A folder with the three examples, as they are but for the address of the upstream.
-fn examples(place: &Place, base_url: &str) {
+/// A folder with the three examples, unchanged except for the address of the upstream.
+fn examples(place: &Workspace, base_url: &str) {
     for name in ["issues.yaml", "works.yaml", "export.yaml"] {
         let text = fs::read_to_string(sources().join("examples").join(name)).unwrap();
         place.apply(&text.replace("http://127.0.0.1:8900", base_url));
     }
 }
 
-/// The imitations of common APIs, read with the manifests that were written for them by the documentation: every record
-/// of the upstream is there, once, and the cursor stands where the run ended.
+/// Imitations of common APIs, read with the manifests that the documentation has for them: every record of the upstream
+/// is stored once, and the cursor is at the end of the run.
 // covers: ING-1.2-01, ING-0.2-06, ING-2.4-02
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_harvest_what_the_upstream_has() {
@@ -402,7 +402,7 @@ async fn the_examples_harvest_what_the_upstream_has() {
     };
     let dataset = Dataset::builder().seed(7).count(700).step_micros(600_000_000).build();
     let server = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     examples(&place, server.base_url());
     let add = [
         "credential",
@@ -448,18 +448,18 @@ async fn the_examples_harvest_what_the_upstream_has() {
     assert_eq!(rest["inserted"], server.dataset().len() - expected, "the next window takes the rest: {rest}");
 }
 
-/// What docs/authoring.md says works as it says.
+/// The examples of docs/authoring.md work as documented.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_walk_through_of_the_documentation_works() {
+async fn walk_through_of_the_documentation_works() {
     let text = fs::read_to_string(sources().join("../docs/authoring.md")).unwrap();
     let yaml = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let dataset = Dataset::builder().seed(1).count(2_000).step_micros(600_000_000).build();
     let server = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, Script::default()).unwrap();
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let file = place.file("library.yaml", &yaml.replace("http://127.0.0.1:8900", server.base_url()));
     assert!(place.run(&["validate", &file]).status.success());
     let shown = stdout(&attempt(&place, &file, &["--records", "2"]));
-    // The output in the documentation, but for what is cut off there and for what differs each time.
+    // The output in the documentation, except for omitted parts and values that differ each time.
     let documented = text.split("$ patra try library.yaml").nth(1).unwrap().split("```").next().unwrap();
     for line in documented.lines().skip(1).filter(|line| !line.contains(" bytes in ")) {
         let line = line.replace("http://127.0.0.1:8900", server.base_url());

@@ -5,7 +5,7 @@ use std::process::{Child, Output, Stdio};
 
 use patra_upstream::{Dataset, FaultSchedule, MockApi, Script};
 
-use crate::support::{On, Place, http, manifest};
+use crate::support::{On, Workspace, http, manifest};
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -70,7 +70,7 @@ fn micros(text: &str) -> i64 {
 async fn failing_api_is_reported_and_halts_the_source_until_resumed() {
     // 404 on the first page of one slice is final for that slice; the others are collected and the cursor waits.
     let server = upstream(1_000, Script { require_header: Some(("X-Key".into(), "k".into())), ..Script::default() });
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest(server.base_url()));
     let output = place.run(&["run", "far", "records", "--to", "2024-01-01T10:00:00Z"]);
     check_error(&output, 1, &["slices failed", "hint: the rest is halted; fix the cause, then `patra resume hold 1`"]);
@@ -94,7 +94,7 @@ async fn failing_api_is_reported_and_halts_the_source_until_resumed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_tasks_of_an_interrupted_run_count() {
     let server = upstream(1_000, Script { latency_ms: 400, ..Script::default() });
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest(server.base_url()));
     let run = ["run", "far", "records", "--to", "2024-01-01T10:00:00Z"];
     let mut child = place.patra().args(run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -111,7 +111,7 @@ async fn failed_tasks_of_an_interrupted_run_count() {
 #[tokio::test(flavor = "multi_thread")]
 async fn repeated_page_token_fails_the_slice() {
     let server = upstream(1_000, Script { repeat_token_after: Some(2), ..Script::default() });
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest(server.base_url()));
     let output = place.run(&["run", "far", "records", "--to", "2024-01-01T05:00:00Z"]);
     check_error(&output, 1, &["1 of 1 slices failed"]);
@@ -127,7 +127,7 @@ async fn smaller_pages_than_requested_are_read_to_the_end() {
         ("/offset", "type: offset", r#"offset: "${ page.offset }", limit: "${ page.size }""#),
         ("/page", "type: page, base: 1", r#"page: "${ page.no }", size: "${ page.size }""#),
     ] {
-        let place = Place::sqlite();
+        let place = Workspace::sqlite();
         let window = r#"from: "${ window.from | iso }", to: "${ window.to | iso }""#;
         let text = manifest(server.base_url())
             .replace("path: /cursor", &format!("path: {path}"))
@@ -151,7 +151,7 @@ async fn retry_after_is_respected() {
         ..Script::default()
     };
     let server = upstream(600, script);
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest(server.base_url()));
     let output = place.run(&["run", "far", "records", "--to", "2024-01-02", "--concurrency", "1"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -161,7 +161,7 @@ async fn retry_after_is_respected() {
 
 #[test]
 fn wrong_manifest_is_reported_with_line_expectation_and_hint() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let wrong = manifest("http://127.0.0.1:1")
         .replace("page_size: 50", "pagesize: 50")
         .replace("type: token", "type: tokens")
@@ -194,7 +194,7 @@ fn wrong_manifest_is_reported_with_line_expectation_and_hint() {
 
 #[test]
 fn wrong_usage_exits_with_64_and_lists_what_is_possible() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     check_error(&place.run(&["harvest"]), 64, &["unrecognized subcommand"]);
     check_error(&place.run(&["get", "nonsense"]), 64, &["one of: provenances, endpoints"]);
     check_error(&place.run(&["run", "a", "b", "--from", "tomorrow"]), 64, &["RFC 3339"]);
@@ -209,7 +209,7 @@ fn wrong_usage_exits_with_64_and_lists_what_is_possible() {
 
 #[test]
 fn unknown_sources_are_refused_before_any_work() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     check_error(
         &place.run(&["run", "fra", "records"]),
@@ -222,7 +222,7 @@ fn unknown_sources_are_refused_before_any_work() {
 
 #[test]
 fn unusable_database_is_one_clear_error() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     let file = place.folder.path().join("data/patra.db");
     let connection = rusqlite::Connection::open(&file).unwrap();
@@ -235,16 +235,16 @@ fn unusable_database_is_one_clear_error() {
 
     let blocked = place.file("blocked", "a file where a folder should be");
     let output = place.patra().args(["--data", &format!("{blocked}/data"), "migrate"]).output().unwrap();
-    check_error(&output, 78, &["cannot be made", "hint: "]);
+    check_error(&output, 78, &["cannot be created", "hint: "]);
     let secret = "postgres://someone:hunter2@127.0.0.1:1/patra";
     let output = place.patra().args(["--database-url", secret, "migrate"]).output().unwrap();
-    check_error(&output, 78, &["no PostgreSQL server answers at 127.0.0.1:1", "hint: "]);
+    check_error(&output, 78, &["no PostgreSQL server responds at 127.0.0.1:1", "hint: "]);
     assert!(!stderr(&output).contains("hunter2"));
 }
 
 #[test]
 fn private_address_is_refused_unless_allowed() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:9"));
     let output = place
         .patra()
@@ -270,11 +270,11 @@ impl Drop for Serving {
     }
 }
 
-pub(crate) fn serve(place: &Place) -> Serving {
+pub(crate) fn serve(place: &Workspace) -> Serving {
     serve_with(place, &[])
 }
 
-pub(crate) fn serve_with(place: &Place, options: &[&str]) -> Serving {
+pub(crate) fn serve_with(place: &Workspace, options: &[&str]) -> Serving {
     let mut command = place.patra();
     command.args(["serve", "--listen", "127.0.0.1:0"]).args(options);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -337,7 +337,7 @@ async fn server_prints_its_first_key_once_does_jobs_and_stops_on_sigterm(on: On)
 
 #[test]
 fn keys_are_shown_once_scoped_and_revocable() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     let reader = stdout(&place.run(&["key", "create", "reader"])).trim().to_owned();
     let prefix = reader.split('_').nth(1).unwrap().to_owned();
@@ -361,14 +361,14 @@ fn keys_are_shown_once_scoped_and_revocable() {
     assert!(!stderr(&again).contains(&reader), "a pasted key is not repeated");
     let serving = serve(&place);
     assert_eq!(http(&format!("http://{}/api/v1/tasks", serving.address), Some(&reader), None).0, 401);
-    // The database holds no key: only its hash.
+    // The database has only the hash of the key.
     let database = std::fs::read(place.folder.path().join("data/patra.db")).unwrap();
     assert!(!database.windows(reader.len()).any(|window| window == reader.as_bytes()));
 }
 
 #[test]
 fn closed_pipe_is_no_error_and_completions_are_printed() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let script = place.run(&["completions", "bash"]);
     assert!(script.status.success() && stdout(&script).contains("patra"));
     let mut child =
@@ -383,7 +383,7 @@ fn closed_pipe_is_no_error_and_completions_are_printed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn demo_collects_everything_through_a_kill() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let output = place.patra().args(["demo", "--records", "2000"]).output().unwrap();
     let text = stderr(&output);
     assert!(output.status.success(), "{text}");

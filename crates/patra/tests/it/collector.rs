@@ -1,25 +1,25 @@
-//! The collector, through the program itself: what the requirements accept it by, and what must not hurt it.
+//! The collector, through the program itself: its acceptance criteria and its faults.
 
-#![expect(clippy::disallowed_methods, reason = "threads of their own, beside the real program")]
+#![expect(clippy::disallowed_methods, reason = "threads of their own, alongside the real program")]
 
 mod commands;
-mod far;
+mod faults;
+mod feed_server;
 mod killed;
 mod rules;
-mod wrong;
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{On, Place, http, psql};
-use far::Far;
+use crate::support::{On, Workspace, http, psql};
+use feed_server::FeedServer;
 
 /// Both stores, each with an upstream of its own.
-fn everywhere(on: On, test: impl Fn(&Place, &Far)) {
+fn everywhere(on: On, test: impl Fn(&Workspace, &FeedServer)) {
     for place in on.places() {
-        test(&place, &Far::start());
+        test(&place, &FeedServer::start());
     }
 }
 
@@ -28,13 +28,13 @@ fn ok(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-fn add(place: &Place, r#type: &str, url: &str) -> i64 {
+fn add(place: &Workspace, r#type: &str, url: &str) -> i64 {
     let added: Value = serde_json::from_str(&ok(&place.run(&["source", "add", r#type, url, "-o", "ndjson"]))).unwrap();
     added["id"].as_i64().unwrap()
 }
 
-/// Sources as another program left them: type, address, hours since the last fetch.
-fn import(place: &Place, sources: &[(&str, &str, f64)]) {
+/// Sources imported from another program: type, address, hours since the last fetch.
+fn import(place: &Workspace, sources: &[(&str, &str, f64)]) {
     let now = crate::support::now_micros() as i64;
     let lines = sources.iter().map(|(kind, url, hours)| {
         let at = patra_core::Ts::from_micros(now - (hours * 3_600e6) as i64);
@@ -44,22 +44,22 @@ fn import(place: &Place, sources: &[(&str, &str, f64)]) {
     ok(&place.run(&["source", "import", &file]));
 }
 
-fn list(place: &Place) -> Vec<Value> {
+fn list(place: &Workspace) -> Vec<Value> {
     let text = ok(&place.run(&["source", "list", "-o", "ndjson"]));
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn one(place: &Place, id: i64) -> (Option<i32>, Value) {
+fn one(place: &Workspace, id: i64) -> (Option<i32>, Value) {
     let output = place.run(&["collect", "--source", &id.to_string()]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     (output.status.code(), serde_json::from_str(text.trim()).unwrap_or_default())
 }
 
-/// The built-in manifest with its fixed addresses at the upstream.
-fn point_to(place: &Place, far: &Far) {
+/// The built-in manifest with its fixed addresses replaced by the upstream.
+fn point_to(place: &Workspace, feeds: &FeedServer) {
     let manifest = include_str!("../../../../sources/collector.yaml");
     let there = manifest
-        .replace("https://hn.algolia.com/api/v1", &far.url(50, "/hits"))
+        .replace("https://hn.algolia.com/api/v1", &feeds.url(50, "/hits"))
         .replace("path: \"/${ params.search }\"", "path: \"\"");
     place.apply(&there);
 }
@@ -70,7 +70,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(place: &Place, args: &[&str], variables: &[(&str, &str)]) -> Running {
+    pub(crate) fn start(place: &Workspace, args: &[&str], variables: &[(&str, &str)]) -> Running {
         let log = place.folder.path().join(format!("log-{}", crate::support::now_micros()));
         let mut command = place.patra();
         command.args(args).envs(variables.iter().copied()).stdout(Stdio::null());
@@ -112,13 +112,13 @@ impl Drop for Running {
 }
 
 // covers: COLL-AC-01, COLL-AC-12, COLL-24, COLL-36, COLL-41, COLL-42, COLL-57, COLL-59, COLL-FR-5, COLL-US-4
-on_both!(fn the_loop_collects_what_was_never_collected_at_once_and_ends_when_asked);
-fn the_loop_collects_what_was_never_collected_at_once_and_ends_when_asked(on: On) {
-    everywhere(on, |place, far| {
-        add(place, "rss", &far.url(1, "/slow/1/700"));
+on_both!(fn loop_collects_new_sources_at_once_and_stops_on_a_signal);
+fn loop_collects_new_sources_at_once_and_stops_on_a_signal(on: On) {
+    everywhere(on, |place, feeds| {
+        add(place, "rss", &feeds.url(1, "/slow/1/700"));
         let running = Running::start(place, &["collector", "--loop"], &[]);
-        far.wait_for(1);
-        // It is in progress: the signal lets it finish.
+        feeds.wait_for(1);
+        // The fetch is in progress: the signal lets it finish.
         running.terminate();
         let (code, log) = running.end();
         assert_eq!(code, Some(0), "{log}");
@@ -134,9 +134,9 @@ fn the_loop_collects_what_was_never_collected_at_once_and_ends_when_asked(on: On
 // covers: COLL-AC-02, COLL-AC-03, COLL-AC-04, COLL-AC-05, COLL-25, COLL-46, COLL-88, COLL-FR-2, COLL-FR-3, COLL-62, COLL-GOAL-1, COLL-US-1
 on_both!(fn each_type_is_due_after_its_own_interval);
 fn each_type_is_due_after_its_own_interval(on: On) {
-    everywhere(on, |place, far| {
-        point_to(place, far);
-        import(place, &[("rss", &far.url(1, "/feed/3h"), 3.0), ("rss", &far.url(2, "/feed/5h"), 5.0)]);
+    everywhere(on, |place, feeds| {
+        point_to(place, feeds);
+        import(place, &[("rss", &feeds.url(1, "/feed/3h"), 3.0), ("rss", &feeds.url(2, "/feed/5h"), 5.0)]);
         let now = crate::support::now_micros() as i64;
         let at = |minutes: i64| patra_core::Ts::from_micros(now - minutes * 60_000_000);
         let rows = [
@@ -146,32 +146,32 @@ fn each_type_is_due_after_its_own_interval(on: On) {
         let file = place.file("more.json", &json!(rows).to_string());
         ok(&place.run(&["source", "import", &file]));
         ok(&place.run(&["collect"]));
-        let mut paths = far.paths();
+        let mut paths = feeds.paths();
         paths.sort();
         assert_eq!(paths.len(), 2, "{paths:?}");
         assert_eq!(paths[0], "/feed/5h");
         assert!(paths[1].starts_with("/hits/?") && paths[1].contains("tags=show_hn"), "{paths:?}");
         // Nothing is due any more.
         assert!(ok(&place.run(&["collect"])).contains("no source is due"));
-        assert_eq!(far.hits().len(), 2);
+        assert_eq!(feeds.hits().len(), 2);
     });
 }
 
 // covers: COLL-AC-06, COLL-19, COLL-20, COLL-21, COLL-FR-1
 on_both!(fn the_environment_the_table_and_the_source_change_the_interval);
 fn the_environment_the_table_and_the_source_change_the_interval(on: On) {
-    everywhere(on, |place, far| {
-        import(place, &[("rss", &far.url(1, "/feed/a"), 1.5)]);
+    everywhere(on, |place, feeds| {
+        import(place, &[("rss", &feeds.url(1, "/feed/a"), 1.5)]);
         let minutes = || (list(place)[0]["interval_minutes"].clone(), list(place)[0]["interval_from"].clone());
         ok(&place.run(&["collect"]));
-        assert_eq!(far.hits().len(), 0);
+        assert_eq!(feeds.hits().len(), 0);
         ok(&place.patra().env("FETCH_INTERVAL_RSS", "60").arg("collect").output().unwrap());
-        assert_eq!(far.hits().len(), 1);
+        assert_eq!(feeds.hits().len(), 1);
         assert_eq!(minutes(), (json!(60), json!("environment")));
         ok(&place.run(&["source", "interval", "rss", "30"]));
         ok(&place.patra().env("FETCH_INTERVAL_RSS", "60").arg("collect").output().unwrap());
         assert_eq!(minutes(), (json!(30), json!("config")));
-        ok(&place.run(&["source", "add", "rss", &far.url(2, "/feed/own"), "--interval", "7"]));
+        ok(&place.run(&["source", "add", "rss", &feeds.url(2, "/feed/own"), "--interval", "7"]));
         assert_eq!(list(place)[1]["interval_minutes"], 7);
         assert_eq!(list(place)[1]["interval_from"], "source");
     });
@@ -180,7 +180,7 @@ fn the_environment_the_table_and_the_source_change_the_interval(on: On) {
 // covers: COLL-AC-07, COLL-AC-13, COLL-AC-14, COLL-AC-15, COLL-53, COLL-64, COLL-70, COLL-FR-4, COLL-US-2, COLL-US-3
 on_both!(fn a_source_that_is_created_over_http_is_collected_and_shown);
 fn a_source_that_is_created_over_http_is_collected_and_shown(on: On) {
-    everywhere(on, |place, far| {
+    everywhere(on, |place, feeds| {
         let running = Running::start(place, &["serve", "--listen", "127.0.0.1:0"], &[]);
         let log = running.wait_for("the API listens");
         let log = if log.contains("patra_") { log } else { running.wait_for("patra_") };
@@ -193,7 +193,7 @@ fn a_source_that_is_created_over_http_is_collected_and_shown(on: On) {
         assert_eq!(refused["error"]["code"], "UNAUTHORIZED");
         assert!(refused["meta"]["request_id"].is_string() && refused.get("status").is_none(), "{refused}");
 
-        let body = json!({ "name": "Example blog", "type": "rss", "config": { "url": far.url(1, "/feed/a") } });
+        let body = json!({ "name": "Example blog", "type": "rss", "config": { "url": feeds.url(1, "/feed/a") } });
         let (status, source) = http(&url("/api/sources"), Some(&key), Some(&body.to_string()));
         assert_eq!(status, 201, "{source}");
         let id = source["id"].as_i64().unwrap();
@@ -234,8 +234,8 @@ fn a_source_that_is_created_over_http_is_collected_and_shown(on: On) {
         let (status, asked) = http(&url(&format!("/api/sources/{id}/collect")), Some(&key), Some("{}"));
         assert_eq!(status, 202, "{asked}");
         assert!(asked["task_id"].is_i64());
-        far.wait_for(2);
-        assert_eq!(far.hits()[1].headers.get("if-none-match").map(String::as_str), Some("\"v1\""));
+        feeds.wait_for(2);
+        assert_eq!(feeds.hits()[1].headers.get("if-none-match").map(String::as_str), Some("\"v1\""));
         let (_, paused) = http(&url(&format!("/api/sources/{id}/pause")), Some(&key), Some("{}"));
         assert_eq!((&paused["is_active"], &paused["paused_reason"]), (&json!(false), &json!("user")));
         assert_eq!(get("/api/collector/status").1["stats"]["paused_by_error"], 0);
@@ -252,15 +252,15 @@ fn a_source_that_is_created_over_http_is_collected_and_shown(on: On) {
 }
 
 // covers: COLL-AC-08, COLL-29, COLL-30, COLL-31, COLL-93, COLL-RISK-1
-on_both!(fn a_type_without_a_fetcher_is_skipped_and_holds_nothing_up);
-fn a_type_without_a_fetcher_is_skipped_and_holds_nothing_up(on: On) {
-    everywhere(on, |place, far| {
+on_both!(fn type_without_a_fetcher_is_skipped);
+fn type_without_a_fetcher_is_skipped(on: On) {
+    everywhere(on, |place, feeds| {
         let bookmarks = {
             let added = ok(&place.run(&["source", "add", "twitter_bookmarks", "-o", "ndjson"]));
             serde_json::from_str::<Value>(&added).unwrap()["id"].as_i64().unwrap()
         };
         ok(&place.run(&["source", "add", "twitter_feed", "--config", "{\"username\": \"x\"}"]));
-        add(place, "rss", &far.url(1, "/feed/a"));
+        add(place, "rss", &feeds.url(1, "/feed/a"));
         let (code, result) = one(place, bookmarks);
         assert_eq!((code, &result["status"]), (Some(0), &json!("skipped")));
         assert!(result["reason"].as_str().unwrap().contains("TWITTER_API_KEY"), "{result}");
@@ -272,23 +272,23 @@ fn a_type_without_a_fetcher_is_skipped_and_holds_nothing_up(on: On) {
 }
 
 // covers: COLL-AC-09, COLL-39, COLL-RISK-3
-on_both!(fn never_more_than_so_many_at_once);
-fn never_more_than_so_many_at_once(on: On) {
-    everywhere(on, |place, far| {
+on_both!(fn concurrency_limit_of_the_collector_is_respected);
+fn concurrency_limit_of_the_collector_is_respected(on: On) {
+    everywhere(on, |place, feeds| {
         for host in 1..=10 {
-            add(place, "rss", &far.url(host, "/slow/x/300"));
+            add(place, "rss", &feeds.url(host, "/slow/x/300"));
         }
         ok(&place.patra().env("COLLECTOR_CONCURRENCY", "3").arg("collect").output().unwrap());
-        assert_eq!(far.hits().len(), 10);
-        assert_eq!(far.most().0, 3);
+        assert_eq!(feeds.hits().len(), 10);
+        assert_eq!(feeds.most().0, 3);
     });
 }
 
 // covers: COLL-AC-10, COLL-AC-11, COLL-112, COLL-113, COLL-50, COLL-51, COLL-111, COLL-AC-17, COLL-45
-on_both!(fn failures_are_told_with_the_source_and_the_fifth_pauses_it);
-fn failures_are_told_with_the_source_and_the_fifth_pauses_it(on: On) {
-    everywhere(on, |place, far| {
-        let (bad, good) = (add(place, "rss", &far.url(1, "/error/a")), add(place, "rss", &far.url(2, "/feed/b")));
+on_both!(fn failures_are_shown_with_the_source_and_the_fifth_pauses_it);
+fn failures_are_shown_with_the_source_and_the_fifth_pauses_it(on: On) {
+    everywhere(on, |place, feeds| {
+        let (bad, good) = (add(place, "rss", &feeds.url(1, "/error/a")), add(place, "rss", &feeds.url(2, "/feed/b")));
         let output = place.run(&["collect"]);
         assert_eq!(output.status.code(), Some(1));
         assert_eq!(list(place)[1]["status"], "ok", "the other is not affected");
@@ -310,18 +310,18 @@ fn failures_are_told_with_the_source_and_the_fifth_pauses_it(on: On) {
 }
 
 // covers: COLL-60, COLL-61, COLL-GOAL-4
-on_both!(fn what_does_not_end_in_time_is_cut_off_and_due_again);
-fn what_does_not_end_in_time_is_cut_off_and_due_again(on: On) {
-    everywhere(on, |place, far| {
-        add(place, "rss", &far.url(1, "/slow/1/6000"));
+on_both!(fn slow_fetch_is_cancelled_and_due_again);
+fn slow_fetch_is_cancelled_and_due_again(on: On) {
+    everywhere(on, |place, feeds| {
+        add(place, "rss", &feeds.url(1, "/slow/1/6000"));
         let running = Running::start(place, &["collect", "--loop"], &[("SHUTDOWN_TIMEOUT_SECONDS", "1")]);
-        far.wait_for(1);
+        feeds.wait_for(1);
         running.terminate();
         let (code, log) = running.end();
         assert_eq!(code, Some(1), "{log}");
         assert_eq!(list(place)[0]["fetch_error_count"], 0);
-        far.forget();
-        // On PostgreSQL the lease of the dead must run out first; there only the row is looked at.
+        feeds.forget();
+        // On PostgreSQL the lease of the killed process must expire first; there only the row is checked.
         if place.database_url().is_none() {
             ok(&place.run(&["collect", "--source", "1"]));
             assert_eq!(list(place)[0]["status"], "ok");
@@ -330,65 +330,65 @@ fn what_does_not_end_in_time_is_cut_off_and_due_again(on: On) {
 }
 
 // covers: COLL-119, COLL-121, COLL-123, COLL-49, COLL-56
-on_both!(fn unchanged_moved_and_gone_feeds);
-fn unchanged_moved_and_gone_feeds(on: On) {
-    everywhere(on, |place, far| {
-        let bare = add(place, "rss", &far.url(1, "/bare/a"));
+on_both!(fn unchanged_moved_and_gone_feeds_are_recorded);
+fn unchanged_moved_and_gone_feeds_are_recorded(on: On) {
+    everywhere(on, |place, feeds| {
+        let bare = add(place, "rss", &feeds.url(1, "/bare/a"));
         assert_eq!(one(place, bare).1["inserted"], 2);
         let (_, again) = one(place, bare);
         assert_eq!((&again["status"], &again["fetched"], &again["inserted"]), (&json!("ok"), &json!(0), &json!(0)));
-        let (moved, found) = (add(place, "rss", &far.url(2, "/moved")), add(place, "rss", &far.url(3, "/found")));
+        let (moved, found) = (add(place, "rss", &feeds.url(2, "/moved")), add(place, "rss", &feeds.url(3, "/found")));
         assert_eq!((one(place, moved).0, one(place, found).0), (Some(0), Some(0)));
         let rows = list(place);
-        assert_eq!(rows[1]["config"]["url"], far.url(2, "/feed/moved"));
-        assert_eq!(rows[2]["config"]["url"], far.url(3, "/found"), "for now is not for good");
-        let gone = add(place, "rss", &far.url(4, "/gone"));
+        assert_eq!(rows[1]["config"]["url"], feeds.url(2, "/feed/moved"));
+        assert_eq!(rows[2]["config"]["url"], feeds.url(3, "/found"), "for now is not for good");
+        let gone = add(place, "rss", &feeds.url(4, "/gone"));
         assert_eq!(one(place, gone).1["paused"], true);
         assert_eq!(list(place)[3]["paused_reason"], "gone");
     });
 }
 
 // covers: COLL-120
-on_both!(fn a_host_is_asked_politely_and_its_wish_for_silence_is_kept);
-fn a_host_is_asked_politely_and_its_wish_for_silence_is_kept(on: On) {
-    everywhere(on, |place, far| {
+on_both!(fn requests_to_a_host_are_spaced_and_respect_retry_after);
+fn requests_to_a_host_are_spaced_and_respect_retry_after(on: On) {
+    everywhere(on, |place, feeds| {
         for feed in ["a", "b", "c"] {
-            add(place, "rss", &far.url(1, &format!("/feed/{feed}")));
+            add(place, "rss", &feeds.url(1, &format!("/feed/{feed}")));
         }
         ok(&place.run(&["collect"]));
-        let hits = far.hits();
+        let hits = feeds.hits();
         assert!(hits.iter().all(|hit| hit.host == hits[0].host));
         for pair in hits.windows(2) {
-            // The upstream sees a request a moment after it left.
+            // The upstream sees a request a moment after it was sent.
             assert!(pair[1].at - pair[0].at > Duration::from_millis(800), "{hits:?}");
         }
-        assert!(far.most().1 <= 2);
-        let busy = add(place, "rss", &far.url(2, "/busy"));
+        assert!(feeds.most().1 <= 2);
+        let busy = add(place, "rss", &feeds.url(2, "/busy"));
         let running = Running::start(place, &["collect", "--loop"], &[]);
         running.wait_for("put off");
         drop(running);
         let row = &list(place)[3];
         assert_eq!((&row["id"], &row["fetch_error_count"]), (&json!(busy), &json!(0)));
-        assert_eq!(far.paths().iter().filter(|path| *path == "/busy").count(), 1);
+        assert_eq!(feeds.paths().iter().filter(|path| *path == "/busy").count(), 1);
     });
 }
 
 // covers: COLL-92, COLL-86, COLL-118
 on_both!(fn pages_listings_and_own_mappings_are_collected_too);
 fn pages_listings_and_own_mappings_are_collected_too(on: On) {
-    everywhere(on, |place, far| {
-        point_to(place, far);
-        let site = add(place, "website", &far.url(1, "/page"));
+    everywhere(on, |place, feeds| {
+        point_to(place, feeds);
+        let site = add(place, "website", &feeds.url(1, "/page"));
         assert_eq!(one(place, site).1["inserted"], 2, "the feed that the page names");
         one(place, site);
-        assert_eq!(far.paths(), ["/page", "/feed/site", "/feed/site"], "later polls begin there");
-        let plain = add(place, "website", &far.url(2, "/plain"));
+        assert_eq!(feeds.paths(), ["/page", "/feed/site", "/feed/site"], "later polls begin there");
+        let plain = add(place, "website", &feeds.url(2, "/plain"));
         assert_eq!(one(place, plain).1["inserted"], 1, "the page itself");
         ok(&place.run(&["source", "add", "hackernews", "--config", "{\"min_score\": 5}"]));
         let (_, stories) = one(place, 3);
         assert_eq!((&stories["status"], &stories["inserted"]), (&json!("ok"), &json!(1)), "{stories}");
         let own = json!({
-            "url": far.url(3, "/json"), "items_path": "$.data", "id_path": "$.n", "updated_at_path": "$.at",
+            "url": feeds.url(3, "/json"), "items_path": "$.data", "id_path": "$.n", "updated_at_path": "$.at",
             "fields": { "title": "$.t" },
         });
         ok(&place.run(&["source", "add", "custom_api", "--config", &own.to_string()]));
@@ -400,9 +400,9 @@ fn pages_listings_and_own_mappings_are_collected_too(on: On) {
 }
 
 // covers: COLL-48, COLL-94, COLL-125, COLL-127
-on_both!(fn what_the_web_throws_at_it_hurts_only_its_own_source);
-fn what_the_web_throws_at_it_hurts_only_its_own_source(on: On) {
-    everywhere(on, |place, far| {
+on_both!(fn bad_responses_affect_only_their_own_source);
+fn bad_responses_affect_only_their_own_source(on: On) {
+    everywhere(on, |place, feeds| {
         let bad = [
             ("website", "/divs", "nested deeper"),
             ("rss", "/entities", "entities"),
@@ -417,10 +417,10 @@ fn what_the_web_throws_at_it_hurts_only_its_own_source(on: On) {
         ];
         let mut hosts = 1..;
         for (kind, path, _) in bad {
-            add(place, kind, &far.url(hosts.next().unwrap(), path));
+            add(place, kind, &feeds.url(hosts.next().unwrap(), path));
         }
         add(place, "rss", "http://192.168.255.254/feed");
-        let good = add(place, "rss", &far.url(hosts.next().unwrap(), "/feed/good"));
+        let good = add(place, "rss", &feeds.url(hosts.next().unwrap(), "/feed/good"));
         let output = place.patra().env("COLLECTOR_CONCURRENCY", "16").arg("collect").output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         let rows = list(place);
@@ -435,13 +435,13 @@ fn what_the_web_throws_at_it_hurts_only_its_own_source(on: On) {
 }
 
 // covers: COLL-126, COLL-108, COLL-114
-on_both!(fn lists_of_feeds_come_in_and_go_out);
-fn lists_of_feeds_come_in_and_go_out(on: On) {
-    everywhere(on, |place, far| {
+on_both!(fn feed_lists_are_imported_and_exported);
+fn feed_lists_are_imported_and_exported(on: On) {
+    everywhere(on, |place, feeds| {
         let opml = format!(
             "<opml version=\"1.0\"><body><outline text=\"News\"><outline text=\"A &amp; B\" xmlUrl=\"{}\"/>\
              <outline text=\"bad\" xmlUrl=\"ftp://x\"/></outline></body></opml>",
-            far.url(1, "/feed/a")
+            feeds.url(1, "/feed/a")
         );
         let file = place.file("list.opml", &opml);
         let output = place.run(&["source", "import", &file]);
@@ -449,7 +449,7 @@ fn lists_of_feeds_come_in_and_go_out(on: On) {
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 source(s) added, 0 existed already, 1 unusable"));
         assert!(String::from_utf8_lossy(&output.stderr).contains("entry 2"));
         let text = ok(&place.run(&["source", "export", "--format", "opml"]));
-        assert!(text.contains("A &amp; B") && text.contains(&far.url(1, "/feed/a")), "{text}");
+        assert!(text.contains("A &amp; B") && text.contains(&feeds.url(1, "/feed/a")), "{text}");
         let rows = ok(&place.run(&["source", "export"]));
         let file = place.file("rows.ndjson", &rows);
         assert!(ok(&place.run(&["source", "import", &file])).contains("0 source(s) added, 1 existed already"));
@@ -460,24 +460,24 @@ fn lists_of_feeds_come_in_and_go_out(on: On) {
 }
 
 // covers: COLL-38, COLL-40, COLL-GOAL-4
-on_both!(fn a_slow_source_holds_nobody_up_and_an_idle_tick_says_nothing);
-fn a_slow_source_holds_nobody_up_and_an_idle_tick_says_nothing(on: On) {
-    everywhere(on, |place, far| {
-        import(place, &[("rss", &far.url(1, "/feed/later"), 1.0)]);
+on_both!(fn slow_source_blocks_no_other_and_an_idle_tick_logs_nothing);
+fn slow_source_blocks_no_other_and_an_idle_tick_logs_nothing(on: On) {
+    everywhere(on, |place, feeds| {
+        import(place, &[("rss", &feeds.url(1, "/feed/later"), 1.0)]);
         let running = Running::start(place, &["collect", "--loop"], &[("COLLECTOR_TICK", "1")]);
         running.wait_for("the collector has started");
         std::thread::sleep(Duration::from_millis(2_500));
         assert!(!running.log().contains("source(s) due"), "{}", running.log());
         running.terminate();
         running.end();
-        add(place, "rss", &far.url(2, "/held/x"));
+        add(place, "rss", &feeds.url(2, "/held/x"));
         for host in 3..6 {
-            add(place, "rss", &far.url(host, "/feed/quick"));
+            add(place, "rss", &feeds.url(host, "/feed/quick"));
         }
         let running = Running::start(place, &["collect", "--loop"], &[("COLLECTOR_CONCURRENCY", "2")]);
         let log = running.wait_for("name=\"http://127.0.0.5");
         assert!(!log.contains("/held/x\" type"), "{log}");
-        far.release();
+        feeds.release();
         running.wait_for("/held/x\" type");
         running.terminate();
         assert_eq!(running.end().0, Some(0));

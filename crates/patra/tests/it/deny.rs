@@ -1,5 +1,6 @@
-//! deny.toml, held against the dependencies of the workspace on all platforms: licences, bans, sources. Reads the file as
-//! cargo-deny does, but needs no tool that a bare machine lacks. A key that this module does not evaluate is an error.
+//! Checks deny.toml against the dependencies of the workspace on all platforms: licences, bans, sources. Reads the file
+//! as cargo-deny does, but needs no tool that a bare machine lacks. A key that this module does not evaluate is an
+//! error.
 //!
 //! Security advisories are the exception: their database is a download. `cargo deny check advisories` reads it.
 
@@ -16,7 +17,7 @@ use serde_json::Value;
 use crate::support::root;
 
 #[test]
-fn dependencies_keep_the_rules_of_deny_toml() {
+fn dependencies_follow_deny_toml() {
     let rules = Rules::parse(&fs::read_to_string(root().join("deny.toml")).unwrap()).unwrap();
     let found = rules.check(&metadata(rules.graph.all_features));
     if !found.warnings.is_empty() {
@@ -25,7 +26,7 @@ fn dependencies_keep_the_rules_of_deny_toml() {
     assert!(found.broken.is_empty(), "deny.toml is broken:\n  {}", found.broken.join("\n  "));
 }
 
-/// What cargo knows of every package that the lock file resolves to. Downloads packages of other platforms once.
+/// Metadata of every package in the lock file. Downloads packages of other platforms once.
 fn metadata(all_features: bool) -> Value {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
@@ -124,7 +125,7 @@ struct Package<'m> {
     name: &'m str,
     version: &'m str,
     license: Option<&'m str>,
-    /// `None` for a package in a folder of its own.
+    /// `None` for a package in a local folder.
     source: Option<&'m str>,
     is_private: bool,
     dependencies: Vec<Dependency<'m>>,
@@ -160,7 +161,7 @@ impl Findings {
 impl Rules {
     fn parse(text: &str) -> Result<Rules, String> {
         let rules: Rules = basic_toml::from_str(text).map_err(|error| format!("unknown rule: {error}"))?;
-        // `name@version` and `name:version` mean less than the whole crate.
+        // `name@version` and `name:version` select less than the whole crate.
         let names = rules.bans.deny.iter().map(|banned| &banned.name);
         let mut names = names.chain(rules.licenses.exceptions.iter().map(|exception| &exception.name));
         match names.find(|name| name.contains(['@', ':', ' ', '='])) {
@@ -245,7 +246,7 @@ impl Sources {
             "git" => (&self.allow_git, self.unknown_git),
             _ => return findings.deny(format!("{package} comes from {source}, which is neither a registry nor git")),
         };
-        // The branch and the commit stand behind.
+        // The branch and the commit follow.
         let bare = url.split(['?', '#']).next().unwrap_or_default();
         if !known.iter().any(|known| known == bare) {
             findings.add(lint, format!("{package} comes from {source}"));
@@ -271,7 +272,7 @@ fn packages(metadata: &Value) -> Vec<Package<'_>> {
         .map(|package| {
             let is_ours = members.contains(text(&package["id"]));
             let dependencies = package["dependencies"].as_array().unwrap().iter();
-            // Tests of others are not built here.
+            // Dev-dependencies of other packages are not built here.
             let dependencies = dependencies.filter(|dependency| is_ours || dependency["kind"] != "dev");
             let dependencies = dependencies.map(|dependency| Dependency {
                 name: text(&dependency["name"]),

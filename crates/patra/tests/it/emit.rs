@@ -1,4 +1,4 @@
-//! What is stored is told to a webhook, in its order, until it has been heard.
+//! Stored records are delivered to a webhook in order, and again until it accepts them.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,16 +10,16 @@ use patra_core::hash::hmac_sha256_hex;
 use patra_upstream::{Dataset, MockApi, Script};
 use serde_json::{Value, json};
 
-use crate::crawler::desk::Desk;
-use crate::support::{On, Place, preamble};
+use crate::crawler::server::TestServer;
+use crate::support::{On, Workspace, preamble};
 
 const SECRET: &str = "between us";
 
-/// Somebody who wants to know, and answers his first messages with these statuses. Only what he took is passed on.
+/// A webhook that answers its first requests with these statuses. Only events that it accepted are passed on.
 pub(crate) fn webhook(refusals: Vec<u16>) -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
-    let (tell, told) = mpsc::channel();
+    let (sender, events) = mpsc::channel();
     let mut refusals = refusals.into_iter();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -41,12 +41,12 @@ pub(crate) fn webhook(refusals: Vec<u16>) -> (String, Receiver<Value>) {
             reader.get_mut().write_all(answer.as_bytes()).unwrap();
             let mut event: Value = serde_json::from_slice(&body).unwrap();
             event["signed"] = json!(signature == Some(hmac_sha256_hex(SECRET.as_bytes(), &body)));
-            if status == 204 && tell.send(event).is_err() {
+            if status == 204 && sender.send(event).is_err() {
                 return;
             }
         }
     });
-    (url, told)
+    (url, events)
 }
 
 /// Two endpoints, of which one emits.
@@ -66,13 +66,13 @@ fn manifest(base_url: &str) -> String {
     preamble(base_url).trim_end().to_owned() + "\n" + &endpoint("records", true) + &endpoint("quiet", false)
 }
 
-fn run(place: &Place, endpoint: &str) {
+fn run(place: &Workspace, endpoint: &str) {
     let output = place.run(&["run", "far", endpoint, "--to", "2024-06-01"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// As after a day of tries.
-fn give_up(place: &Place, ids: &[i64]) {
+/// Marks events as given up after a day of retries.
+fn give_up(place: &Workspace, ids: &[i64]) {
     for id in ids {
         place.sql(&format!(
             "UPDATE outbox_event SET status_code = 'FAILED', tries = 36, ended_at = not_before WHERE id = {id}"
@@ -80,12 +80,12 @@ fn give_up(place: &Place, ids: &[i64]) {
     }
 }
 
-/// One, all of a project, and more than go in one transaction.
-fn retry_by_command(place: &Place, waiting: &[Value]) {
+/// Retries one event, all events of a project, and more than one transaction takes.
+fn retry_by_command(place: &Workspace, waiting: &[Value]) {
     let retry = |args: &[&str]| {
         let output = place.patra().args(["outbox", "retry", "-o", "json"]).args(args).output().unwrap();
-        let told: Option<Value> = serde_json::from_slice(&output.stdout).ok();
-        (output.status.code(), told.map_or(Value::Null, |told| told["events"].clone()))
+        let report: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        (output.status.code(), report.map_or(Value::Null, |report| report["events"].clone()))
     };
     let ids: Vec<i64> = waiting.iter().map(|event| event["id"].as_i64().unwrap()).collect();
     assert_eq!(retry(&[]), (Some(0), json!(0)), "nothing was given up");
@@ -111,19 +111,19 @@ fn retry_by_command(place: &Place, waiting: &[Value]) {
 }
 
 // covers: ING-2.3-05, ING-4.9-03, ING-11.4-01, G-01, ING-2.2-02
-on_both!(what_is_stored_is_told_in_its_order_until_it_is_heard);
-async fn what_is_stored_is_told_in_its_order_until_it_is_heard(on: On) {
+on_both!(stored_records_are_delivered_in_order_and_retried);
+async fn stored_records_are_delivered_in_order_and_retried(on: On) {
     for place in on.places() {
-        let far = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 90), Script::default()).unwrap();
-        place.apply(&manifest(far.base_url()));
+        let mock_api = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 90), Script::default()).unwrap();
+        place.apply(&manifest(mock_api.base_url()));
         run(&place, "records");
         run(&place, "quiet");
         let waiting = place.list(&["outbox"]);
         assert!(waiting.len() == 5 && waiting.iter().all(|event| event["status_code"] == "PENDING"), "{waiting:?}");
         retry_by_command(&place, &waiting);
-        let (url, told) = webhook(vec![500, 503]);
-        let desk = Desk::open(place, far, &[("RECORDS_WEBHOOK_URL", &url), ("RECORDS_WEBHOOK_SECRET", SECRET)]);
-        let events: Vec<Value> = (0..5).map(|_| told.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
+        let (url, delivered) = webhook(vec![500, 503]);
+        let server = TestServer::open(place, mock_api, &[("RECORDS_WEBHOOK_URL", &url), ("RECORDS_WEBHOOK_SECRET", SECRET)]);
+        let events: Vec<Value> = (0..5).map(|_| delivered.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
         let mut records = Vec::new();
         for (event, batch_no) in events.iter().zip(1..) {
             assert_eq!(
@@ -136,39 +136,39 @@ async fn what_is_stored_is_told_in_its_order_until_it_is_heard(on: On) {
         }
         let text = |record: &Value, name: &str| record[name].as_str().unwrap().to_owned();
         let ids: BTreeSet<_> = records.iter().map(|record| text(record, "id")).collect();
-        let stored = desk.place.list(&["items"]);
-        assert_eq!(stored.len(), 180, "what does not emit is stored in silence");
+        let stored = server.place.list(&["items"]);
+        assert_eq!(stored.len(), 180, "records of the endpoint without emit have no event");
         assert_eq!((records.len(), &ids), (90, &stored.iter().map(|item| text(item, "dedup_key")).collect()));
         assert!(records.iter().all(|record| record["change"] == "inserted"));
         let keys: BTreeSet<_> = records.iter().map(|record| text(record, "idempotency_key")).collect();
         assert_eq!(keys.len(), 90);
-        desk.wait("that all are delivered", || {
-            desk.place.list(&["outbox"]).iter().all(|event| event["status_code"] == "DELIVERED")
+        server.wait("that all are delivered", || {
+            server.place.list(&["outbox"]).iter().all(|event| event["status_code"] == "DELIVERED")
         });
-        let outbox = desk.place.list(&["outbox"]);
+        let outbox = server.place.list(&["outbox"]);
         assert_eq!(outbox.iter().map(|event| event["tries"].as_i64().unwrap()).sum::<i64>(), 2, "two refusals");
 
-        // The webhook was away for too long: what was given up is told when somebody asks for it.
+        // The webhook was away for too long: events that were given up are delivered on request.
         let retry = |path: &str| {
-            let answer = desk.call("POST", path, None, None);
+            let answer = server.call("POST", path, None, None);
             (answer.status, answer.body["data"]["events"].clone())
         };
         assert_eq!(retry("/api/v1/outbox/retry"), (200, json!(0)));
         let ids: Vec<i64> = outbox.iter().map(|event| event["id"].as_i64().unwrap()).rev().collect();
-        let (heard, lost) = (ids[2], [ids[1], ids[3]]);
-        give_up(&desk.place, &lost);
-        let metrics = desk.call("GET", "/metrics", None, None).text;
+        let (accepted, lost) = (ids[2], [ids[1], ids[3]]);
+        give_up(&server.place, &lost);
+        let metrics = server.call("GET", "/metrics", None, None).text;
         assert!(metrics.contains("patra_outbox_failed 2\n") && metrics.contains("patra_outbox_oldest_seconds 0\n"));
-        assert_eq!(retry(&format!("/api/v1/outbox/{heard}/retry")), (200, json!(0)), "it was heard");
+        assert_eq!(retry(&format!("/api/v1/outbox/{accepted}/retry")), (200, json!(0)), "it was accepted");
         assert_eq!(retry("/api/v1/outbox/777/retry").0, 404);
         assert_eq!(retry(&format!("/api/v1/outbox/{}/retry", lost[0])), (200, json!(1)));
         assert_eq!(retry("/api/v1/outbox/retry"), (200, json!(1)));
         for id in lost {
-            let event = told.recv_timeout(Duration::from_secs(60)).unwrap();
+            let event = delivered.recv_timeout(Duration::from_secs(60)).unwrap();
             assert_eq!((&event["event_id"], &event["signed"]), (&json!(id), &json!(true)));
         }
-        desk.wait("that all are delivered again", || {
-            desk.place.list(&["outbox"]).iter().all(|event| event["status_code"] == "DELIVERED")
+        server.wait("that all are delivered again", || {
+            server.place.list(&["outbox"]).iter().all(|event| event["status_code"] == "DELIVERED")
         });
     }
 }

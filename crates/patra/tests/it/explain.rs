@@ -22,7 +22,7 @@ fn explain_suggests_the_closest_code() {
 
 #[test]
 fn explain_knows_the_code_of_every_error_that_a_command_prints() {
-    let place = crate::support::Place::sqlite();
+    let place = crate::support::Workspace::sqlite();
     for args in [&["gte"][..], &["get", "items"], &["validate", "nowhere.yaml"]] {
         let output = place.run(args);
         let error = String::from_utf8(output.stderr).unwrap();

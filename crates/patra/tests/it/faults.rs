@@ -1,4 +1,4 @@
-//! An upstream in trouble: what passes is waited for, and what is too much at once is cut into less.
+//! An unstable upstream: temporary faults are waited for, and windows that are too large are split.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{On, manifest};
 
-/// About every third request goes wrong, in one of four ways.
+/// About every third request fails, in one of four ways.
 fn trouble() -> Script {
     Script {
         e500: FaultSchedule::every(9),
@@ -25,11 +25,11 @@ fn number(row: &Value, name: &str) -> u64 {
 }
 
 // covers: ING-DOD-02, ING-DOD-07, ING-DOD-14
-on_both!(passing_faults_pass_and_the_cursor_arrives);
-async fn passing_faults_pass_and_the_cursor_arrives(on: On) {
+on_both!(temporary_faults_are_retried_and_the_cursor_reaches_the_end);
+async fn temporary_faults_are_retried_and_the_cursor_reaches_the_end(on: On) {
     for place in on.places() {
         let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(3, 2_000), trouble()).unwrap();
-        // The circuit is for an upstream that is down, not for one that stumbles.
+        // The circuit breaker is for an upstream that is down, not for one with single faults.
         let patient = manifest(server.base_url()) + "    health: { circuit_after: 100 }\n";
         place.apply(&patient);
         let run = ["run", "far", "records", "--to", "2024-01-03", "-o", "json"];
@@ -43,7 +43,7 @@ async fn passing_faults_pass_and_the_cursor_arrives(on: On) {
             items.iter().map(|item| item["dedup_key"].as_str().unwrap().to_owned()).collect();
         assert_eq!((items.len(), stored), (expected.len(), expected));
 
-        // Of the batches that had to be asked for again, so many came in the end.
+        // Repeated batches that succeeded in the end.
         let batches = place.list(&["batches"]);
         let retried: Vec<_> = batches.iter().filter(|batch| number(batch, "retryCount") > 0).collect();
         let came = retried.iter().filter(|batch| batch["status_code"] == "SUCCEEDED").count();
@@ -52,13 +52,13 @@ async fn passing_faults_pass_and_the_cursor_arrives(on: On) {
         let mut seen = BTreeSet::new();
         assert!(batches.iter().all(|batch| seen.insert((batch["run_id"].to_string(), batch["batch_no"].to_string()))));
 
-        // 429 slows the rest down, and the ledger says so.
+        // 429 slows down later requests, and the ledger shows it.
         let slowed = batches.iter().filter(|batch| batch["stats"]["selfHealing"]["qpsDownshift"] == true).count();
         assert!(server.stats().r429 > 0 && slowed > 0, "{slowed} batches under a lowered rate");
     }
 }
 
-/// Twelve hours at a time, in pages of twenty, of which a slice may have three.
+/// Windows of twelve hours in pages of twenty; a slice may have three pages.
 fn dense(base_url: &str) -> String {
     format!(
         r#"
@@ -78,8 +78,8 @@ endpoints:
 }
 
 // covers: ING-DOD-18
-on_both!(a_window_with_too_many_pages_becomes_smaller_ones_that_join_and_are_all_completed);
-async fn a_window_with_too_many_pages_becomes_smaller_ones_that_join_and_are_all_completed(on: On) {
+on_both!(window_with_too_many_pages_is_split_and_completed);
+async fn window_with_too_many_pages_is_split_and_completed(on: On) {
     let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 1_000), Script::default()).unwrap();
     for place in on.places() {
         place.apply(&dense(server.base_url()));
@@ -91,7 +91,7 @@ async fn a_window_with_too_many_pages_becomes_smaller_ones_that_join_and_are_all
         assert!(read.len() > 8, "{} smaller windows", read.len());
         for task in &read {
             assert_eq!(task["status_code"], "SUCCEEDED", "{task}");
-            // Three pages, and a look behind their end: without a lag there may be more by then.
+            // Three pages, and a request after their end: without a lag there may be more by then.
             assert!(task["items"].as_u64() <= Some(80), "{task}");
         }
         let mut windows: Vec<_> =

@@ -1,8 +1,8 @@
-//! Many processes on one key of the rate gate, on a real PostgreSQL: they die at any moment, their clocks are wrong, the upstream
-//! asks for silence now and then, and counts.
+//! Many processes on one key of the rate gate, on a real PostgreSQL: they die at any moment, their clocks are wrong,
+//! and the upstream sometimes sends a Retry-After, and counts.
 //!
-//! `PATRA_GATE_PERMITS` sets how many requests arrive before it ends, `PATRA_GATE_RATE` how many a second are declared, and
-//! `PATRA_GATE_KILL_SECS` how many seconds lie between two deaths.
+//! `PATRA_GATE_PERMITS` is the number of requests per test, `PATRA_GATE_RATE` the declared rate per second, and
+//! `PATRA_GATE_KILL_SECS` the seconds between two kills.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ fn burst() -> f64 {
     rate() / 10.0
 }
 
-/// The child: as many requests as the gate lets pass, until it is killed.
+/// The child process: sends all requests that the gate permits, until it is killed.
 #[tokio::test]
 #[ignore = "run by the tests below, with the environment it needs"]
 async fn a_process_of_many() {
@@ -72,20 +72,20 @@ async fn a_process_of_many() {
     options.schema = Some(variable("PATRA_GATE_SCHEMA"));
     let store: Arc<dyn Store> = Arc::new(PostgresStore::open(options).await.unwrap());
     let me = variable("PATRA_GATE_ME");
-    // An hour ahead, or two behind: no two agree.
+    // Clocks an hour ahead or two hours behind: no two agree.
     let skew = i64::from(std::process::id() % 7_200) - 3_600;
     let clock: Arc<dyn Clock> =
         Arc::new(SkewedClock { start: Instant::now(), base: Ts::from_secs(1_800_000_000 + skew) });
     let gate = RateGate::new(store, Arc::clone(&clock), me.clone(), u64::from(std::process::id()));
     tokio::spawn(Arc::clone(&gate).listen());
     let (class, weight) = if me.starts_with('a') { ("a", 3) } else { ("b", 1) };
-    let (lane, far) = (Arc::new(lane(class, weight)), variable("PATRA_GATE_FAR"));
+    let (lane, upstream) = (Arc::new(lane(class, weight)), variable("PATRA_GATE_FAR"));
     let mut workers = tokio::task::JoinSet::new();
     for _ in 0..WORKERS {
-        let (gate, lane, clock, far, me) =
-            (Arc::clone(&gate), Arc::clone(&lane), Arc::clone(&clock), far.clone(), me.clone());
+        let (gate, lane, clock, upstream, me) =
+            (Arc::clone(&gate), Arc::clone(&lane), Arc::clone(&clock), upstream.clone(), me.clone());
         workers.spawn(async move {
-            let mut line = TcpStream::connect(&far).await.unwrap();
+            let mut line = TcpStream::connect(&upstream).await.unwrap();
             loop {
                 let asker =
                     PermitRequester { lane: &lane, first: true, percent: 100, deadline: Duration::from_secs(15) };
@@ -108,7 +108,7 @@ async fn a_process_of_many() {
     workers.join_next().await;
 }
 
-/// A line there, a line back: how long to be silent, if at all.
+/// One line per request and response: milliseconds to wait, or 0.
 async fn exchange(line: &mut TcpStream, me: &str) -> Option<Duration> {
     line.write_all(&[me.as_bytes()[0]]).await.unwrap();
     let mut answer = [0; 4];
@@ -118,27 +118,27 @@ async fn exchange(line: &mut TcpStream, me: &str) -> Option<Duration> {
 }
 
 #[derive(Default)]
-struct Far {
+struct Upstream {
     began: Option<Instant>,
-    /// When each request arrived.
+    /// Arrival time of each request.
     arrivals: Vec<Duration>,
-    /// Whether each was of the first class.
+    /// Whether each request was of the first class.
     of_a: Vec<bool>,
     silent_until: Option<Duration>,
     silences: usize,
     silent: Duration,
-    /// Came although silence was asked for, half a second or more after everybody could know.
+    /// Requests during a Retry-After, half a second or more after every process could know of it.
     early: usize,
 }
 
-impl Far {
-    /// What is answered: milliseconds of silence.
+impl Upstream {
+    /// Records a request and returns the milliseconds to wait.
     fn arrive(&mut self, class: u8, silence_every: usize) -> u32 {
         let now = self.began.get_or_insert_with(Instant::now).elapsed();
         self.arrivals.push(now);
         self.of_a.push(class == b'a');
         if let Some(until) = self.silent_until {
-            // What was on its way when the wish came, and what left before it was heard, is nobody's fault.
+            // Requests that left before the Retry-After could reach every process do not count.
             let asked = until - Duration::from_secs(2);
             if now < until && now > asked + Duration::from_millis(500) {
                 self.early += 1;
@@ -157,13 +157,13 @@ impl Far {
         0
     }
 
-    /// The part of the first class, once all had started.
+    /// Share of the first class, after all processes have started.
     fn share(&self) -> f64 {
         let later = &self.of_a[self.of_a.len() / 2..];
         later.iter().filter(|of_a| **of_a).count() as f64 / later.len() as f64
     }
 
-    /// The most requests in any window of this length.
+    /// Most requests in any window of this length.
     fn worst(&self, window: Duration) -> usize {
         let (mut first, mut worst) = (0, 0);
         for (last, at) in self.arrivals.iter().enumerate() {
@@ -177,7 +177,7 @@ impl Far {
 }
 
 struct Fleet {
-    far: String,
+    upstream: String,
     schema: String,
     url: String,
     children: Vec<(String, Child)>,
@@ -191,7 +191,7 @@ impl Fleet {
             .args(["--ignored", "--exact", CHILD])
             .env("PATRA_GATE_STORE", &self.url)
             .env("PATRA_GATE_SCHEMA", &self.schema)
-            .env("PATRA_GATE_FAR", &self.far)
+            .env("PATRA_GATE_FAR", &self.upstream)
             .env("PATRA_GATE_ME", &me)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -221,7 +221,7 @@ impl Drop for Fleet {
 
 /// Runs the fleet until so many requests have arrived.
 #[expect(clippy::print_stdout, reason = "the figures")]
-async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize, classes: &str) -> Option<Far> {
+async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize, classes: &str) -> Option<Upstream> {
     let url = std::env::var("PATRA_TEST_POSTGRES_URL").ok()?;
     let schema = format!("gate_{}_{}", std::process::id(), permits + silence_every);
     let mut options = Options::new(url.clone());
@@ -229,16 +229,16 @@ async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize,
     PostgresStore::open(options).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let far = Arc::new(Mutex::new(Far::default()));
+    let upstream = Arc::new(Mutex::new(Upstream::default()));
     let server = tokio::spawn({
-        let far = Arc::clone(&far);
+        let upstream = Arc::clone(&upstream);
         async move {
             while let Ok((mut line, _)) = listener.accept().await {
-                let far = Arc::clone(&far);
+                let upstream = Arc::clone(&upstream);
                 tokio::spawn(async move {
                     let mut class = [0];
                     while line.read_exact(&mut class).await.is_ok() {
-                        let answer = far.lock().unwrap().arrive(class[0], silence_every);
+                        let answer = upstream.lock().unwrap().arrive(class[0], silence_every);
                         if line.write_all(&answer.to_be_bytes()).await.is_err() {
                             break;
                         }
@@ -247,7 +247,7 @@ async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize,
             }
         }
     });
-    let mut fleet = Fleet { far: address, schema, url, children: Vec::new(), lives: AtomicUsize::new(0) };
+    let mut fleet = Fleet { upstream: address, schema, url, children: Vec::new(), lives: AtomicUsize::new(0) };
     for nth in 0..PROCESSES {
         let class = classes.as_bytes()[nth % classes.len()] as char;
         let child = fleet.spawn(class);
@@ -255,7 +255,7 @@ async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize,
     }
     let (mut next, mut kills) = (0, 0);
     let mut last_kill = Instant::now();
-    while far.lock().unwrap().arrivals.len() < permits {
+    while upstream.lock().unwrap().arrivals.len() < permits {
         tokio::time::sleep(Duration::from_millis(50)).await;
         if kill_every.is_some_and(|every| last_kill.elapsed() >= every) {
             fleet.kill(next % PROCESSES);
@@ -264,41 +264,41 @@ async fn run(permits: usize, kill_every: Option<Duration>, silence_every: usize,
     }
     drop(fleet);
     server.abort();
-    let far = std::mem::take(&mut *far.lock().unwrap());
-    let lasted = *far.arrivals.last().unwrap();
-    let busy = lasted.saturating_sub(far.silent).as_secs_f64();
+    let upstream = std::mem::take(&mut *upstream.lock().unwrap());
+    let lasted = *upstream.arrivals.last().unwrap();
+    let busy = lasted.saturating_sub(upstream.silent).as_secs_f64();
     println!(
         "{} requests in {:.1} s, {kills} kills, {} silences ({} early); {:.1} % of the declared rate; worst second {} of {}, worst ten {} of {}; {:.3} of the later half by class a",
-        far.arrivals.len(),
+        upstream.arrivals.len(),
         lasted.as_secs_f64(),
-        far.silences,
-        far.early,
-        far.arrivals.len() as f64 / busy / rate() * 100.0,
-        far.worst(Duration::from_secs(1)),
+        upstream.silences,
+        upstream.early,
+        upstream.arrivals.len() as f64 / busy / rate() * 100.0,
+        upstream.worst(Duration::from_secs(1)),
         burst() + rate(),
-        far.worst(Duration::from_secs(10)),
+        upstream.worst(Duration::from_secs(10)),
         burst() + rate() * 10.0,
-        far.share(),
+        upstream.share(),
     );
-    Some(far)
+    Some(upstream)
 }
 
 fn permits() -> usize {
     setting("PATRA_GATE_PERMITS").unwrap_or(2_000) as usize
 }
 
-/// What the upstream counts is a matter of milliseconds: beside other tests it would count what the machine does to the fleet.
+/// The upstream measures milliseconds: with other tests running it would measure the load of the machine.
 mod alone {
     use super::*;
 
     // covers: ING-4.10-01, ING-4.10-02, ING-4.10-42, ING-13.1-03, ING-5.2-07, ING-DOD-09
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     #[ignore = "needs the machine for itself: ./test runs it at the end"]
-    async fn eight_processes_that_die_send_no_more_than_one_may() {
+    async fn eight_dying_processes_respect_the_rate_of_one() {
         let kill_every = Duration::from_secs(setting("PATRA_GATE_KILL_SECS").unwrap_or(3));
-        let Some(far) = run(permits(), Some(kill_every), 0, "a").await else { return };
+        let Some(upstream) = run(permits(), Some(kill_every), 0, "a").await else { return };
         for secs in [1, 10] {
-            let worst = far.worst(Duration::from_secs(secs));
+            let worst = upstream.worst(Duration::from_secs(secs));
             let most = burst() + rate() * secs as f64;
             assert!(worst as f64 <= most, "{worst} requests in {secs} s, at most {most}");
         }
@@ -307,27 +307,27 @@ mod alone {
     // covers: ING-4.10-17, ING-4.10-37
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     #[ignore = "needs the machine for itself: ./test runs it at the end"]
-    async fn a_wish_for_silence_is_heard_by_every_process() {
-        let Some(far) = run(permits(), None, 700, "a").await else { return };
-        assert!(far.silences > 0);
-        assert_eq!(far.early, 0, "requests came although everybody could know");
+    async fn retry_after_reaches_every_process() {
+        let Some(upstream) = run(permits(), None, 700, "a").await else { return };
+        assert!(upstream.silences > 0);
+        assert_eq!(upstream.early, 0, "requests were sent although every process could know");
     }
 
     // covers: ING-4.10-39
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     #[ignore = "needs the machine for itself: ./test runs it at the end"]
     async fn two_sources_share_a_key_by_their_weights() {
-        let Some(far) = run(permits() * 2, None, 0, "ab").await else { return };
-        // A long run comes as near as promised; a short one shows that the weights count at all.
+        let Some(upstream) = run(permits() * 2, None, 0, "ab").await else { return };
+        // A long run meets the promised share; a short one only shows that the weights count.
         let near = if setting("PATRA_GATE_PERMITS").is_some() { 0.0375 } else { 0.125 };
-        let share = far.share();
+        let share = upstream.share();
         assert!((share - 0.75).abs() <= near, "{share:.3} instead of 0.75");
     }
 }
 
 // covers: ING-4.10-42, ING-2.7-03
-on_both!(a_key_is_shown_with_what_left_by_it_and_what_is_tried_beside_asks_the_same_gate);
-async fn a_key_is_shown_with_what_left_by_it_and_what_is_tried_beside_asks_the_same_gate(on: On) {
+on_both!(gates_show_permits_and_try_uses_the_same_gate);
+async fn gates_show_permits_and_try_uses_the_same_gate(on: On) {
     let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 300), Script::default()).unwrap();
     for place in on.places() {
         let yaml = manifest(server.base_url()).replace("burst: 1000", "burst: 1000, quota_hourly: 5000");

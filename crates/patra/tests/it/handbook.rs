@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::{psql, root};
 
-/// A page, with the addresses of this test in the place of those that readers have.
+/// A page, with the readers' addresses replaced by those of the test.
 struct Page {
     text: String,
     folder: tempfile::TempDir,
@@ -21,7 +21,7 @@ impl Page {
         std::fs::create_dir(folder.path().join("sources")).unwrap();
         std::fs::write(folder.path().join("sources/demo.yaml"), demo.replace("127.0.0.1:8900", &mock_api)).unwrap();
         let text = std::fs::read_to_string(root().join("docs").join(name)).unwrap();
-        // Readers are slower than a test: by the time they type the next command, the mock API is up.
+        // Readers are slower than a test: the mock API is up when they type the next command.
         let started = "--step-secs 600 &\n";
         let wait = format!("until (: < /dev/tcp/{}) 2> /dev/null; do sleep 0.1; done\n", mock_api.replace(':', "/"));
         assert!(text.contains(started), "{name} starts the mock API");
@@ -30,12 +30,12 @@ impl Page {
         Page { text, folder, listen }
     }
 
-    /// All commands in one shell, which ends at the first that fails.
+    /// Runs all commands in one shell, which stops at the first failure.
     #[track_caller]
     fn follow(&self) -> String {
         let blocks: Vec<_> = self.text.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
         assert!(blocks.len() > 5, "the page has commands");
-        // The program is built already, and what still runs at the end is of no use to anybody.
+        // The program is built already; processes that still run at the end are killed.
         let before = "set -euo pipefail\ncargo() { :; }\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n\
                       command -v sqlite3 > /dev/null || sqlite3() { echo 'skipped: sqlite3 is not installed'; }\nset -x\n";
         let log = self.folder.path().join("log");
@@ -56,12 +56,12 @@ impl Page {
     }
 }
 
-/// Nobody listens there just now.
+/// A free port.
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// Where `patra` and `patra-upstream` are.
+/// Folder of `patra` and `patra-upstream`.
 fn programs() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_patra")).parent().unwrap().to_owned();
     if !folder.join("patra-upstream").exists() {
@@ -71,7 +71,7 @@ fn programs() -> PathBuf {
     folder
 }
 
-/// The test's PostgreSQL, as `psql` without an address finds it.
+/// Environment that points `psql` to the test's PostgreSQL.
 fn server() -> Vec<(&'static str, String)> {
     let Some((user, host, port, database)) = parts() else { return Vec::new() };
     vec![("PGUSER", user), ("PGHOST", host), ("PGPORT", port), ("PGDATABASE", database)]
@@ -88,7 +88,7 @@ fn parts() -> Option<(String, String, String, String)> {
 #[test]
 fn every_command_of_getting_started_works() {
     let log = Page::open("getting-started.md").follow();
-    assert!(log.contains("feb-05"), "the job is asked for and told of:\n{log}");
+    assert!(log.contains("feb-05"), "the job is requested and logged:\n{log}");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn every_command_of_the_handbook_works() {
     }
 }
 
-/// Takes away what the page made on the server.
+/// Drops the objects that the page created on the server.
 struct Gone(String);
 
 impl Drop for Gone {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::snapshot::{self, patra};
-use crate::support::{Place, manifest};
+use crate::support::{Workspace, manifest};
 
 const GLOBAL: &str = "Global options:\n";
 
@@ -76,7 +76,7 @@ fn help_fits_the_width_of_the_terminal() {
 /// Names of the last release keep working for one release and are in no help.
 #[test]
 fn old_names_work_and_are_hidden() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     for (old, new) in [
         (&["outbox", "retell"][..], &["outbox", "retry"][..]),

@@ -1,6 +1,6 @@
-//! kill -9 at random moments of `patra run`: nothing is lost and nothing is double against the upstream's own list, on
-//! both stores. `PATRA_KILL_ROUNDS=200 cargo test -p patra --test it kill` makes 200 kills on each store; the default is
-//! small enough for every run of the tests.
+//! kill -9 at random moments of `patra run`: nothing is lost and nothing is stored twice, compared with the upstream's
+//! own list, on both stores. `PATRA_KILL_ROUNDS=200 cargo test -p patra --test it kill` makes 200 kills on each store;
+//! the default is small enough for every test run.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use patra_core::rng::Rng;
 use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script};
 use serde_json::Value;
 
-use crate::support::{Place, manifest, now_micros};
+use crate::support::{Workspace, manifest, now_micros};
 
 /// Kills of one case before it is left to finish.
 const KILLS_PER_CASE: usize = 5;
@@ -23,15 +23,15 @@ fn rounds() -> usize {
 // covers: ING-1.3-04
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_survives_kill_9_at_any_moment() {
-    run(&|| Some(Place::sqlite())).await;
+    run(&|| Some(Workspace::sqlite())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_survives_kill_9_at_any_moment() {
-    run(&Place::empty_postgres).await;
+    run(&Workspace::empty_postgres).await;
 }
 
-async fn run(make: &dyn Fn() -> Option<Place>) {
+async fn run(make: &dyn Fn() -> Option<Workspace>) {
     let seed = now_micros();
     eprintln!("seed of the kill moments: {seed}");
     let (mut rng, mut kills) = (Rng::new(seed), 0);
@@ -44,7 +44,7 @@ async fn run(make: &dyn Fn() -> Option<Place>) {
 
 /// One harvest with several kills, then an undisturbed end, then the comparison. Returns the kills that hit a living
 /// process.
-async fn case(place: &Place, rng: &mut Rng) -> usize {
+async fn case(place: &Workspace, rng: &mut Rng) -> usize {
     let server = upstream(rng);
     place.apply(&emitting(server.base_url()));
     let mut kills = 0;
@@ -67,7 +67,7 @@ async fn case(place: &Place, rng: &mut Rng) -> usize {
     kills
 }
 
-/// Everything that is stored is told too.
+/// The manifest with events for all stored records.
 fn emitting(base_url: &str) -> String {
     manifest(base_url).replace("    fields:", "    record: { emit: true }\n    fields:")
 }
@@ -89,7 +89,7 @@ fn upstream(rng: &mut Rng) -> MockApi {
     MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap()
 }
 
-fn compare(place: &Place, server: &MockApi) {
+fn compare(place: &Workspace, server: &MockApi) {
     let mut stored: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for item in place.list(&["items"]) {
         let entry = stored.entry(item["dedup_key"].as_str().unwrap().to_owned()).or_default();
@@ -103,21 +103,21 @@ fn compare(place: &Place, server: &MockApi) {
         assert_eq!(payload, expected.to_string(), "{id} differs");
     }
     assert!(stored.is_empty(), "records that the upstream does not have: {stored:?}");
-    // Each record entered the ledger as new exactly once, whatever was repeated.
+    // Each record is counted as inserted exactly once in the ledger.
     let inserted: i64 = place.list(&["batches"]).iter().map(|batch| batch["stats"]["inserted"].as_i64().unwrap()).sum();
     assert_eq!(inserted as usize, server.dataset().len());
-    // And was told exactly once.
-    let mut told: Vec<_> = place.list(&["outbox"]).iter().flat_map(ids_told).collect();
-    told.sort();
+    // Each record is in exactly one event.
+    let mut emitted: Vec<_> = place.list(&["outbox"]).iter().flat_map(event_ids).collect();
+    emitted.sort();
     let mut ids: Vec<_> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
     ids.sort();
-    assert_eq!(told, ids, "what was told differs from what was stored");
+    assert_eq!(emitted, ids, "the events differ from the stored records");
     let cursors = place.list(&["cursors"]);
     assert_eq!(cursors[0]["normalized_instant"], "2024-01-03T12:00:00.000000000Z");
     place.check_integrity();
 }
 
-fn ids_told(event: &Value) -> Vec<String> {
+fn event_ids(event: &Value) -> Vec<String> {
     let records = event["payload"]["records"].as_array().unwrap();
     records.iter().map(|record| record["id"].as_str().unwrap().to_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! Layers within the core, and who implements its ports.
+//! Layers within the core, and the implementations of its ports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Lines of code that name something, with their file.
+/// Lines of code that contain a name, with their file.
 fn naming(folder: &Path, text: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for path in sources(folder) {
@@ -29,8 +29,8 @@ fn naming(folder: &Path, text: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Planner and executor stand on the domain and the ports; neither of these knows them. That the core uses no other crate is in
-/// the table of edges.
+/// Planner and executor depend on the domain and the ports, which depend on neither. The table of crate dependencies
+/// ensures that the core uses no other crate.
 // covers: ING-2.1-04
 #[test]
 fn planner_and_executor_depend_on_domain_and_ports_only() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::snapshot::{check, transcript};
 use crate::support::manifest;
 
-/// A folder with one manifest that is right and one that is not.
+/// A folder with one valid and one invalid manifest.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let good = manifest("http://127.0.0.1:1");
@@ -134,7 +134,7 @@ fn names_that_do_not_exist_say_where_to_look() {
 /// Only one process can write to an embedded database.
 #[test]
 fn second_writer_exits_with_78_and_names_the_first() {
-    let place = crate::support::Place::sqlite();
+    let place = crate::support::Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     let _serving = crate::cli::serve(&place);
     let data = place.folder.path().join("data");

@@ -1,6 +1,6 @@
-//! What an operator sees from outside: metrics, and the alerts and pictures that are made of them.
+//! Observability: metrics, and the alerts and dashboards that use them.
 
-#![expect(clippy::disallowed_methods, reason = "the real program and a real Prometheus run beside the test")]
+#![expect(clippy::disallowed_methods, reason = "the real program and a real Prometheus run alongside the test")]
 
 mod prometheus;
 mod traces;
@@ -11,14 +11,14 @@ use patra_upstream::Script;
 
 use crate::cli::upstream;
 use crate::collector::Running;
-use crate::support::{On, Place, http, manifest, root};
+use crate::support::{On, Workspace, http, manifest, root};
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// `patra serve`, and where its metrics are.
-fn serve(place: &Place) -> (Running, String) {
+/// `patra serve`, and the address of its metrics.
+fn serve(place: &Workspace) -> (Running, String) {
     let args = ["serve", "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0", "--no-collector"];
     let running = Running::start(place, &args, &[]);
     let log = running.wait_for("serving; press Ctrl-C");
@@ -28,8 +28,8 @@ fn serve(place: &Place) -> (Running, String) {
 }
 
 // covers: ING-14.4-01, ING-14.4-05, ING-14.4-06, ING-14.4-07, MAP-R-15
-on_both!(metrics_can_be_scraped_without_a_key_where_nothing_else_is);
-async fn metrics_can_be_scraped_without_a_key_where_nothing_else_is(on: On) {
+on_both!(separate_metrics_address_needs_no_key);
+async fn separate_metrics_address_needs_no_key(on: On) {
     let server = upstream(300, Script::default());
     on.run(|place| {
         place.apply(&manifest(server.base_url()));
@@ -64,13 +64,13 @@ async fn metrics_can_be_scraped_without_a_key_where_nothing_else_is(on: On) {
 }
 
 // covers: ING-5.3-03, ING-12.0-01
-on_both!(a_trigger_of_which_no_plan_can_be_made_is_counted_for_the_alert);
-async fn a_trigger_of_which_no_plan_can_be_made_is_counted_for_the_alert(on: On) {
+on_both!(unplannable_trigger_is_counted_for_the_alert);
+async fn unplannable_trigger_is_counted_for_the_alert(on: On) {
     let server = upstream(10, Script::default());
     on.run(|place| {
         place.apply(&manifest(server.base_url()));
         assert!(place.run(&["run", "far", "records", "--no-wait"]).status.success());
-        // The manifest goes before anybody has planned.
+        // The manifest is removed before it was planned.
         place.apply(&manifest(server.base_url()).replace("  records:", "  others:"));
         let (serving, address) = serve(place);
         serving.wait_for("no plan could be made");
@@ -81,7 +81,7 @@ async fn a_trigger_of_which_no_plan_can_be_made_is_counted_for_the_alert(on: On)
     });
 }
 
-/// The names of metrics in a text, as they are registered.
+/// Names of metrics in a text, as registered.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let named = words.filter(|word| word.starts_with("patra_"));

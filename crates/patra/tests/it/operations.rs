@@ -1,4 +1,4 @@
-//! What people do to work, and what they are told: holding, cancelling, signalling, listing, waiting.
+//! Operations on work and their output: pausing, cancelling, signalling, listing, waiting.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Output, Stdio};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use patra_upstream::{Dataset, DetailEndpoints, FailingItem, FaultSchedule, MockApi, RetryAfter, Script};
 
 use crate::cli::serve;
-use crate::support::{On, Place, http, manifest};
+use crate::support::{On, Workspace, http, manifest};
 use crate::two_phase;
 
 const RUN: [&str; 5] = ["run", "far", "records", "--to", "2024-01-01T06:00:00Z"];
@@ -18,10 +18,10 @@ fn upstream(records: usize, script: Script) -> MockApi {
 }
 
 #[track_caller]
-fn check(output: &Output, code: i32, told: &[&str]) -> String {
+fn check(output: &Output, code: i32, words: &[&str]) -> String {
     let text = format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{text}");
-    for word in told {
+    for word in words {
         assert!(text.contains(word), "`{word}` is not in: {text}");
     }
     text
@@ -35,19 +35,19 @@ fn refreshed(base_url: &str) -> String {
 const HARVEST: [&str; 5] = ["run", "far", "search", "--to", "2024-01-01T12:00:00Z"];
 const UPDATE: [&str; 7] = ["run", "far", "search", "--operation", "update", "--reason", "staleness"];
 
-#[expect(clippy::disallowed_methods, reason = "the program runs beside; nothing else waits for this thread")]
+#[expect(clippy::disallowed_methods, reason = "the program runs alongside; nothing else waits for this thread")]
 fn let_them_get_stale() {
     std::thread::sleep(std::time::Duration::from_millis(1_200));
 }
 
-fn looked_at(place: &Place) -> Vec<(Value, Value)> {
+fn looked_at(place: &Workspace) -> Vec<(Value, Value)> {
     let items = place.list(&["items"]);
     items.into_iter().map(|item| (item["dedup_key"].clone(), item["refresh_checked_at"].clone())).collect()
 }
 
 // covers: ING-6.3-09, ING-12.2-05
-on_both!(an_update_that_is_refused_every_detail_fails_and_leaves_the_records_as_old_as_they_were);
-async fn an_update_that_is_refused_every_detail_fails_and_leaves_the_records_as_old_as_they_were(on: On) {
+on_both!(update_with_all_details_refused_fails_and_leaves_records_stale);
+async fn update_with_all_details_refused_fails_and_leaves_records_stale(on: On) {
     on.run(|place| {
         let server = upstream(60, Script::default());
         place.apply(&refreshed(server.base_url()));
@@ -59,7 +59,7 @@ async fn an_update_that_is_refused_every_detail_fails_and_leaves_the_records_as_
         server.script().update(|script| script.detail = DetailEndpoints { poison, ..DetailEndpoints::default() });
         check(&place.run(&UPDATE), 1, &["slices failed", "422"]);
         assert_eq!(looked_at(place), before);
-        // The refusal is about the request: what is asked for meanwhile waits, until somebody says so.
+        // The refusal concerns the request: later work waits until the pause is resumed.
         check(&place.run(&UPDATE), 1, &["the work is paused (ADVISORY"]);
         server.script().update(|script| script.detail = DetailEndpoints::default());
         check(&place.run(&["resume", "endpoint", "far", "search", "--operation", "update"]), 0, &[]);
@@ -71,8 +71,8 @@ async fn an_update_that_is_refused_every_detail_fails_and_leaves_the_records_as_
 
 // covers: ING-8.4-01
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_of_details_that_are_larger_than_a_page_of_ids_shrink_no_page() {
-    let (server, place) = (upstream(200, Script::default()), Place::sqlite());
+async fn detail_groups_larger_than_a_page_of_ids_shrink_no_page() {
+    let (server, place) = (upstream(200, Script::default()), Workspace::sqlite());
     place.apply(&refreshed(server.base_url()).replace("page_size: 40", "page_size: 5"));
     check(&place.run(&HARVEST), 0, &[]);
     let_them_get_stale();
@@ -83,30 +83,30 @@ async fn groups_of_details_that_are_larger_than_a_page_of_ids_shrink_no_page() {
     assert!(updates.iter().all(|run| run["stats"]["selfHealing"].is_null()), "{updates:?}");
 }
 
-/// The first line on stderr that tells of waiting; the program is ended then.
-fn waiting(place: &Place, args: &[&str]) -> String {
+/// First line on stderr about waiting. The program is killed after it.
+fn waiting(place: &Workspace, args: &[&str]) -> String {
     let mut child = place.patra().args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let found = lines.map_while(Result::ok).find(|line| line.contains("waiting until"));
     let _ = child.kill();
     let _ = child.wait();
-    found.expect("a line that tells of it")
+    found.expect("a line about waiting")
 }
 
-on_both!(a_run_that_waits_says_why_and_until_when);
-async fn a_run_that_waits_says_why_and_until_when(on: On) {
+on_both!(waiting_run_logs_its_reason_and_end);
+async fn waiting_run_logs_its_reason_and_end(on: On) {
     on.run(|place| {
         let server = upstream(600, Script::default());
-        // The plan finds no room, or a run finds nothing left: both are told.
+        // Both are logged: a plan without room in the quota, and a run without any quota left.
         let short = manifest(server.base_url()).replace("burst: 1000", "burst: 1000, quota_hourly: 4");
         place.apply(&short);
         let line = waiting(place, &["run", "far", "records", "--to", "2024-01-02"]);
         assert!(line.contains("quota"), "{line}");
         let line = waiting(place, &["run", "far", "records", "--to", "2024-01-02"]);
-        assert!(line.contains("quota"), "told again by the next one: {line}");
+        assert!(line.contains("quota"), "the next run logs it again: {line}");
     });
     let script = Script { e429: FaultSchedule::every(1), retry_after: RetryAfter::Seconds(3_600), ..Script::default() };
-    let (server, place) = (upstream(100, script), Place::sqlite());
+    let (server, place) = (upstream(100, script), Workspace::sqlite());
     place.apply(&manifest(server.base_url()));
     for _ in 0..2 {
         let line = waiting(&place, &RUN);
@@ -114,7 +114,7 @@ async fn a_run_that_waits_says_why_and_until_when(on: On) {
     }
 }
 
-/// A listing that refuses what lies behind its tenth record.
+/// A listing that refuses pages after its tenth record.
 fn refusing(base_url: &str) -> String {
     manifest(base_url)
         .replace("path: /cursor", "path: /offset")
@@ -131,8 +131,8 @@ fn refusing(base_url: &str) -> String {
 
 // covers: ING-9.5-02
 #[tokio::test(flavor = "multi_thread")]
-async fn an_advice_ends_by_itself_and_the_next_run_is_a_try() {
-    let (server, place) = (upstream(300, Script { ceiling: Some(10), ..Script::default() }), Place::sqlite());
+async fn advisory_pause_expires_and_the_next_run_tries_again() {
+    let (server, place) = (upstream(300, Script { ceiling: Some(10), ..Script::default() }), Workspace::sqlite());
     place.apply(&refusing(server.base_url()));
     check(&place.run(&RUN), 1, &["slices failed", "400"]);
     check(&place.run(&RUN), 1, &["the work is paused (ADVISORY"]);
@@ -143,7 +143,7 @@ async fn an_advice_ends_by_itself_and_the_next_run_is_a_try() {
     check(&place.run(&RUN), 1, &["slices failed", "400"]);
     let holds = place.list(&["holds"]);
     assert_eq!((holds.len(), &holds[1]["released_by"]), (2, &"its time was over".into()), "{holds:?}");
-    // Another manifest is a try too.
+    // A new manifest allows another try.
     server.script().update(|script| script.ceiling = None);
     place.apply(&refusing(server.base_url()).replace("page_size: 10", "page_size: 20"));
     check(&place.run(&RUN), 0, &[]);
@@ -151,8 +151,8 @@ async fn an_advice_ends_by_itself_and_the_next_run_is_a_try() {
 
 // covers: ING-12.1-04, ING-12.2-07
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_of_another_form_blow_the_fuse_at_the_second() {
-    let (server, place) = (upstream(300, Script::default()), Place::sqlite());
+async fn second_unreadable_response_halts_the_source() {
+    let (server, place) = (upstream(300, Script::default()), Workspace::sqlite());
     place.apply(&manifest(server.base_url()).replace("$.message.items", "$.message.entries"));
     let run: Vec<_> = RUN.iter().copied().chain(["--concurrency", "1"]).collect();
     check(&place.run(&run), 1, &["slices failed", "items_path $.message.entries finds nothing", "patra resume hold"]);
@@ -165,8 +165,8 @@ async fn answers_of_another_form_blow_the_fuse_at_the_second() {
     check(&place.run(&run), 1, &["the work is halted (BREAK"]);
 }
 
-on_both!(what_is_not_there_cannot_be_paused_and_what_has_ended_cannot_be_cancelled);
-async fn what_is_not_there_cannot_be_paused_and_what_has_ended_cannot_be_cancelled(on: On) {
+on_both!(missing_work_cannot_be_paused_and_ended_work_cannot_be_cancelled);
+async fn missing_work_cannot_be_paused_and_ended_work_cannot_be_cancelled(on: On) {
     on.run(|place| {
         let server = upstream(300, Script::default());
         place.apply(&manifest(server.base_url()));
@@ -208,8 +208,8 @@ async fn what_is_not_there_cannot_be_paused_and_what_has_ended_cannot_be_cancell
 }
 
 #[test]
-fn what_is_asked_for_in_vain_is_refused_with_what_is_possible() {
-    let place = Place::sqlite();
+fn impossible_requests_are_refused_with_the_alternatives() {
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     check(&place.run(&["get", "tasks", "--status", "succeeded"]), 0, &[]);
     check(

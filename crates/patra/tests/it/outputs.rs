@@ -1,9 +1,9 @@
-//! What commands print on a small manifest, and what the API returns, as snapshots.
+//! Output of commands on a small manifest, and responses of the API, as snapshots.
 
 use serde_json::Value;
 
 use crate::snapshot::{check, redacted, transcript};
-use crate::support::{Place, http, manifest};
+use crate::support::{Workspace, http, manifest};
 
 #[test]
 fn commands_on_a_small_manifest_print_their_snapshots() {
@@ -59,8 +59,8 @@ fn commands_on_a_small_manifest_print_their_snapshots() {
     );
 }
 
-/// A response as people read it: status, then the body.
-fn response(base: &str, key: Option<&str>, path: &str, body: Option<&str>, place: &Place) -> String {
+/// A response as text: status, then the body.
+fn response(base: &str, key: Option<&str>, path: &str, body: Option<&str>, place: &Workspace) -> String {
     let (status, value) = http(&format!("{base}{path}"), key, body);
     let body_text = body.map_or_else(String::new, |body| format!(" {body}"));
     let method = if body.is_some() { "POST" } else { "GET" };
@@ -73,7 +73,7 @@ fn response(base: &str, key: Option<&str>, path: &str, body: Option<&str>, place
 
 #[test]
 fn responses_and_error_envelopes_of_the_api_equal_their_snapshots() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     let serving = crate::cli::serve_with(&place, &["--role", "api"]);
     let (base, key) = (format!("http://{}", serving.address), Some(serving.key.as_str()));
@@ -130,7 +130,7 @@ fn responses_and_error_envelopes_of_the_api_equal_their_snapshots() {
 /// Paths of the last release keep working for one release, and the document does not list them.
 #[test]
 fn old_paths_work_and_are_not_described() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest("http://127.0.0.1:1"));
     let serving = crate::cli::serve_with(&place, &["--role", "api"]);
     let (base, key) = (format!("http://{}", serving.address), Some(serving.key.as_str()));

@@ -1,21 +1,21 @@
-//! What an installed Patra is: files in their places, and a service that systemd can look after.
+//! The installation: files in their places, and a service for systemd.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{On, Place, root};
+use crate::support::{On, Workspace, root};
 
-/// What the service says next, as a supervisor hears it.
+/// The next message of the service to its supervisor.
 fn heard(socket: &UnixDatagram) -> String {
     let mut said = [0; 1024];
     let length = socket.recv(&mut said).expect("the service says something within a minute");
     String::from_utf8(said[..length].to_vec()).unwrap()
 }
 
-on_both!(fn a_service_says_that_it_is_ready_then_that_it_lives_and_at_the_end_that_it_stops);
-fn a_service_says_that_it_is_ready_then_that_it_lives_and_at_the_end_that_it_stops(on: On) {
+on_both!(fn service_notifies_ready_watchdog_and_stopping);
+fn service_notifies_ready_watchdog_and_stopping(on: On) {
     for place in on.places() {
         let path = place.folder.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
@@ -38,8 +38,8 @@ fn a_service_says_that_it_is_ready_then_that_it_lives_and_at_the_end_that_it_sto
 }
 
 #[test]
-fn a_watchdog_of_another_process_is_not_ours_to_feed() {
-    let place = Place::sqlite();
+fn watchdog_of_another_process_is_ignored() {
+    let place = Workspace::sqlite();
     let path = place.folder.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -56,8 +56,8 @@ fn a_watchdog_of_another_process_is_not_ours_to_feed() {
 }
 
 #[test]
-fn a_supervisor_that_cannot_be_reached_is_told_of_and_stops_nobody() {
-    let place = Place::sqlite();
+fn unreachable_supervisor_is_logged_and_stops_nothing() {
+    let place = Workspace::sqlite();
     let mut command = place.patra();
     command.args(["serve", "--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", "/nowhere/notify").stderr(Stdio::piped());
     let mut service = command.spawn().unwrap();
@@ -66,14 +66,14 @@ fn a_supervisor_that_cannot_be_reached_is_told_of_and_stops_nobody() {
     terminate(&mut service);
 }
 
-/// Asks it to stop, and sees that it ends well.
+/// Stops the service and checks that it exits cleanly.
 fn terminate(service: &mut Child) {
     let asked = Command::new("kill").args(["-TERM", &service.id().to_string()]).status().unwrap();
     assert!(asked.success() && service.wait().unwrap().success());
 }
 
 #[test]
-fn the_unit_is_one_that_systemd_understands_and_that_has_little_to_lose() {
+fn systemd_accepts_the_unit_and_rates_it_safe() {
     let unit = root().join("packaging/patra.service");
     let text = std::fs::read_to_string(&unit).unwrap();
     for line in
@@ -82,7 +82,7 @@ fn the_unit_is_one_that_systemd_understands_and_that_has_little_to_lose() {
         assert!(text.lines().any(|found| found == line), "{line}");
     }
     let analyze = |args: &[&str]| Command::new("systemd-analyze").args(args).arg(&unit).output();
-    // Above 3.0 of 10 is more than such a service needs; 1.2 is what it has.
+    // The limit is 3.0 of 10; the service has 1.2.
     let Ok(security) = analyze(&["security", "--offline=true", "--threshold=30"]) else {
         eprintln!("skipped: there is no systemd-analyze");
         return;
@@ -91,7 +91,7 @@ fn the_unit_is_one_that_systemd_understands_and_that_has_little_to_lose() {
 }
 
 #[test]
-fn everything_is_installed_where_it_belongs() {
+fn install_puts_all_files_in_their_places() {
     let folder = tempfile::tempdir().unwrap();
     let there = |path: &str| folder.path().join(path);
     let install = |program: &str| {

@@ -1,5 +1,5 @@
-//! Parents and children: users, the posts of each user, the comments on each post; killed in between, then read again for
-//! what is new. And what a person can ask of such an endpoint.
+//! Partitions: users, the posts of each user, the comments on each post; killed in between, then read again for new
+//! records. And the operations on such an endpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Output;
@@ -10,7 +10,7 @@ use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script};
 use serde_json::Value;
 
 use crate::cli::serve;
-use crate::support::{Place, http, now_micros, run_through_kills};
+use crate::support::{Workspace, http, now_micros, run_through_kills};
 
 const USERS: usize = 7;
 /// One post a minute from 2024-01-01 on.
@@ -59,16 +59,16 @@ fn upstream(seed: u64, script: Script) -> MockApi {
 // covers: ING-15-08, ING-3.10-02, ING-3.10-03, ING-DOD-08
 #[tokio::test(flavor = "multi_thread")]
 async fn users_posts_and_comments_survive_kill_9_on_sqlite() {
-    everything(&Place::sqlite()).await;
+    everything(&Workspace::sqlite()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn users_posts_and_comments_survive_kill_9_on_postgres() {
-    let Some(place) = Place::postgres() else { return };
+    let Some(place) = Workspace::postgres() else { return };
     everything(&place).await;
 }
 
-async fn everything(place: &Place) {
+async fn everything(place: &Workspace) {
     let seed = now_micros();
     eprintln!("seed of the kill moments: {seed}");
     let mut rng = Rng::new(seed);
@@ -89,11 +89,11 @@ async fn everything(place: &Place) {
     cursors(place, "posts", USERS, "2024-01-01T01:00:00.000000000Z");
     cursors(place, "comments", 60, "2024-01-02T00:00:00.000000000Z");
 
-    // What is done is not asked for again.
+    // Completed partitions are not requested again.
     let asked = server.stats().data_requests;
     harvest(place, &mut rng, "posts", "2024-01-01T01:00:00Z", 0).await;
     assert_eq!(server.stats().data_requests, asked, "nothing was new");
-    // What is new is, and nothing else.
+    // Only new records are requested.
     harvest(place, &mut rng, "posts", "2024-01-01T02:00:00Z", 2).await;
     harvest(place, &mut rng, "comments", "2024-01-02", 2).await;
     compare(place, &server, POSTS);
@@ -105,16 +105,16 @@ async fn everything(place: &Place) {
     place.check_integrity();
 }
 
-/// A run with some kills, and then one to the end.
-async fn harvest(place: &Place, rng: &mut Rng, endpoint: &str, to: &str, kills: usize) {
+/// Runs with some kills, and then to the end.
+async fn harvest(place: &Workspace, rng: &mut Rng, endpoint: &str, to: &str, kills: usize) {
     let args = ["run", "far", endpoint, "--to", to, "--concurrency", "3", "--lease-secs", "1"];
     run_through_kills(place, rng, &args, kills, Duration::from_millis(300)).await;
-    // A cursor whose process died between the end of its task and the move is moved by the next plan.
+    // If a process dies between the end of a task and the move of its cursor, the next plan moves it.
     place.run(&args);
 }
 
-/// Everything of the first posts is there, exactly once.
-fn compare(place: &Place, server: &MockApi, posts: usize) {
+/// Checks that all comments of the first posts are stored exactly once.
+fn compare(place: &Workspace, server: &MockApi, posts: usize) {
     let people = server.dataset().people(USERS);
     let mut expected: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     expected.insert("users", (0..USERS).map(|user| people.user_id(user)).collect());
@@ -127,13 +127,13 @@ fn compare(place: &Place, server: &MockApi, posts: usize) {
         assert_eq!(keys.len(), ids.len(), "{endpoint}");
         assert_eq!(keys.into_iter().collect::<BTreeSet<_>>(), *ids, "{endpoint}");
     }
-    // Each record entered the ledger as new exactly once, whatever was repeated.
+    // Each record is counted as inserted exactly once in the ledger.
     let inserted: i64 = place.list(&["batches"]).iter().map(|batch| batch["stats"]["inserted"].as_i64().unwrap()).sum();
     assert_eq!(inserted as usize, expected.values().map(BTreeSet::len).sum::<usize>());
 }
 
-/// One row per partition, all at the same place.
-fn cursors(place: &Place, endpoint: &str, count: usize, at: &str) {
+/// One row per partition, all with the same value.
+fn cursors(place: &Workspace, endpoint: &str, count: usize, at: &str) {
     let cursors = place.list(&["cursors", "--endpoint", endpoint]);
     let names: BTreeSet<_> = cursors.iter().map(|cursor| cursor["namespace_key"].as_str().unwrap()).collect();
     assert_eq!((cursors.len(), names.len()), (count, count), "{endpoint}");
@@ -142,7 +142,7 @@ fn cursors(place: &Place, endpoint: &str, count: usize, at: &str) {
     }
 }
 
-fn run(place: &Place, args: &[&str]) -> Output {
+fn run(place: &Workspace, args: &[&str]) -> Output {
     let mut all = vec!["run", "far"];
     all.extend(args);
     place.run(&all)
@@ -156,8 +156,8 @@ fn says(output: &Output, code: i32, text: &str) {
 
 // covers: ING-3.3-01, ING-3.3-03, ING-4.8-04
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_given_params_and_settings_of_its_own() {
-    let (place, server) = (Place::sqlite(), upstream(1, Script::default()));
+async fn run_accepts_params_and_overrides() {
+    let (place, server) = (Workspace::sqlite(), upstream(1, Script::default()));
     place.apply(&manifest(server.base_url()));
     let params = ["--param", "user=U000001", "--set", "pagination.page_size=5", "--priority", "-3", "-o", "json"];
     let output = run(&place, &[&["posts", "--to", "2024-01-01T01:00:00Z"][..], &params].concat());
@@ -188,8 +188,8 @@ async fn a_run_is_given_params_and_settings_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_over_partitions_tells_how_many_and_a_parent_without_records_is_no_error() {
-    let (place, server) = (Place::sqlite(), upstream(1, Script::default()));
+async fn partitioned_run_reports_its_count_and_accepts_an_empty_parent() {
+    let (place, server) = (Workspace::sqlite(), upstream(1, Script::default()));
     place.apply(&manifest(server.base_url()));
     let output = run(&place, &["posts", "--to", "2024-01-01T01:00:00Z"]);
     assert!(output.status.success());
@@ -207,7 +207,7 @@ async fn a_run_over_partitions_tells_how_many_and_a_parent_without_records_is_no
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_by_http_takes_params_and_overrides() {
-    let (place, server) = (Place::sqlite(), upstream(1, Script::default()));
+    let (place, server) = (Workspace::sqlite(), upstream(1, Script::default()));
     place.apply(&manifest(server.base_url()));
     let serving = serve(&place);
     let (jobs, key) = (format!("http://{}/api/v1/jobs", serving.address), serving.key.as_str());

@@ -1,4 +1,4 @@
-//! The URL pool as its users meet it: documents, look-back, capture, both libraries, background jobs.
+//! The URL pool through its interfaces: documents, look-back, capture, both libraries, background jobs.
 
 #![expect(clippy::disallowed_methods, reason = "a test that waits for another process")]
 
@@ -7,22 +7,22 @@ use std::time::Duration;
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use crate::crawler::desk::{Answer, Desk, everywhere};
+use crate::crawler::server::{Response, TestServer, everywhere};
 use crate::support::{On, manifest, preamble};
 
 const POOL: &str = "/api/v1/resource_pool";
 
-/// Somebody of a project.
+/// A client with the key of a project.
 struct Member<'a> {
-    desk: &'a Desk,
+    server: &'a TestServer,
     project: &'a str,
 }
 
 impl Member<'_> {
-    fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+    fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Response {
         let head = format!("X-Project-Key: {}\r\n", self.project);
         let body = body.map(Value::to_string);
-        self.desk.call_with(Some(&self.desk.key), method, path, None, body.as_deref(), &head)
+        self.server.call_with(Some(&self.server.key), method, path, None, body.as_deref(), &head)
     }
 
     #[track_caller]
@@ -51,7 +51,7 @@ impl Member<'_> {
         (answer["data"]["items"].as_array().unwrap().clone(), total)
     }
 
-    /// Collects from an endpoint of the upstream; the number of the job and what came of it.
+    /// Collects from an endpoint of the upstream; returns the id of the job and its result.
     fn job(&self, endpoint: &str, to: &str) -> (String, Value) {
         let body = json!({ "provenance": "far", "endpoint": endpoint, "to": to });
         let id = self.ok("POST", "/api/v1/jobs", Some(&body))["data"]["public_id"].as_str().unwrap().to_owned();
@@ -64,16 +64,16 @@ impl Member<'_> {
 }
 
 #[track_caller]
-fn apply(desk: &Desk, manifest: &str) {
-    let applied = desk.call_with(Some(&desk.key), "POST", "/api/v1/manifests", None, Some(manifest), "");
+fn apply(server: &TestServer, manifest: &str) {
+    let applied = server.call_with(Some(&server.key), "POST", "/api/v1/manifests", None, Some(manifest), "");
     assert!([200, 201].contains(&applied.status), "{}", applied.body);
 }
 
-fn project<'a>(desk: &'a Desk, project: &'a str) -> Member<'a> {
+fn project<'a>(server: &'a TestServer, project: &'a str) -> Member<'a> {
     let body = json!({ "project_key": project });
-    let made = desk.call("POST", "/api/v1/projects", None, Some(&body));
+    let made = server.call("POST", "/api/v1/projects", None, Some(&body));
     assert!([200, 201].contains(&made.status), "{}", made.body);
-    Member { desk, project }
+    Member { server, project }
 }
 
 fn counts(result: &Value) -> [u64; 3] {
@@ -82,10 +82,10 @@ fn counts(result: &Value) -> [u64; 3] {
 
 // covers: POOL-15, POOL-13, POOL-27, POOL-28, POOL-29, POOL-30, POOL-31, POOL-32, POOL-33, POOL-35, POOL-36, POOL-38, POOL-39,
 // covers: POOL-40, POOL-41, POOL-42, POOL-43, POOL-46, POOL-119, POOL-AC-01, POOL-AC-02, POOL-AC-07, POOL-24, POOL-125
-on_both!(urls_of_documents_are_found_once_and_stay);
-async fn urls_of_documents_are_found_once_and_stay(on: On) {
-    everywhere(on, &Script::default(), &[], |desk| {
-        let lottery = project(desk, "online_lottery");
+on_both!(urls_of_documents_are_added_once_and_kept);
+async fn urls_of_documents_are_added_once_and_kept(on: On) {
+    everywhere(on, &Script::default(), &[], |server| {
+        let lottery = project(server, "online_lottery");
         let one =
             lottery.document("doc:1", "policy", "see https://Example.com/a and https://example.com/b.", &json!(null));
         let two = lottery.document(
@@ -103,7 +103,7 @@ async fn urls_of_documents_are_found_once_and_stay(on: On) {
         assert_eq!((&done["result"]["documents_scanned"], &done["result"]["scope"]), (&json!(3), &json!("project")));
         assert_eq!(counts(&done["result"]), [4, 4, 0]);
         assert_eq!(counts(&lottery.extract(&json!({}))["result"]), [4, 0, 4]);
-        // Filters: alternatives within one, all of them together; ids go before.
+        // Filters: values of one filter are alternatives, several filters must all match; ids override them.
         let filtered =
             |filters: Value| lottery.extract(&json!({ "filters": filters }))["result"]["documents_scanned"].clone();
         assert_eq!(filtered(json!({ "doc_type": ["policy", "market"] })), 2);
@@ -111,12 +111,12 @@ async fn urls_of_documents_are_found_once_and_stay(on: On) {
         assert_eq!(filtered(json!({ "document_ids": [one, two], "doc_type": ["none"] })), 2);
         let newest = lottery.extract(&json!({ "filters": { "limit": 1 }, "scope": "shared" }));
         assert_eq!((counts(&newest["result"]), &newest["result"]["scope"]), ([1, 1, 0], &json!("shared")));
-        // The documents' own addresses only when asked for.
+        // The documents' own addresses only on request.
         lottery.document("https://own.example/page", "web", "nothing", &json!(null));
         assert_eq!(counts(&lottery.extract(&json!({ "filters": { "doc_type": ["web"] } }))["result"]), [0, 0, 0]);
         let with = lottery.extract(&json!({ "filters": { "doc_type": ["web"], "include_uri": true } }));
         assert_eq!(counts(&with["result"]), [1, 1, 0]);
-        // What is missing stops everything.
+        // A missing id fails the whole request.
         let (_, before) = lottery.urls("");
         let missing = lottery.call(
             "POST",
@@ -137,10 +137,10 @@ async fn urls_of_documents_are_found_once_and_stay(on: On) {
 
 // covers: POOL-02, POOL-03, POOL-04, POOL-05, POOL-07, POOL-08, POOL-09, POOL-12, POOL-52, POOL-53, POOL-54, POOL-55,
 // covers: POOL-56, POOL-57, POOL-58, POOL-59, POOL-21, POOL-AC-03, POOL-AC-04, POOL-AC-05, POOL-AC-06, POOL-51, POOL-08, POOL-126
-on_both!(a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers);
-async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers(on: On) {
-    everywhere(on, &Script::default(), &[], |desk| {
-        let (a, b) = (project(desk, "aa"), project(desk, "bb"));
+on_both!(project_url_covers_the_shared_one_and_is_private);
+async fn project_url_covers_the_shared_one_and_is_private(on: On) {
+    everywhere(on, &Script::default(), &[], |server| {
+        let (a, b) = (project(server, "aa"), project(server, "bb"));
         a.document("doc:1", "x", "https://both.example/ https://mine.example/", &json!(null));
         b.document("doc:1", "x", "https://both.example/", &json!(null));
         assert_eq!(counts(&a.extract(&json!({ "scope": "project" }))["result"]), [2, 2, 0]);
@@ -160,7 +160,7 @@ async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers(on: On)
         assert_eq!(seen, ["both.example project", "mine.example shared"]);
         assert_eq!(scopes(&b, "?scope=project"), ["both.example project"]);
         assert_eq!(b.urls("?scope=shared").1, 2);
-        // Covering comes before filtering: nothing of `task` is there, whatever lies beneath.
+        // Covering applies before filtering: no URL from `task` is listed, even if the shared library has it.
         assert_eq!(b.urls("?source=task").1, 0);
         assert_eq!(b.urls("?domain=both").1, 1);
         assert_eq!(b.urls("?domain=%25").1, 0, "a percent sign is one");
@@ -169,9 +169,9 @@ async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers(on: On)
         let beyond = b.ok("GET", &format!("{POOL}/urls?page=9"), None);
         assert_eq!(beyond["data"]["items"], json!([]));
         assert_eq!(beyond["meta"]["pagination"], json!({ "page": 9, "page_size": 20, "total": 2, "total_pages": 1 }));
-        let shared = desk.call("GET", &format!("{POOL}/urls?scope=shared"), None, None);
+        let shared = server.call("GET", &format!("{POOL}/urls?scope=shared"), None, None);
         assert_eq!(shared.status, 200, "the shared library needs no project: {}", shared.body);
-        // Whose document it was is told to who runs the house, and to no project, not even the finder.
+        // Only administration sees the document of a shared URL: no project does, not even the one that found it.
         let found_in =
             |items: &Value| items.as_array().unwrap().iter().map(|url| url["source_ref"].clone()).collect::<Vec<_>>();
         assert!(found_in(&shared.body["data"]["items"]).iter().all(|found| found["document_id"].is_number()));
@@ -190,10 +190,10 @@ async fn a_projects_entry_covers_the_shared_one_and_nobody_sees_anothers(on: On)
 // covers: POOL-AC-13, POOL-18
 on_both!(what_is_wrong_is_refused_by_name);
 async fn what_is_wrong_is_refused_by_name(on: On) {
-    everywhere(on, &Script::default(), &[], |desk| {
-        let a = project(desk, "aa");
+    everywhere(on, &Script::default(), &[], |server| {
+        let a = project(server, "aa");
         let extract = format!("{POOL}/extract/from-documents");
-        let refused = |answer: Answer, status: u16, code: &str, field: Option<&str>| {
+        let refused = |answer: Response, status: u16, code: &str, field: Option<&str>| {
             assert_eq!((answer.status, &answer.body["error"]["code"]), (status, &json!(code)), "{}", answer.body);
             assert_eq!((&answer.body["status"], &answer.body["data"]), (&json!("error"), &json!(null)));
             assert!(answer.body["meta"]["request_id"].is_string() && answer.body["error"]["details"].is_object());
@@ -205,19 +205,19 @@ async fn what_is_wrong_is_refused_by_name(on: On) {
         refused(a.call("GET", &format!("{POOL}/urls?page=0"), None), 400, "INVALID_INPUT", Some("page"));
         refused(a.call("GET", &format!("{POOL}/urls?source=x"), None), 400, "INVALID_INPUT", Some("source"));
         refused(a.call("POST", &extract, Some(&json!({ "scope": "effective" }))), 400, "INVALID_INPUT", Some("scope"));
-        refused(desk.call("POST", &extract, None, Some(&json!({}))), 400, "INVALID_INPUT", Some("project_key"));
+        refused(server.call("POST", &extract, None, Some(&json!({}))), 400, "INVALID_INPUT", Some("project_key"));
         refused(
             a.call("POST", &extract, Some(&json!({ "project_key": "bb" }))),
             400,
             "INVALID_INPUT",
             Some("project_key"),
         );
-        let nobody = Member { desk, project: "nobody" };
+        let nobody = Member { server, project: "nobody" };
         refused(nobody.call("POST", &extract, Some(&json!({}))), 404, "NOT_FOUND", None);
-        refused(desk.call_as(None, "GET", &format!("{POOL}/urls"), None, None), 401, "UNAUTHORIZED", None);
-        let reader = String::from_utf8(desk.place.run(&["key", "create", "reader"]).stdout).unwrap();
-        if desk.place.database_url().is_some() {
-            refused(desk.call_as(Some(reader.trim()), "POST", &extract, None, Some("{}")), 403, "FORBIDDEN", None);
+        refused(server.call_as(None, "GET", &format!("{POOL}/urls"), None, None), 401, "UNAUTHORIZED", None);
+        let reader = String::from_utf8(server.place.run(&["key", "create", "reader"]).stdout).unwrap();
+        if server.place.database_url().is_some() {
+            refused(server.call_as(Some(reader.trim()), "POST", &extract, None, Some("{}")), 403, "FORBIDDEN", None);
         }
         let last = (0..40).map(|_| a.call("POST", &extract, Some(&json!({})))).find(|answer| answer.status == 429);
         let last = last.unwrap();
@@ -227,12 +227,12 @@ async fn what_is_wrong_is_refused_by_name(on: On) {
 }
 
 // covers: POOL-77, POOL-34, POOL-37, POOL-44, POOL-96, POOL-97, POOL-98, POOL-116, POOL-117, POOL-AC-08
-on_both!(a_search_in_the_background_survives_a_restart);
-async fn a_search_in_the_background_survives_a_restart(on: On) {
+on_both!(background_search_survives_a_restart);
+async fn background_search_survives_a_restart(on: On) {
     for place in on.places() {
-        let mut desk = Desk::open(place, crate::crawler::desk::far(Script::default()), &[]);
+        let mut server = TestServer::open(place, crate::crawler::server::mock_api(Script::default()), &[]);
         let task = {
-            let a = project(&desk, "aa");
+            let a = project(&server, "aa");
             a.document("doc:1", "x", "https://one.example/ https://two.example/", &json!(null));
             let answer =
                 a.call("POST", &format!("{POOL}/extract/from-documents"), Some(&json!({ "async_mode": true })));
@@ -248,28 +248,28 @@ async fn a_search_in_the_background_survives_a_restart(on: On) {
             assert_eq!(now["data"]["async"], json!(false), "at once unless it says so: {now}");
             data["task_id"].as_str().unwrap().to_owned()
         };
-        desk.restart();
-        let a = Member { desk: &desk, project: "aa" };
+        server.restart();
+        let a = Member { server: &server, project: "aa" };
         let job = wait(|| {
             let job = a.ok("GET", &format!("/api/v1/jobs/{task}"), None)["data"].clone();
             (job["status"] == "finished").then_some(job)
         });
         let [found, new, known] = counts(&job["result"]);
-        assert_eq!((found, new + known), (2, 2), "what was cut off behind its write finds what it wrote");
+        assert_eq!((found, new + known), (2, 2), "a job killed after its write finds its own rows");
         assert_eq!(a.urls("?source=document").1, 2);
         assert_eq!((&job["job_type"], &job["project_key"]), (&json!("resource_pool_extract_documents"), &json!("aa")));
         assert!(["created_at", "started_at", "finished_at"].iter().all(|name| job[*name].is_string()), "{job}");
-        let foreign = project(&desk, "bb").call("GET", &format!("/api/v1/jobs/{task}"), None);
+        let foreign = project(&server, "bb").call("GET", &format!("/api/v1/jobs/{task}"), None);
         assert_eq!(foreign.status, 404);
     }
 }
 
 // covers: POOL-14, POOL-66, POOL-67, POOL-68, POOL-69, POOL-73, POOL-74, POOL-81, POOL-82, POOL-83, POOL-85, POOL-89
 // covers: POOL-AC-09
-on_both!(what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_where_nobody_did);
-async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_where_nobody_did(on: On) {
-    everywhere(on, &Script::default(), &[], |desk| {
-        let a = project(desk, "aa");
+on_both!(task_urls_are_captured_if_configured_and_found_by_look_back_otherwise);
+async fn task_urls_are_captured_if_configured_and_found_by_look_back_otherwise(on: On) {
+    everywhere(on, &Script::default(), &[], |server| {
+        let a = project(server, "aa");
         let enabled = a.ok(
             "POST",
             &format!("{POOL}/capture/enable"),
@@ -289,21 +289,21 @@ async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_wh
             .collect();
         assert_eq!(types, [("far".to_owned(), true), ("google_news".to_owned(), false)]);
         assert_eq!(a.ok("GET", &format!("{POOL}/capture/config"), None)["data"]["items"], off["data"]["items"]);
-        // Records of the upstream hold a link each.
-        let applied = desk.call("POST", "/api/v1/manifests", None, Some(&json!(null)));
-        assert_ne!(applied.status, 200, "what is no manifest is refused");
-        apply(desk, &manifest(desk.far.base_url()));
+        // Each record of the upstream has one link.
+        let applied = server.call("POST", "/api/v1/manifests", None, Some(&json!(null)));
+        assert_ne!(applied.status, 200, "an invalid manifest is refused");
+        apply(server, &manifest(server.mock_api.base_url()));
         let (id, _) = a.job("records", "2024-01-03T12:00:00Z");
         let (found, total) = a.urls("?source=task");
         assert!(total > 0, "{found:?}");
         assert_eq!(found[0]["source_ref"], json!({ "task_id": id, "job_type": "far" }));
-        // Switched off, the next task brings none.
+        // With capture off, the next task adds no URLs.
         a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"], "enabled": false })));
         std::thread::sleep(Duration::from_millis(1_100));
         a.job("records", "2024-01-06T12:00:00Z");
         assert_eq!(a.urls("?source=task").1, total);
-        // Another project does not capture, and looks back.
-        let b = project(desk, "bb");
+        // Another project has no capture and uses look-back.
+        let b = project(server, "bb");
         let (other, _) = b.job("records", "2024-01-03T12:00:00Z");
         assert_eq!(b.urls("?scope=project").1, 0);
         let look =
@@ -317,7 +317,7 @@ async fn what_tasks_bring_is_captured_where_somebody_wants_it_and_found_again_wh
     });
 }
 
-/// A search that finds the addresses of pages, and what fetches the pages; none of them is there any more.
+/// A search that returns addresses of pages, and an endpoint that fetches them; none of the pages exists any more.
 fn discovery(base_url: &str) -> String {
     preamble(base_url)
         + r#"  discovery_search:
@@ -336,11 +336,11 @@ fn discovery(base_url: &str) -> String {
 }
 
 // covers: POOL-87, POOL-90, POOL-14
-on_both!(links_that_a_search_discovers_are_captured_though_no_record_comes_of_them);
-async fn links_that_a_search_discovers_are_captured_though_no_record_comes_of_them(on: On) {
-    everywhere(on, &Script::default(), &[], |desk| {
-        let a = project(desk, "aa");
-        apply(desk, &discovery(desk.far.base_url()));
+on_both!(links_found_by_a_search_are_captured_without_records);
+async fn links_found_by_a_search_are_captured_without_records(on: On) {
+    everywhere(on, &Script::default(), &[], |server| {
+        let a = project(server, "aa");
+        apply(server, &discovery(server.mock_api.base_url()));
         a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"] })));
         let (id, job) = a.job("discovery_search", "2024-01-03T12:00:00Z");
         let (found, total) = a.urls("?source=task");
@@ -352,24 +352,24 @@ async fn links_that_a_search_discovers_are_captured_though_no_record_comes_of_th
 }
 
 // covers: POOL-88, POOL-AC-10
-on_both!(a_pool_that_cannot_be_written_costs_no_record);
-async fn a_pool_that_cannot_be_written_costs_no_record(on: On) {
-    everywhere(on, &Script::default(), &[], |desk| {
-        let a = project(desk, "aa");
+on_both!(unwritable_pool_loses_no_record);
+async fn unwritable_pool_loses_no_record(on: On) {
+    everywhere(on, &Script::default(), &[], |server| {
+        let a = project(server, "aa");
         a.ok("POST", &format!("{POOL}/capture/enable"), Some(&json!({ "job_types": ["far"] })));
-        desk.place.sql("ALTER TABLE resource_pool_urls RENAME TO gone");
-        apply(desk, &manifest(desk.far.base_url()));
+        server.place.sql("ALTER TABLE resource_pool_urls RENAME TO gone");
+        apply(server, &manifest(server.mock_api.base_url()));
         let (_, job) = a.job("records", "2024-01-03T12:00:00Z");
         assert_eq!((job["tasks_failed"].as_u64(), job["inserted"].as_u64()), (Some(0), Some(10)), "{job}");
-        assert!(desk.log().contains("could not be captured"));
+        assert!(server.log().contains("could not be captured"));
     });
 }
 
 // covers: POOL-91, POOL-92, POOL-93, POOL-94, POOL-95
-on_both!(a_project_is_told_what_it_can_collect_from);
-async fn a_project_is_told_what_it_can_collect_from(on: On) {
-    everywhere(on, &Script::default(), &[], |desk| {
-        let (a, b) = (project(desk, "aa"), project(desk, "bb"));
+on_both!(project_lists_what_it_can_collect_from);
+async fn project_lists_what_it_can_collect_from(on: On) {
+    everywhere(on, &Script::default(), &[], |server| {
+        let (a, b) = (project(server, "aa"), project(server, "bb"));
         let source = json!({ "type": "rss", "name": "CA Lottery", "config": { "url": "https://example.com/feed", "resource_id": "xhs" } });
         let made = a.call("POST", "/api/sources", Some(&source));
         assert_eq!(made.status, 201, "{}", made.body);
@@ -386,7 +386,7 @@ async fn a_project_is_told_what_it_can_collect_from(on: On) {
 
 #[track_caller]
 fn wait<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    // What a process had in its hands when it was killed is taken up when its lease of a minute has run out.
+    // Jobs of a killed process are taken over when their lease of a minute has expired.
     for _ in 0..1_500 {
         if let Some(found) = look() {
             return found;

@@ -1,29 +1,29 @@
-//! Projects are strangers to each other: whoever walks every door with the numbers of another project finds nothing, and
-//! cannot tell it from what was never there.
+//! Isolation of projects: a caller who tries every path with the ids of another project gets nothing, and cannot
+//! distinguish it from what never existed.
 
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use crate::crawler::desk::{Answer, Desk, far};
-use crate::support::{On, Place, manifest};
+use crate::crawler::server::{Response, TestServer, mock_api};
+use crate::support::{On, Workspace, manifest};
 
-/// Everything that a project can have, made by `rich`; and a key that is for `poor` alone.
+/// The project `rich` has everything that a project can have; the key is for `poor` alone.
 struct Two {
-    desk: Desk,
+    server: TestServer,
     poor: String,
     job: String,
     source: i64,
 }
 
-fn two(place: Place) -> Two {
+fn two(place: Workspace) -> Two {
     for key in ["rich", "poor"] {
         assert!(place.run(&["project", "create", key]).status.success());
     }
     let made = place.run(&["key", "create", "of the poor", "--scope", "admin", "--for", "poor"]);
     let poor = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     assert!(poor.starts_with("patra_"), "{}", String::from_utf8_lossy(&made.stderr));
-    let far = far(Script::default());
-    place.apply(&manifest(far.base_url()));
+    let mock_api = mock_api(Script::default());
+    place.apply(&manifest(mock_api.base_url()));
     let ran = place.run(&["--project", "rich", "run", "far", "records", "--to", "2024-01-03T12:00:00Z"]);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let added = place.run(&["--project", "rich", "source", "add", "rss", "https://rich.example/feed", "-o", "ndjson"]);
@@ -31,32 +31,32 @@ fn two(place: Place) -> Two {
     let jobs = place.list(&["jobs"]);
     let job = jobs.iter().find(|job| job["provenance_code"] == "far").unwrap();
     let job = job["public_id"].as_str().unwrap().to_owned();
-    // The first key of a server is shown when there is none; here there is one.
+    // A server shows its first key when there is none; here one exists.
     let admin = String::from_utf8(place.run(&["key", "create", "admin", "--scope", "admin"]).stdout).unwrap();
-    let desk = Desk::open_with(place, far, &[], Some(admin.trim().to_owned()));
+    let server = TestServer::open_with(place, mock_api, &[], Some(admin.trim().to_owned()));
     let doc = json!({ "uri": "doc:1", "content": "https://rich.example/secret-page" });
     let head = "X-Project-Key: rich\r\n";
     let call =
-        |path: &str, body: &Value| desk.call_with(Some(&desk.key), "POST", path, None, Some(&body.to_string()), head);
+        |path: &str, body: &Value| server.call_with(Some(&server.key), "POST", path, None, Some(&body.to_string()), head);
     assert_eq!(call("/api/v1/documents", &doc).status, 201);
     let extracted = call("/api/v1/resource_pool/extract/from-documents", &json!({}));
     assert!(extracted.body["data"]["result"]["urls_new"].as_u64() > Some(0), "{}", extracted.body);
-    Two { desk, poor, job, source }
+    Two { server, poor, job, source }
 }
 
 impl Two {
-    fn poor(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
-        self.desk.call_as(Some(&self.poor), method, path, None, body.map(Value::to_string).as_deref())
+    fn poor(&self, method: &str, path: &str, body: Option<&Value>) -> Response {
+        self.server.call_as(Some(&self.poor), method, path, None, body.map(Value::to_string).as_deref())
     }
 }
 
 // covers: POOL-08, POOL-18, POOL-120, MAP-C-19
-on_both!(no_route_shows_a_project_what_is_anothers);
-async fn no_route_shows_a_project_what_is_anothers(on: On) {
+on_both!(routes_show_nothing_of_other_projects);
+async fn routes_show_nothing_of_other_projects(on: On) {
     for place in on.places() {
         let two = two(place);
         let mut walked = 0;
-        // Lists are empty, and the numbers of another's rows are numbers of nothing.
+        // Lists are empty, and the ids of another project's rows are unknown.
         for view in [
             "jobs",
             "plans",
@@ -103,14 +103,14 @@ async fn no_route_shows_a_project_what_is_anothers(on: On) {
         for (method, path) in &not_there {
             let mine = two.poor(method, path, None);
             assert_eq!(mine.status, 404, "{method} {path}: {}", mine.body);
-            // The same words as for what was never there.
+            // The same error as for unknown ids.
             let digits = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
             let never = two.poor(
                 method,
                 &path.replace(job.as_str(), "never").replace("/1/", "/777/").replace(&format!("/{source}"), "/777"),
                 None,
             );
-            let message = |answer: &Answer| {
+            let message = |answer: &Response| {
                 digits(&answer.body["error"]["message"].to_string()).replace(&digits(job), "").replace("never", "")
             };
             assert_eq!((never.status, message(&never)), (404, message(&mine)), "{method} {path}");
@@ -122,7 +122,7 @@ async fn no_route_shows_a_project_what_is_anothers(on: On) {
         assert_eq!(two.poor("POST", "/api/v1/resource_pool/extract/from-documents", Some(&ids)).status, 404);
         let tasks = json!({ "task_ids": [job], "project_key": "poor" });
         assert_eq!(two.poor("POST", "/api/v1/resource_pool/capture/from-tasks", Some(&tasks)).status, 404);
-        // What is nobody's in particular is for who runs the house.
+        // Paths that belong to no project are for administration.
         for path in [
             "holds",
             "gates",
@@ -139,10 +139,10 @@ async fn no_route_shows_a_project_what_is_anothers(on: On) {
         }
         assert_eq!(two.poor("GET", "/metrics", None).status, 403);
         assert_eq!(two.poor("GET", "/api/v1/crawler/cookies", None).status, 403);
-        // Another project is not this key's, whether or not there is one.
+        // The key is refused for another project, whether or not it exists.
         for project in ["rich", "never"] {
             let head = format!("X-Project-Key: {project}\r\n");
-            let answer = two.desk.call_with(Some(&two.poor), "GET", "/api/v1/items", None, None, &head);
+            let answer = two.server.call_with(Some(&two.poor), "GET", "/api/v1/items", None, None, &head);
             assert_eq!((answer.status, &answer.body["error"]["code"]), (403, &json!("FORBIDDEN")), "{project}");
         }
         let shown = two.poor("GET", "/api/v1/projects", None);
@@ -150,7 +150,7 @@ async fn no_route_shows_a_project_what_is_anothers(on: On) {
         let shared = json!({ "project_key": "poor", "scope": "shared" });
         assert_eq!(two.poor("POST", "/api/v1/resource_pool/extract/from-documents", Some(&shared)).status, 403);
         assert!(walked > 25);
-        // The same key again is no way to learn of another's job.
+        // A repeated idempotency key does not reveal another project's job.
         let taken = json!({ "provenance": "far", "endpoint": "records", "public_id": job });
         let fired = two.poor("POST", "/api/v1/jobs", Some(&taken));
         assert_eq!((fired.status, &fired.body["data"]["existed"]), (202, &json!(false)), "{}", fired.body);
@@ -158,12 +158,12 @@ async fn no_route_shows_a_project_what_is_anothers(on: On) {
 }
 
 // covers: POOL-12, POOL-17
-on_both!(no_command_shows_a_project_what_is_anothers);
-async fn no_command_shows_a_project_what_is_anothers(on: On) {
+on_both!(commands_show_nothing_of_other_projects);
+async fn commands_show_nothing_of_other_projects(on: On) {
     for place in on.places() {
         let mut two = two(place);
-        two.desk.stop();
-        let place = &two.desk.place;
+        two.server.stop();
+        let place = &two.server.place;
         let poor = |args: &[&str]| {
             let output = place.patra().args(["--project", "poor"]).args(args).output().unwrap();
             (
@@ -207,7 +207,7 @@ async fn no_command_shows_a_project_what_is_anothers(on: On) {
             (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
         };
         assert!(code != Some(0) && text.contains("there is no project"), "{text}");
-        // And the same harvest again, for the poor: their own records, from the beginning.
+        // The same harvest for `poor`: its own records, from the beginning.
         let ran = poor(&["run", "far", "records", "--to", "2024-01-03T12:00:00Z"]);
         assert_eq!(ran.0, Some(0), "{}", ran.1);
         let (_, items) = poor(&["get", "items", "-o", "ndjson", "--limit", "0"]);
@@ -220,10 +220,10 @@ on_both!(a_manifest_may_be_for_one_project_alone);
 async fn a_manifest_may_be_for_one_project_alone(on: On) {
     for place in on.places() {
         let mut two = two(place);
-        let own = manifest(two.desk.far.base_url()).replace("provenance: far", "provenance: own\nproject: rich");
+        let own = manifest(two.server.mock_api.base_url()).replace("provenance: far", "provenance: own\nproject: rich");
         let sent = |yaml: &str| {
             let head = "Content-Type: application/yaml\r\n";
-            two.desk.call_with(Some(&two.desk.key), "POST", "/api/v1/manifests", None, Some(yaml), head)
+            two.server.call_with(Some(&two.server.key), "POST", "/api/v1/manifests", None, Some(yaml), head)
         };
         let unknown = sent(&own.replace("project: rich", "project: nobodys"));
         assert!(unknown.status == 400 || unknown.status == 422, "{}", unknown.body);
@@ -233,28 +233,28 @@ async fn a_manifest_may_be_for_one_project_alone(on: On) {
         let foreign = two.poor("POST", "/api/v1/jobs", Some(&body));
         let never = two.poor("POST", "/api/v1/jobs", Some(&json!({ "provenance": "never", "endpoint": "records" })));
         assert_eq!((foreign.status, never.status), (404, 404), "{} {}", foreign.body, never.body);
-        let message = |answer: &Answer| answer.body["error"]["message"].as_str().unwrap().to_owned();
+        let message = |answer: &Response| answer.body["error"]["message"].as_str().unwrap().to_owned();
         assert_eq!(message(&foreign), message(&never).replace("never", "own"));
         let seen = |project: &str| {
             let path = format!("/api/v1/ingest/news-resources?project_key={project}");
-            let found = two.desk.call("GET", &path, None, None).body["data"]["items"].clone();
+            let found = two.server.call("GET", &path, None, None).body["data"]["items"].clone();
             let found =
                 found.as_array().unwrap().iter().map(|item| (item["resource_id"].clone(), item["scope"].clone()));
             found.collect::<Vec<_>>()
         };
         assert!(seen("rich").contains(&(json!("own"), json!("project"))), "{:?}", seen("rich"));
         assert!(!seen("poor").iter().any(|(code, _)| code == "own"), "{:?}", seen("poor"));
-        two.desk.stop();
+        two.server.stop();
         let run = |project: &str| {
             let args = ["--project", project, "run", "own", "records", "--to", "2024-01-03T12:00:00Z"];
-            two.desk.place.run(&args).status.success()
+            two.server.place.run(&args).status.success()
         };
         assert!(run("rich") && !run("poor"));
-        // Nor can it be looked at by those whom it is not for.
-        let folder = two.desk.place.folder.path().join("out");
+        // Other projects cannot read it either.
+        let folder = two.server.place.folder.path().join("out");
         let folder = folder.to_str().unwrap();
         for args in [&["get", "manifest", "own"][..], &["get", "spec", "own", "records"]] {
-            let shown = |project: &str| two.desk.place.run(&[&["--project", project], args].concat());
+            let shown = |project: &str| two.server.place.run(&[&["--project", project], args].concat());
             assert!(shown("rich").status.success(), "{args:?}");
             let refused = shown("poor");
             let said = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -262,7 +262,7 @@ async fn a_manifest_may_be_for_one_project_alone(on: On) {
             assert!(refused.stdout.is_empty(), "{args:?}");
         }
         let exported = |project: &str| {
-            let done = two.desk.place.run(&["--project", project, "get", "manifest", "--all", folder, "-o", "ndjson"]);
+            let done = two.server.place.run(&["--project", project, "get", "manifest", "--all", folder, "-o", "ndjson"]);
             String::from_utf8(done.stdout).unwrap()
         };
         assert!(exported("rich").contains("own.yaml") && !exported("poor").contains("own.yaml"));

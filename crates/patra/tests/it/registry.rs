@@ -1,5 +1,5 @@
-//! The registry through the program: applying, changing, removing, exporting; what a spec says and who said it; and that
-//! a change touches nothing that is planned.
+//! The registry through the program: applying, changing, removing, exporting; the origin of each value of a spec;
+//! changes never affect existing plans.
 
 use std::process::{Output, Stdio};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use patra_upstream::{Dataset, MockApi, Script};
 
-use crate::support::{On, Place, manifest};
+use crate::support::{On, Workspace, manifest};
 
 const EVERYTHING: &str = include_str!("../../../patra-spec/tests/it/everything.yaml");
 
@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command that must end well prints.
+/// Output of a command that must succeed.
 #[track_caller]
 fn ok(output: &Output) -> String {
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
@@ -29,15 +29,15 @@ fn json_of(output: &Output) -> Value {
 
 #[track_caller]
 fn check_error(output: &Output, exit: i32, parts: &[&str]) {
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(exit), "{told}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(exit), "{stderr}");
     for part in parts {
-        assert!(told.contains(part), "`{part}` is not in:\n{told}");
+        assert!(stderr.contains(part), "`{part}` is not in:\n{stderr}");
     }
 }
 
-/// The columns of a row, from the file itself.
-fn row(place: &Place, sql: &str) -> Option<Vec<String>> {
+/// The columns of a row, read from the database file.
+fn row(place: &Workspace, sql: &str) -> Option<Vec<String>> {
     let db = rusqlite::Connection::open(place.folder.path().join("data/patra.db")).unwrap();
     let mut statement = db.prepare(sql).unwrap();
     let columns = statement.column_count();
@@ -47,8 +47,8 @@ fn row(place: &Place, sql: &str) -> Option<Vec<String>> {
 }
 
 // covers: ING-3.1-01, ING-3.1-04
-on_both!(fn applying_tells_what_changes_and_changes_only_that);
-fn applying_tells_what_changes_and_changes_only_that(on: On) {
+on_both!(fn apply_reports_the_changes_and_makes_no_others);
+fn apply_reports_the_changes_and_makes_no_others(on: On) {
     on.run(|place| {
         let one = manifest("http://127.0.0.1:1");
         let file = place.file("far.yaml", &one);
@@ -59,7 +59,7 @@ fn applying_tells_what_changes_and_changes_only_that(on: On) {
         let before = place.list(&["provenances"]);
         assert_eq!(apply(&[]), "far unchanged\n");
         assert_eq!(apply(&["--dry-run"]), "far is unchanged\n");
-        // Another spelling of the same is the same.
+        // Another spelling of the same manifest is no change.
         place.file("far.yaml", &one.replace("initial: 2024-01-01", "initial: \"2024-01-01T02:00:00+02:00\""));
         assert_eq!(apply(&[]), "far unchanged\n");
         assert_eq!(place.list(&["provenances"]), before);
@@ -79,10 +79,10 @@ fn applying_tells_what_changes_and_changes_only_that(on: On) {
         assert_ne!(after[0]["document_hash"], before[0]["document_hash"]);
 
         place.file("far.yaml", &one);
-        let told = json_of(&place.run(&["apply", "-f", &file, "-o", "json"]));
-        assert_eq!((&told["result"], &told["dry_run"]), (&"changed".into(), &false.into()));
+        let report = json_of(&place.run(&["apply", "-f", &file, "-o", "json"]));
+        assert_eq!((&report["result"], &report["dry_run"]), (&"changed".into(), &false.into()));
         assert_eq!(
-            told["changes"][1],
+            report["changes"][1],
             json!({ "path": "endpoints.records.pagination.page_size", "before": 20, "after": 50 })
         );
         assert_eq!(place.list(&["provenances"])[0]["document_hash"], before[0]["document_hash"]);
@@ -90,8 +90,8 @@ fn applying_tells_what_changes_and_changes_only_that(on: On) {
 }
 
 #[test]
-fn all_problems_of_all_files_are_told_before_anything_is_written() {
-    let place = Place::sqlite();
+fn apply_reports_all_problems_of_all_files_before_writing() {
+    let place = Workspace::sqlite();
     let one = manifest("http://127.0.0.1:1");
     std::fs::create_dir(place.folder.path().join("all")).unwrap();
     let folder = place.folder.path().join("all").display().to_string();
@@ -108,8 +108,8 @@ fn all_problems_of_all_files_are_told_before_anything_is_written() {
     assert!(!place.folder.path().join("data").exists(), "nothing was made");
 }
 
-on_both!(fn pruning_removes_what_the_folder_does_not_have_and_nothing_else);
-fn pruning_removes_what_the_folder_does_not_have_and_nothing_else(on: On) {
+on_both!(fn prune_removes_exactly_what_the_folder_lacks);
+fn prune_removes_exactly_what_the_folder_lacks(on: On) {
     on.run(|place| {
         let one = manifest("http://127.0.0.1:1");
         let folder = place.folder.path().join("all");
@@ -124,11 +124,11 @@ fn pruning_removes_what_the_folder_does_not_have_and_nothing_else(on: On) {
         let file = place.folder.path().join("all/a.yaml").display().to_string();
         check_error(&place.run(&["apply", "-f", &file, "--prune"]), 64, &["--prune", "needs folders", "hint: "]);
         assert_eq!(ok(&place.run(&["apply", "-f", &folder])), "a unchanged\nc unchanged\n", "only when asked");
-        let told = ok(&place.run(&["apply", "-f", &folder, "--prune", "--dry-run"]));
-        assert_eq!(told, "a is unchanged\nc is unchanged\nb would be removed\n");
+        let stdout = ok(&place.run(&["apply", "-f", &folder, "--prune", "--dry-run"]));
+        assert_eq!(stdout, "a is unchanged\nc is unchanged\nb would be removed\n");
         assert_eq!(place.list(&["provenances"]).len(), 3);
-        let told = ok(&place.run(&["apply", "-f", &folder, "--prune"]));
-        assert_eq!(told, "a unchanged\nc unchanged\nb removed\n");
+        let stdout = ok(&place.run(&["apply", "-f", &folder, "--prune"]));
+        assert_eq!(stdout, "a unchanged\nc unchanged\nb removed\n");
 
         let codes: Vec<_> = place.list(&["provenances"]).iter().map(|row| row["provenance_code"].clone()).collect();
         assert_eq!(codes, ["c", "a"]);
@@ -137,8 +137,8 @@ fn pruning_removes_what_the_folder_does_not_have_and_nothing_else(on: On) {
     });
 }
 
-on_both!(fn what_is_exported_is_what_was_applied);
-fn what_is_exported_is_what_was_applied(on: On) {
+on_both!(fn exported_manifest_equals_the_applied_one);
+fn exported_manifest_equals_the_applied_one(on: On) {
     on.run(|place| {
         place.apply(EVERYTHING);
         place.apply(&manifest("http://127.0.0.1:1"));
@@ -150,17 +150,17 @@ fn what_is_exported_is_what_was_applied(on: On) {
 
         let folder = place.folder.path().join("backup").display().to_string();
         ok(&place.run(&["get", "manifest", "--all", &folder]));
-        let told = ok(&place.run(&["apply", "-f", &folder, "--prune"]));
-        assert_eq!(told, "everything unchanged\nfar unchanged\n");
+        let stdout = ok(&place.run(&["apply", "-f", &folder, "--prune"]));
+        assert_eq!(stdout, "everything unchanged\nfar unchanged\n");
     });
 }
 
-/// Each table holds the part of the manifest that it is there for.
+/// Each table has its part of the manifest.
 // covers: ING-3.2-01, ING-3.2-02, ING-3.2-03, ING-3.2-05, ING-3.2-06, ING-3.2-07, ING-3.2-08, ING-3.2-09
 // covers: ING-3.2-10, ING-3.2-11, ING-3.2-12, ING-3.2-13, ING-3.2-14
 #[test]
 fn every_table_of_the_registry_holds_its_section() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(EVERYTHING);
     let config = |table: &str, endpoint: &str| -> Value {
         let place_of = |name: &str| {
@@ -201,7 +201,7 @@ fn every_table_of_the_registry_holds_its_section() {
     let fields = config("reg_expr_field_dict", "search");
     assert_eq!((&fields["total_path"], &fields["has_more_path"]), (&"$.total".into(), &"$.more".into()));
 
-    // What this manifest has in its defaults only, for one endpoint of another.
+    // Values that are only in the defaults, overridden for one endpoint.
     let own = manifest("http://127.0.0.1:1").replace(
         "    fields:",
         "    expr: { allowed_functions: [iso], null_policy: empty }\n    batching: { max_records_per_request: 500 }\n    fields:",
@@ -222,8 +222,8 @@ fn every_table_of_the_registry_holds_its_section() {
 }
 
 // covers: ING-3.3-01, ING-3.3-02, ING-3.3-03, ING-3.3-04, ING-3.3-05
-on_both!(fn a_spec_says_which_of_the_five_layers_each_value_comes_from);
-fn a_spec_says_which_of_the_five_layers_each_value_comes_from(on: On) {
+on_both!(fn spec_names_the_layer_of_each_value);
+fn spec_names_the_layer_of_each_value(on: On) {
     on.run(|place| {
         let own = manifest("http://127.0.0.1:1").replace("    http:", "    kind: work\n    http:");
         place.apply(&own);
@@ -267,15 +267,15 @@ fn a_spec_says_which_of_the_five_layers_each_value_comes_from(on: On) {
 
 #[test]
 fn the_schema_is_json_and_knows_the_sections() {
-    let schema = json_of(&Place::sqlite().run(&["schema"]));
+    let schema = json_of(&Workspace::sqlite().run(&["schema"]));
     assert!(schema["properties"]["provenance"].is_object() && schema["$schema"].is_string(), "{schema}");
 }
 
-on_both!(a_change_touches_only_what_is_planned_after_it);
-/// A plan is in progress when the manifest changes, and another is made after it.
+on_both!(manifest_change_affects_only_later_plans);
+/// The manifest changes while a plan is in progress, and another plan is made after it.
 // covers: ING-3.1-02, ING-3.1-03, ING-3.1-05, ING-3.3-21, ING-3.5-01, ING-3.5-02, ING-3.5-04
 // covers: ING-3.10-01, ING-3.10-02, ING-3.10-03, ING-8.1-04
-async fn a_change_touches_only_what_is_planned_after_it(on: On) {
+async fn manifest_change_affects_only_later_plans(on: On) {
     let server = MockApi::start(
         ([127, 0, 0, 1], 0).into(),
         Dataset::new(7, 1_000),
@@ -283,7 +283,7 @@ async fn a_change_touches_only_what_is_planned_after_it(on: On) {
     )
     .unwrap();
     let one = manifest(server.base_url());
-    // Another page size has the same meaning: the cursor stays, and only the way to read changes.
+    // Another page size does not change the meaning: the cursor stays, and only the requests change.
     let other = one.replace("page_size: 50", "page_size: 20");
     for place in on.places() {
         server.script().update(|script| script.latency_ms = 300);
@@ -330,8 +330,8 @@ async fn a_change_touches_only_what_is_planned_after_it(on: On) {
     }
 }
 
-/// Plan, slice and task hold what is needed to do the same again; the snapshot stands once, under the plan's hash.
-fn check_context(place: &Place, plan: i64) {
+/// Plan, slice and task contain everything to repeat the work; the snapshot is stored once, under the plan's hash.
+fn check_context(place: &Workspace, plan: i64) {
     let found = row(
         place,
         &format!(

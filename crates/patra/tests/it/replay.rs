@@ -1,9 +1,9 @@
-//! Replays, diagnostic bundles and redrives, end to end on both stores: the same comes out, nothing is written, and what is refused
-//! says why.
+//! Replays, diagnostic bundles and redrives, end to end on both stores: a replay gives the same result and writes
+//! nothing, and refusals say why.
 
-mod blackbox;
-mod doors;
+mod bundle;
 mod dump;
+mod over_http;
 mod phases;
 mod redrive;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use patra_upstream::{Dataset, FaultSchedule, MockApi, Script};
 
-use crate::support::{On, Place, manifest};
+use crate::support::{On, Workspace, manifest};
 use dump::dump;
 
 /// The first slice of the upstream.
@@ -26,7 +26,7 @@ fn upstream(script: Script) -> MockApi {
     MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 600), script).unwrap()
 }
 
-/// The manifest of the other tests, keeping its answers.
+/// The manifest of the other tests, with raw responses kept.
 fn keeping(base_url: &str) -> String {
     manifest(base_url).replace("    fields:", "    raw: { keep: P7D }\n    fields:")
 }
@@ -42,16 +42,16 @@ fn code(output: &Output, code: i32) -> String {
     text
 }
 
-/// Runs `patra replay` and gives its report.
+/// Runs `patra replay` and returns its report.
 #[track_caller]
-fn replay(place: &Place, batch: &Value, options: &[&str], exit: i32) -> Value {
+fn replay(place: &Workspace, batch: &Value, options: &[&str], exit: i32) -> Value {
     let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
     let output = place.patra().args(["replay", &run, &no, "-o", "json"]).args(options).output().unwrap();
     code(&output, exit);
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// One line of the difference table.
+/// One line of the comparison table.
 fn line<'r>(report: &'r Value, what: &str) -> &'r Value {
     let mut lines = report["checks"].as_array().unwrap().iter();
     lines.find(|line| line["what"] == what).unwrap_or_else(|| panic!("{what} is not in {report}"))
@@ -59,15 +59,15 @@ fn line<'r>(report: &'r Value, what: &str) -> &'r Value {
 
 // covers: ING-DOD-04, ING-DOD-10, ING-14.9-07, ING-14.9-08, ING-14.9-09, ING-14.9-13, ING-15-07, ING-5.9-03
 // covers: ING-0.3-03, ING-1.2-07, ING-2.6-04
-on_both!(a_replay_from_the_archive_gives_the_same_and_changes_no_row);
-async fn a_replay_from_the_archive_gives_the_same_and_changes_no_row(on: On) {
+on_both!(replay_from_the_archive_gives_the_same_and_changes_no_row);
+async fn replay_from_the_archive_gives_the_same_and_changes_no_row(on: On) {
     on.run(|place| {
         let server = upstream(Script::default());
         place.apply(&keeping(server.base_url()));
         code(&place.run(&RUN), 0);
         let batches = place.list(&["batches"]);
         assert!(batches.len() > 2, "{batches:?}");
-        // Nobody is there to ask any more.
+        // The upstream is gone.
         drop(server);
         let before = dump(place);
         for batch in &batches {
@@ -94,21 +94,21 @@ async fn a_replay_from_the_archive_gives_the_same_and_changes_no_row(on: On) {
 
 // covers: ING-15-07
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_kept_is_told_and_the_upstream_can_still_be_asked() {
+async fn replay_without_stored_response_is_refused_and_live_replay_works() {
     let server = upstream(Script::default());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&manifest(server.base_url()));
     code(&place.run(&RUN), 0);
     let batch = &place.list(&["batches"])[0];
     let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
-    let told = code(&place.run(&["replay", &run, &no]), 78);
-    assert!(told.contains("is not kept: the manifest had no `raw: { keep: … }`") && told.contains("--live"), "{told}");
+    let text = code(&place.run(&["replay", &run, &no]), 78);
+    assert!(text.contains("is not kept: the manifest had no `raw: { keep: … }`") && text.contains("--live"), "{text}");
     assert_eq!(replay(&place, batch, &["--live"], 0)["verdict"], "SAME");
 }
 
 // covers: ING-14.9-10, ING-14.9-11, C-64
-on_both!(a_live_replay_notices_that_the_upstream_has_changed_and_writes_nothing);
-async fn a_live_replay_notices_that_the_upstream_has_changed_and_writes_nothing(on: On) {
+on_both!(live_replay_detects_changed_upstream_and_writes_nothing);
+async fn live_replay_detects_changed_upstream_and_writes_nothing(on: On) {
     on.run(|place| {
         let server = upstream(Script::default());
         place.apply(&keeping(server.base_url()));
@@ -134,8 +134,8 @@ async fn a_live_replay_notices_that_the_upstream_has_changed_and_writes_nothing(
 
         drop(server);
         let report = replay(place, first, &["--live"], 1);
-        assert!(line(&report, "status")["replayed"].as_str().unwrap().starts_with("no answer: "), "{report}");
-        assert_eq!(replay(place, first, &[], 0)["verdict"], "SAME", "what was kept is still there");
+        assert!(line(&report, "status")["replayed"].as_str().unwrap().starts_with("no response: "), "{report}");
+        assert_eq!(replay(place, first, &[], 0)["verdict"], "SAME", "the raw response is still stored");
         assert_eq!(before, dump(place));
     });
 }
@@ -144,7 +144,7 @@ async fn a_live_replay_notices_that_the_upstream_has_changed_and_writes_nothing(
 on_both!(batches_that_failed_at_every_level_fail_the_same_way_again);
 async fn batches_that_failed_at_every_level_fail_the_same_way_again(on: On) {
     on.run(|place| {
-        // L4: nobody may read. L2: no such path. Both end their task at once.
+        // L4: access denied. L2: no such path. Both end their task at once.
         for (level, code_word, script, path) in [
             ("L4", "UPSTREAM_AUTH_FAILED", locked(), "/cursor"),
             ("L2", "PLATFORM_ERROR", Script::default(), "/nowhere"),
@@ -158,9 +158,9 @@ async fn batches_that_failed_at_every_level_fail_the_same_way_again(on: On) {
             drop(server);
             fails_again(place, &name, level, code_word);
         }
-        // L1: out of order for a while. The task waits for its next try; the batch of this one has failed.
+        // L1: temporarily unavailable. The task waits for its next try; the batch of this one has failed.
         let server = upstream(Script { e500: FaultSchedule::every(1), ..Script::default() });
-        // Fewer tries than open the circuit.
+        // Fewer tries than the circuit breaker allows.
         place.apply(&named(&keeping(server.base_url()), "l1").replace("retry: {", "retry: { max_attempts: 2,"));
         let mut run = RUN;
         run[1] = "l1";
@@ -185,7 +185,7 @@ fn named(manifest: &str, provenance: &str) -> String {
 }
 
 #[track_caller]
-fn fails_again(place: &Place, provenance: &str, level: &str, code_word: &str) {
+fn fails_again(place: &Workspace, provenance: &str, level: &str, code_word: &str) {
     let before = dump(place);
     let batch = &place.list(&["batches", "--provenance", provenance, "--status", "FAILED"])[0];
     let report = replay(place, batch, &[], 0);
@@ -199,9 +199,9 @@ fn fails_again(place: &Place, provenance: &str, level: &str, code_word: &str) {
 
 // covers: ING-DOD-13
 #[tokio::test(flavor = "multi_thread")]
-async fn records_that_could_not_be_used_are_rejected_again_one_by_one() {
+async fn replay_rejects_invalid_records_again() {
     let server = upstream(Script::default());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let strict = r#"fields: { third: { path: "$.keywords[2]", required: true } }"#;
     place.apply(&keeping(server.base_url()).replace("fields: { title: \"$.title\" }", strict));
     code(&place.run(&RUN), 0);
@@ -216,9 +216,9 @@ async fn records_that_could_not_be_used_are_rejected_again_one_by_one() {
 
 // covers: ING-14.9-12
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_answer_that_was_changed_is_found_out() {
+async fn changed_raw_response_is_detected() {
     let server = upstream(Script::default());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 0);
     let batches = place.list(&["batches"]);
@@ -237,7 +237,7 @@ async fn a_kept_answer_that_was_changed_is_found_out() {
     assert_eq!(line(&report, "rows")["result"], "different");
 }
 
-/// An upstream that says back what it was asked with, in a header and in its body.
+/// An upstream that repeats the request's key in a header and in its body.
 fn echo() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -268,8 +268,8 @@ fn echo() -> String {
 
 const SECRET: &str = "canary-0123456789";
 
-/// A credential that the upstream repeats in everything it says.
-fn with_echo(place: &Place) -> Value {
+/// Collects with a credential that the upstream repeats in every response.
+fn with_echo(place: &Workspace) -> Value {
     let asking = "    auth: { type: api_key, name: X-Key }\n    raw: { keep: P7D }\n    fields:";
     place.apply(&manifest(&echo()).replace("    fields:", asking).replace(", version_path: \"$.rev\"", ""));
     let mut add = place.patra();
@@ -283,8 +283,8 @@ fn with_echo(place: &Place) -> Value {
 
 // covers: ING-14.10-01, ING-14.10-02, ING-15-07
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_that_the_upstream_repeats_is_in_no_archive_no_report_and_no_package() {
-    let place = Place::sqlite();
+async fn secret_repeated_by_the_upstream_is_in_no_archive_report_or_bundle() {
+    let place = Workspace::sqlite();
     let batch = with_echo(&place);
     for options in [&[][..], &["--live"][..]] {
         let report = replay(&place, &batch, options, 0);

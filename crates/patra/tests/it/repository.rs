@@ -1,5 +1,5 @@
-//! Rules of the repository, as ordinary tests: which crate may use which, how sources look, that documents point to what
-//! exists, that both databases have one schema. A broken rule names the place.
+//! Rules of the repository, as ordinary tests: crate dependencies, the style of sources, links in documents, and one
+//! schema in both databases. A broken rule names the place.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::support::root;
 
-/// Which of our crates a crate may use. ARCHITECTURE.md has the same table with the reasons.
+/// Crates of the workspace that each crate may use. ARCHITECTURE.md has the same table with the reasons.
 const EDGES: &[(&str, &[&str])] = &[
     ("patra-core", &[]),
     ("patra-spec", &["patra-core"]),
@@ -44,7 +44,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What tests may use beyond that.
+/// Additional crates that tests may use.
 const DEV_EDGES: &[(&str, &[&str])] = &[
     ("patra-store-sqlite", &["patra-testkit"]),
     ("patra-store-postgres", &["patra-testkit"]),
@@ -53,7 +53,7 @@ const DEV_EDGES: &[(&str, &[&str])] = &[
     ("patra", &["patra-testkit"]),
 ];
 
-/// A longer file wants to be two ideas.
+/// Longest source file; a longer one should be split.
 const MAX_LINES: usize = 500;
 
 // covers: TWEET-12
@@ -84,7 +84,7 @@ fn crates_use_only_what_the_table_allows() {
 #[test]
 fn no_file_is_called_mod_rs() {
     let broken: Vec<_> = sources().filter(|path| path.ends_with("mod.rs")).map(|path| shown(&path)).collect();
-    assert_none("use foo.rs beside foo/", &broken);
+    assert_none("use foo.rs next to foo/", &broken);
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn links_in_documents_point_to_files_that_exist() {
 }
 
 #[test]
-fn nothing_is_left_to_be_done_in_sources() {
-    // In two pieces, or this file would be the first to be found.
+fn sources_have_no_todo_marks() {
+    // In two pieces, so that the rule does not find this file.
     let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("dbg", "!("), concat!("to", "do!(")];
     assert_none("left behind", &lines_with(files(&["rs", "sql", "toml", "yaml", "yml"]), &marks));
 }
@@ -176,7 +176,7 @@ fn both_databases_have_one_schema() {
 }
 
 #[test]
-fn the_changelog_has_a_place_for_what_comes_next() {
+fn changelog_has_an_unreleased_section() {
     let changelog = read(&root().join("CHANGELOG.md"));
     assert!(changelog.lines().any(|line| line.trim() == "## [Unreleased]"), "no section `## [Unreleased]`");
 }
@@ -200,7 +200,7 @@ fn the_documented_commands_are_those_of_the_program() {
     assert_eq!(documented, real, "docs/cli.md and `patra --help` differ");
 }
 
-/// A test says which requirement it covers; the requirement must exist.
+/// Every requirement that a test covers must exist.
 #[test]
 fn covered_requirements_exist() {
     let mut known = BTreeSet::new();
@@ -212,7 +212,7 @@ fn covered_requirements_exist() {
     for path in sources() {
         for (at, line) in read(&path).lines().enumerate() {
             let Some(ids) = line.trim().strip_prefix(concat!("// ", "covers:")) else { continue };
-            // Words beside the ids say more, and are not looked up.
+            // Words next to the ids are comments, and are not looked up.
             let ids = ids.split(',').map(str::trim).filter(|id| id.starts_with(|c: char| c.is_ascii_uppercase()));
             let unknown = ids.filter(|id| !known.contains(*id));
             broken.extend(unknown.map(|id| format!("{}:{}: {id}", shown(&path), at + 1)));
@@ -221,8 +221,8 @@ fn covered_requirements_exist() {
     assert_none("no such requirement in docs/requirements", &broken);
 }
 
-/// A long list of ids above one function does not show which of them would fail. Each id belongs to the test or contract
-/// case whose assertions show it.
+/// A long list of ids above one function does not show which of them would fail. Each id belongs to the test or
+/// contract case whose assertions prove it.
 #[test]
 fn no_function_names_more_than_25_requirements() {
     const MAX_COVERED: usize = 25;
@@ -244,7 +244,7 @@ fn no_function_names_more_than_25_requirements() {
     assert_none("functions that name too many requirements", &broken);
 }
 
-/// The page tells for each item which tests show it.
+/// The page lists the tests that prove each item.
 // covers: ING-5.10-01, ING-9.9-01, ING-11.11-01, ING-12.7-01, ING-13.10-01, ING-14.12-01
 #[test]
 fn the_definition_of_done_names_tests_that_exist() {
@@ -289,7 +289,7 @@ fn may_use(table: &[(&str, &[&str])], name: &str, used: &str) -> bool {
     table.iter().any(|(known, allowed)| *known == name && allowed.contains(&used))
 }
 
-/// The names under `Commands:` in the help, `help` itself apart.
+/// The names under `Commands:` in the help, except `help`.
 fn subcommands(of: &[&str]) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_patra")).args(of).arg("--help").output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();
@@ -299,7 +299,7 @@ fn subcommands(of: &[&str]) -> Vec<String> {
     names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// Targets of links and pictures, code apart.
+/// Targets of links and pictures, except in code.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -337,7 +337,7 @@ fn sources() -> impl Iterator<Item = PathBuf> {
     files(&["rs"])
 }
 
-/// Files of the repository by how their names end, what is built and what is collected apart.
+/// Files of the repository by the end of their names, without build output and collected data.
 fn files(extensions: &'static [&'static str]) -> impl Iterator<Item = PathBuf> {
     let mut found = BTreeMap::new();
     let mut folders = vec![root()];

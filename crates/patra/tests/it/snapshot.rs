@@ -1,4 +1,4 @@
-//! Snapshots of what users read, in `snapshots/`. A difference fails the test; `INSTA_UPDATE=always` accepts it.
+//! Snapshots of user-visible texts, in `snapshots/`. A difference fails the test; `INSTA_UPDATE=always` accepts it.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -20,7 +20,7 @@ pub(crate) fn patra(folder: &Path, args: &[&str]) -> Output {
     command.args(args).output().unwrap()
 }
 
-/// A command with everything that it prints and its exit code, and with the folder redacted.
+/// A command with its output and exit code, and with the folder redacted.
 pub(crate) fn transcript(folder: &Path, args: &[&str]) -> String {
     let output = patra(folder, args);
     let mut text = format!("$ patra {}\n", args.join(" "));
@@ -30,7 +30,7 @@ pub(crate) fn transcript(folder: &Path, args: &[&str]) -> String {
     redacted(&text, folder)
 }
 
-/// Without anything that differs from run to run: the folder, times, process ids, hashes.
+/// Redacts everything that differs from run to run: the folder, times, process ids, hashes.
 pub(crate) fn redacted(text: &str, folder: &Path) -> String {
     let text = text.replace(&folder.display().to_string(), "[folder]");
     let mut redacted = String::new();

@@ -1,4 +1,4 @@
-//! What the tests share: a place to work in (a folder with SQLite, or a PostgreSQL schema) and the program itself.
+//! Shared by the tests: a place to work in (a folder with SQLite, or a PostgreSQL schema) and the program itself.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,18 +11,18 @@ use patra_store_postgres::{Options, PostgresStore};
 use patra_testkit::postgres::Database;
 use serde_json::Value;
 
-/// The repository.
+/// Root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// A database of its own, gone at the end.
-pub(crate) struct Place {
+/// A database of its own, dropped at the end.
+pub(crate) struct Workspace {
     pub(crate) folder: tempfile::TempDir,
     postgres: Option<Database>,
 }
 
-/// Which store a test is about.
+/// The store of a test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum On {
     Sqlite,
@@ -30,27 +30,27 @@ pub(crate) enum On {
 }
 
 impl On {
-    /// A place on this store; none where there is no server.
-    pub(crate) fn places(self) -> impl Iterator<Item = Place> {
+    /// Places on this store; none if there is no server.
+    pub(crate) fn places(self) -> impl Iterator<Item = Workspace> {
         match self {
-            On::Sqlite => Some(Place::sqlite()),
-            On::Postgres => Place::postgres(),
+            On::Sqlite => Some(Workspace::sqlite()),
+            On::Postgres => Workspace::postgres(),
         }
         .into_iter()
     }
 
-    /// Like [`On::run`], on a database in which nothing has been made yet.
-    pub(crate) fn run_on_empty(self, test: impl Fn(&Place)) {
+    /// Like [`On::run`], on an empty database.
+    pub(crate) fn run_on_empty(self, test: impl Fn(&Workspace)) {
         let place = match self {
-            On::Sqlite => Some(Place::sqlite()),
-            On::Postgres => Place::empty_postgres(),
+            On::Sqlite => Some(Workspace::sqlite()),
+            On::Postgres => Workspace::empty_postgres(),
         };
         if let Some(place) = place {
             test(&place);
         }
     }
 
-    pub(crate) fn run(self, test: impl Fn(&Place)) {
+    pub(crate) fn run(self, test: impl Fn(&Workspace)) {
         for place in self.places() {
             test(&place);
         }
@@ -87,24 +87,24 @@ macro_rules! on_both {
     };
 }
 
-impl Place {
-    pub(crate) fn sqlite() -> Place {
-        Place { folder: tempfile::tempdir().unwrap(), postgres: None }
+impl Workspace {
+    pub(crate) fn sqlite() -> Workspace {
+        Workspace { folder: tempfile::tempdir().unwrap(), postgres: None }
     }
 
-    /// `None`, with a line that says so, where no server is named.
-    pub(crate) fn postgres() -> Option<Place> {
+    /// `None` if no server is configured, with a line that says so.
+    pub(crate) fn postgres() -> Option<Workspace> {
         let migrate = async |url| drop(PostgresStore::open(Options::new(url)).await.unwrap());
-        Database::new(migrate).map(Place::on)
+        Database::new(migrate).map(Workspace::on)
     }
 
-    /// On a PostgreSQL database in which nothing has been made yet: the program migrates it.
-    pub(crate) fn empty_postgres() -> Option<Place> {
-        Database::empty().map(Place::on)
+    /// On an empty PostgreSQL database: the program migrates it.
+    pub(crate) fn empty_postgres() -> Option<Workspace> {
+        Database::empty().map(Workspace::on)
     }
 
-    fn on(database: Database) -> Place {
-        Place { folder: tempfile::tempdir().unwrap(), postgres: Some(database) }
+    fn on(database: Database) -> Workspace {
+        Workspace { folder: tempfile::tempdir().unwrap(), postgres: Some(database) }
     }
 
     pub(crate) fn database_url(&self) -> Option<String> {
@@ -144,7 +144,7 @@ impl Place {
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// A statement on the database itself; each row's cells joined by `|`.
+    /// Runs a statement on the database itself; the cells of each row are joined by `|`.
     pub(crate) fn sql(&self, statement: &str) -> Vec<String> {
         if let Some(url) = self.database_url() {
             return psql(&url, statement).lines().map(str::to_owned).collect();
@@ -170,7 +170,7 @@ impl Place {
         prepared.query_map([], row).unwrap().map(Result::unwrap).collect()
     }
 
-    /// SQLite checks its own file.
+    /// Runs SQLite's integrity check.
     pub(crate) fn check_integrity(&self) {
         if self.postgres.is_some() {
             return;
@@ -182,14 +182,14 @@ impl Place {
     }
 }
 
-/// What the server answers, without headings.
+/// The server's output, without headings.
 pub(crate) fn psql(url: &str, statement: &str) -> String {
     let output = Command::new("psql").args(["-qtA", "-v", "ON_ERROR_STOP=1", "-c", statement, url]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// How manifests for the scripted upstream begin: fast, and patient for a moment only. Endpoints follow.
+/// Beginning of manifests for the mock API: fast, with few retries. Endpoints follow.
 pub(crate) fn preamble(base_url: &str) -> String {
     format!(
         r#"
@@ -204,7 +204,7 @@ endpoints:
     )
 }
 
-/// The cursor endpoint of the scripted upstream, in slices of six hours and pages of fifty.
+/// The cursor endpoint of the mock API, in slices of six hours and pages of fifty.
 pub(crate) fn manifest(base_url: &str) -> String {
     format!(
         r#"
@@ -224,7 +224,7 @@ endpoints:
     )
 }
 
-/// One request to a server on this host; a plain one, so that the tests need no other program.
+/// Sends one request to a server on this host, without any other program.
 pub(crate) fn http(url: &str, key: Option<&str>, body: Option<&str>) -> (u16, Value) {
     let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let method = if body.is_some() { "POST" } else { "GET" };
@@ -245,7 +245,7 @@ pub(crate) fn http(url: &str, key: Option<&str>, body: Option<&str>) -> (u16, Va
 }
 
 /// Runs the program with these arguments, killed so many times at a random moment, and then to its end.
-pub(crate) async fn run_through_kills(place: &Place, rng: &mut Rng, args: &[&str], kills: usize, longest: Duration) {
+pub(crate) async fn run_through_kills(place: &Workspace, rng: &mut Rng, args: &[&str], kills: usize, longest: Duration) {
     for _ in 0..kills {
         let mut child = place.patra().args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         tokio::time::sleep(Duration::from_micros(rng.below(longest.as_micros() as u64))).await;

@@ -1,8 +1,8 @@
-//! The proof on real processes that nothing is lost and nothing is doubled. Planners and executors are killed at random
-//! moments and at named crash points, the database dies under them, executors freeze and wake as zombies; after every
-//! round the store is compared with the upstream's own list.
+//! Proves on real processes that nothing is lost and nothing is stored twice. Planners and executors are killed at
+//! random moments and at named crash points, the database dies under them, executors freeze and wake as zombies; after
+//! every round the store is compared with the upstream's own list.
 //!
-//! `./torture kill ROUNDS` and `./torture zombie ROUNDS` do it for long. Every run of the tests does a few rounds.
+//! `./torture kill ROUNDS` and `./torture zombie ROUNDS` run it for long. Every test run does a few rounds.
 
 mod arena;
 mod check;
@@ -18,16 +18,16 @@ mod zombie;
 use crate::support::now_micros;
 use world::Kind;
 
-/// What the script asks for, or the few rounds of an ordinary run of the tests.
-struct Wish {
+/// Rounds and seed: those of the script, or a few rounds in an ordinary run of the tests.
+struct Params {
     rounds: u64,
     seed: u64,
 }
 
-impl Wish {
-    fn or(rounds: u64) -> Wish {
+impl Params {
+    fn or(rounds: u64) -> Params {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-        Wish {
+        Params {
             rounds: number("PATRA_TORTURE_ROUNDS").unwrap_or(rounds),
             seed: number("PATRA_TORTURE_SEED").unwrap_or_else(now_micros),
         }
@@ -37,17 +37,17 @@ impl Wish {
 // covers: ING-5.8-01, ING-9.4-05
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_on_sqlite() {
-    kill::torture(Kind::Sqlite, &Wish::or(6)).await;
+    kill::torture(Kind::Sqlite, &Params::or(6)).await;
 }
 
 // covers: ING-5.4-03, ING-5.8-01, ING-5.8-02, ING-13.3-07
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_on_postgres() {
-    kill::torture(Kind::Postgres, &Wish::or(2)).await;
+    kill::torture(Kind::Postgres, &Params::or(2)).await;
 }
 
 // covers: ING-5.4-02, ING-11.9-03
 #[tokio::test(flavor = "multi_thread")]
 async fn zombies_on_postgres() {
-    zombie::torture(&Wish::or(1)).await;
+    zombie::torture(&Params::or(1)).await;
 }

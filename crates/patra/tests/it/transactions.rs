@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use patra_upstream::{Dataset, MockApi, Script};
 
-use crate::support::{On, Place, manifest, psql};
+use crate::support::{On, Workspace, manifest, psql};
 
 const IDLE: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                     AND state LIKE 'idle in transaction%' AND now() - state_change > interval '500 milliseconds'";
 
-/// Panics when somebody holds a transaction for longer than a write takes.
-fn look(place: &Place) {
+/// Panics if a transaction is open for longer than a write takes.
+fn look(place: &Workspace) {
     if let Some(url) = place.database_url() {
         assert_eq!(psql(&url, IDLE).trim(), "0");
         return;

@@ -1,5 +1,5 @@
-//! Ids first, then their content, and windows with more than a query gives out: harvested from the scripted upstream with
-//! the program itself, killed in between, on both stores.
+//! Two phases: ids first, then their content, and windows with more records than a query returns. Harvested from the
+//! mock API with the program itself, killed in between, on both stores.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use patra_core::rng::Rng;
 use patra_upstream::{Dataset, DetailEndpoints, FailingItem, FaultSchedule, MockApi, Script};
 
-use crate::support::{Place, now_micros, preamble, run_through_kills};
+use crate::support::{Workspace, now_micros, preamble, run_through_kills};
 
 pub(crate) fn manifest(base_url: &str) -> String {
     preamble(base_url)
@@ -31,7 +31,7 @@ pub(crate) fn manifest(base_url: &str) -> String {
 const RUN: [&str; 9] =
     ["run", "far", "search", "--to", "2024-01-02T12:00:00Z", "--concurrency", "2", "--lease-secs", "1"];
 
-/// Two ids that cannot be had: one makes its whole group fail, one is not answered for.
+/// Two ids that cannot be fetched: one makes its whole group fail, one is missing in the response.
 const POISON: usize = 77;
 const GONE: usize = 300;
 
@@ -57,16 +57,16 @@ fn upstream(seed: u64) -> MockApi {
 // covers: ING-1.2-02
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_harvests_in_two_phases_through_kills() {
-    case(&Place::sqlite()).await;
+    case(&Workspace::sqlite()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_harvests_in_two_phases_through_kills() {
-    let Some(place) = Place::postgres() else { return };
+    let Some(place) = Workspace::postgres() else { return };
     case(&place).await;
 }
 
-async fn case(place: &Place) {
+async fn case(place: &Workspace) {
     let seed = now_micros();
     eprintln!("seed of the kill moments: {seed}");
     let mut rng = Rng::new(seed);
@@ -78,8 +78,8 @@ async fn case(place: &Place) {
 
 // covers: ING-15-06
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_that_is_listed_again_in_the_same_version_is_not_fetched_again() {
-    let place = Place::sqlite();
+async fn id_listed_again_in_the_same_version_is_not_fetched_again() {
+    let place = Workspace::sqlite();
     let dataset = Dataset::builder().seed(7).count(600).build();
     let script = Script { detail: DetailEndpoints { max_ids: 15, ..DetailEndpoints::default() }, ..Script::default() };
     let server = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
@@ -90,7 +90,7 @@ async fn an_id_that_is_listed_again_in_the_same_version_is_not_fetched_again() {
         .replace("{ detail: fetch }", "{ detail: fetch, version_path: $.version }")
         .replace("id_path: $,", "id_path: $.id,");
     place.apply(&manifest);
-    // One slice after the other: two at once may both find an id wanted, and then fetch it twice.
+    // One slice after the other: two at once may both request an id, and fetch it twice.
     let one_by_one = ["run", "far", "search", "--to", "2024-01-02T12:00:00Z", "--concurrency", "1"];
     run_through_kills(&place, &mut Rng::new(0), &one_by_one, 0, Duration::ZERO).await;
     let mut asked: Vec<String> = Vec::new();
@@ -104,7 +104,7 @@ async fn an_id_that_is_listed_again_in_the_same_version_is_not_fetched_again() {
     assert_eq!(place.list(&["items"]).len(), 600);
 }
 
-fn compare(place: &Place, server: &MockApi) {
+fn compare(place: &Workspace, server: &MockApi) {
     let names: Vec<String> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
     let bad: BTreeSet<_> = [POISON, GONE].map(|index| names[index].clone()).into();
     let expected: BTreeSet<_> = names.iter().filter(|id| !bad.contains(*id)).cloned().collect();
@@ -114,7 +114,7 @@ fn compare(place: &Place, server: &MockApi) {
 
     let aside: BTreeSet<_> =
         place.list(&["quarantine"]).iter().map(|row| row["dedup_key"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(aside, bad, "what cannot be had is kept aside, not lost");
+    assert_eq!(aside, bad, "ids that cannot be fetched are quarantined, not lost");
     let marked: BTreeSet<_> = place
         .list(&["candidates", "--status", "BAD"])
         .iter()

@@ -1,4 +1,4 @@
-//! The three ways to collect, side by side on both stores: harvest, backfill and update, each with its own cursor.
+//! The three operations on both stores: harvest, backfill and update, each with its own cursor.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use patra_core::rng::Rng;
 use patra_upstream::{Dataset, DetailEndpoints, MockApi, Script};
 use serde_json::Value;
 
-use crate::support::{On, Place, now_micros, preamble, run_through_kills};
+use crate::support::{On, Workspace, now_micros, preamble, run_through_kills};
 
-/// A listing that is harvested and a detail endpoint that records are fetched from again.
+/// A listing that is harvested, and a detail endpoint for updates of its records.
 fn manifest(base_url: &str) -> String {
     preamble(base_url)
         + r#"  records:
@@ -37,13 +37,13 @@ fn upstream(gone: Vec<usize>) -> MockApi {
 }
 
 #[track_caller]
-fn run(place: &Place, args: &[&str]) -> Value {
+fn run(place: &Workspace, args: &[&str]) -> Value {
     let output = place.patra().args(["run", "far", "records", "-o", "json"]).args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn cursor(place: &Place, operation: &str) -> Value {
+fn cursor(place: &Workspace, operation: &str) -> Value {
     place.list(&["cursors"]).into_iter().find(|row| row["operation_code"] == operation).unwrap()
 }
 
@@ -52,8 +52,8 @@ const BACKFILL: [&str; 4] = ["--operation", "backfill", "--activity", "old"];
 
 // covers: ING-4.4-08, ING-4.4-09, ING-4.4-19, ING-4.15-01, ING-4.15-02, ING-6.2-01, ING-6.2-04, ING-6.2-05, ING-6.2-07
 // covers: ING-6.2-08, ING-6.2-09, ING-5.9-04, ING-5.4-13, ING-8.2-07, ING-10.5-01
-on_both!(a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone);
-async fn a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone(on: On) {
+on_both!(backfill_resumes_into_the_past_and_leaves_the_harvest_cursor);
+async fn backfill_resumes_into_the_past_and_leaves_the_harvest_cursor(on: On) {
     let server = upstream(Vec::new());
     on.run(|place| {
         place.apply(&manifest(server.base_url()));
@@ -67,7 +67,7 @@ async fn a_backfill_goes_to_the_past_resumes_and_leaves_the_harvest_alone(on: On
         assert_eq!(row["namespace_scope_code"], "CUSTOM");
         assert_eq!(row["direction_code"], "BACKFILL");
         assert_eq!(row["normalized_instant"], "2024-01-01T03:00:00.000000000Z");
-        // The same activity goes on where it stopped, down to the beginning, and then has nothing to do.
+        // The backfill continues where it stopped, down to the beginning, and then has nothing to do.
         run(place, &[&BACKFILL[..], &["--from", "2024-01-01T00:00:00Z"]].concat());
         assert_eq!(cursor(place, "BACKFILL")["normalized_instant"], "2024-01-01T00:00:00.000000000Z");
         let third = run(place, &[&BACKFILL[..], &["--from", "2024-01-01T00:00:00Z"]].concat());
@@ -101,7 +101,7 @@ fn names_in(server: &MockApi, from: &str, to: &str) -> BTreeSet<String> {
     server.dataset().ids_in(from, to).map(str::to_owned).collect()
 }
 
-/// The same listing, which cannot be asked for a time: every window is a walk along its tokens from end to end.
+/// The same listing without a time filter: every window is a walk along its tokens from end to end.
 fn unfiltered(base_url: &str) -> String {
     manifest(base_url)
         .replace(r#", from: "${ window.from | iso }", to: "${ window.to | iso }""#, "")
@@ -110,8 +110,8 @@ fn unfiltered(base_url: &str) -> String {
 }
 
 // covers: ING-6.1-02, ING-6.1-03, ING-6.2-02, ING-6.2-03, ING-6.1-07, ING-10.4-01, ING-0.2-06, ING-2.4-02
-on_both!(what_cannot_be_searched_by_time_is_scanned_and_each_window_keeps_its_own);
-async fn what_cannot_be_searched_by_time_is_scanned_and_each_window_keeps_its_own(on: On) {
+on_both!(endpoint_without_time_filter_is_scanned_and_each_window_keeps_its_records);
+async fn endpoint_without_time_filter_is_scanned_and_each_window_keeps_its_records(on: On) {
     let server = upstream(Vec::new());
     on.run(|place| {
         place.apply(&unfiltered(server.base_url()));
@@ -128,7 +128,7 @@ async fn what_cannot_be_searched_by_time_is_scanned_and_each_window_keeps_its_ow
     });
 }
 
-fn stored(place: &Place) -> BTreeSet<String> {
+fn stored(place: &Workspace) -> BTreeSet<String> {
     let items = place.list(&["items"]);
     let keys: BTreeSet<_> = items.iter().map(|item| item["dedup_key"].as_str().unwrap().to_owned()).collect();
     assert_eq!(keys.len(), items.len());
@@ -144,8 +144,8 @@ fn asked_for(server: &MockApi) -> Vec<String> {
 // covers: ING-4.14-01, ING-4.14-04, ING-4.14-05, ING-6.3-01, ING-6.3-04, ING-6.3-05, ING-6.3-06, ING-6.3-08, ING-6.3-09
 // covers: ING-11.7-03
 // covers: ING-8.2-03, ING-8.2-08, ING-10.2-02, ING-4.4-10, ING-9.6-03
-on_both!(what_is_stale_is_looked_at_once_more_through_kills);
-async fn what_is_stale_is_looked_at_once_more_through_kills(on: On) {
+on_both!(stale_records_are_checked_again_through_kills);
+async fn stale_records_are_checked_again_through_kills(on: On) {
     for place in on.places() {
         let server = upstream(vec![5]);
         place.apply(&manifest(server.base_url()));
@@ -158,17 +158,18 @@ async fn what_is_stale_is_looked_at_once_more_through_kills(on: On) {
         run_through_kills(&place, &mut rng, &args, 0, Duration::ZERO).await;
         let asked: BTreeSet<_> = asked_for(&server).into_iter().collect();
         assert_eq!(asked, harvested, "each stored record, and nothing else");
-        assert_eq!(stored(&place), harvested, "what is gone on the upstream stays stored");
+        assert_eq!(stored(&place), harvested, "records deleted upstream stay stored");
         assert_eq!(cursor(&place, "HARVEST")["version"], before["version"]);
         let last = harvested.iter().next_back().map(String::as_str);
-        // A busy machine may lose a lease of a second between the end of a run and its cursor: the next plan brings that up.
+        // A busy machine may lose a lease of a second between the end of a run and its cursor: the next plan moves the
+        // cursor.
         if cursor(&place, "UPDATE")["cursor_value"].as_str() != last {
             run(&place, &["--operation", "update", "--reason", "staleness"]);
         }
         let row = cursor(&place, "UPDATE");
         assert_eq!((&row["cursor_type_code"], &row["namespace_scope_code"]), (&"ID".into(), &"CUSTOM".into()));
         assert_eq!(row["cursor_value"].as_str(), last);
-        // Killed in between: all are looked at, and hardly one twice.
+        // Killed in between: all records are checked, and hardly one twice.
         server.reset();
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         run_through_kills(&place, &mut rng, &args, 3, Duration::from_millis(500)).await;
@@ -184,8 +185,8 @@ async fn what_is_stale_is_looked_at_once_more_through_kills(on: On) {
 }
 
 // covers: ING-4.14-02, ING-6.3-03, ING-6.3-02
-on_both!(a_changed_mapping_lands_in_records_that_have_not_changed);
-async fn a_changed_mapping_lands_in_records_that_have_not_changed(on: On) {
+on_both!(changed_mapping_is_applied_to_unchanged_records);
+async fn changed_mapping_is_applied_to_unchanged_records(on: On) {
     let server = upstream(Vec::new());
     on.run(|place| {
         place.apply(&manifest(server.base_url()));
@@ -228,8 +229,8 @@ async fn signals_are_fetched_and_settled(on: On) {
     });
 }
 
-on_both!(a_hold_on_other_work_holds_up_nothing_else);
-async fn a_hold_on_other_work_holds_up_nothing_else(on: On) {
+on_both!(pause_of_other_work_blocks_nothing_else);
+async fn pause_of_other_work_blocks_nothing_else(on: On) {
     let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(5, 100), Script::default()).unwrap();
     for place in on.places() {
         place.apply(&crate::support::manifest(server.base_url()));

@@ -1,4 +1,4 @@
-//! A batch: one request and what came of it, with all the evidence that the ledger holds.
+//! A batch: one request, its response, and all the evidence in the ledger.
 
 use axum::Extension;
 use axum::extract::Path;
@@ -9,25 +9,25 @@ use patra_core::RunId;
 use patra_core::port::query::{BatchEvidence, View};
 use patra_core::tx::KeyScope;
 
+use crate::console::context::ConsoleContext;
 use crate::console::lists::{self, batch_at, missing};
 use crate::console::page::{Action, Actions, Code, Facts, Field, FieldKind, Form, Note, Page, Shown, Table, Tone};
-use crate::console::visit::Visit;
-use crate::routes::replay::Place;
+use crate::routes::replay::BatchPath;
 
-pub(in crate::console) async fn batch(Extension(visit): Extension<Visit>, place: Place) -> Response {
+pub(in crate::console) async fn batch(Extension(ctx): Extension<ConsoleContext>, path: BatchPath) -> Response {
     let page = async {
-        let Path((run, no)) = place.map_err(|_| missing("there is no such batch".to_owned()))?;
+        let Path((run, no)) = path.map_err(|_| missing("there is no such batch".to_owned()))?;
         let nothing = || missing(format!("run {run} has no batch {no}"));
-        if !visit.tenant.sees(&visit.api, View::Runs, run).await? {
+        if !ctx.tenant.sees(&ctx.api, View::Runs, run).await? {
             return Err(nothing());
         }
-        let evidence = visit.api.store.evidence(RunId(run), no).await?.ok_or_else(nothing)?;
-        Ok(shown(&visit, run, no, &evidence))
+        let evidence = ctx.api.store.evidence(RunId(run), no).await?.ok_or_else(nothing)?;
+        Ok(shown(&ctx, run, no, &evidence))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-fn shown(visit: &Visit, run: i64, no: u32, evidence: &BatchEvidence) -> Page {
+fn shown(ctx: &ConsoleContext, run: i64, no: u32, evidence: &BatchEvidence) -> Page {
     let BatchEvidence { batch, task, plan, .. } = evidence;
     let id = |row: &Value| row["id"].as_i64().unwrap_or_default();
     let (plan, task) = (id(plan), id(task));
@@ -43,7 +43,7 @@ fn shown(visit: &Visit, run: i64, no: u32, evidence: &BatchEvidence) -> Page {
     if !evidence.quarantine.is_empty() {
         page = page.with(rejected(&evidence.quarantine));
     }
-    if visit.is(KeyScope::Write) {
+    if ctx.is(KeyScope::Write) {
         page = page.with(Actions(actions(run, no)));
     }
     for (title, column) in [("Request", "request_digest"), ("Response", "response_digest"), ("Statistics", "stats")] {
@@ -53,21 +53,22 @@ fn shown(visit: &Visit, run: i64, no: u32, evidence: &BatchEvidence) -> Page {
         page = page.with(Code::json("Error", &batch["error"]));
     }
     page = page.with(events(&evidence.events)).with(facts(batch));
-    if visit.is(KeyScope::Admin) {
+    if ctx.is(KeyScope::Admin) {
         page = page.with(export(run, no));
     }
     page
 }
 
-/// What a level means for who reads it.
+/// Explains an error level and what to do.
 fn advice(level: &str) -> Option<&'static str> {
     Some(match level {
-        "L1" => "L1: transient. It is tried again by itself; look here again when it does not stop.",
+        "L1" => "L1: transient. The request is retried by itself; look here again if it does not stop.",
         "L2" => {
-            "L2: the upstream refuses this request. Compare the request below with its documentation, fix the manifest, then drive the task again."
+            "L2: the upstream refuses this request. Compare the request below with its documentation, fix the \
+             manifest, then run the task again."
         }
         "L3" => "L3: a record cannot be used. It is in quarantine; the rest was stored.",
-        "L4" => "L4: fatal. The source is held until a person has looked: fix the cause, then release the hold.",
+        "L4" => "L4: fatal. The source is halted: fix the cause, then resume it.",
         _ => return None,
     })
 }
@@ -77,7 +78,7 @@ fn actions(run: i64, no: u32) -> Vec<Action> {
     vec![
         Action::new("Replay", format!("{at}/replay"), twin.clone()),
         Action::new("Replay live", format!("{at}/replay"), format!("{twin} --live")).with("mode", "live"),
-        Action::new("Drive again", format!("{at}/redrive"), format!("{twin} --redrive")),
+        Action::new("Run again", format!("{at}/redrive"), format!("{twin} --redrive")),
     ]
 }
 
@@ -143,10 +144,10 @@ fn export(run: i64, no: u32) -> Form {
         method: "post",
         action: format!("{}/blackbox", batch_at(run, i64::from(no))),
         fields: vec![
-            Field::new("reason", "Reason", "", FieldKind::Line).hint("kept on record with who asked and when"),
-            Field::new("with_raw", "with the kept answer", "", FieldKind::Tick),
+            Field::new("reason", "Reason", "", FieldKind::Line).hint("recorded with your key and the time"),
+            Field::new("with_raw", "with the stored response", "", FieldKind::Tick),
         ],
         button: "Export".to_owned(),
-        twin: format!("patra blackbox export {run} {no} --reason TEXT"),
+        twin: format!("patra bundle export {run} {no} --reason TEXT"),
     }
 }

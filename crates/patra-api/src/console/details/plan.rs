@@ -10,30 +10,30 @@ use patra_core::PlanId;
 use patra_core::port::query::{BatchPage, PlanLineage, View};
 
 use super::{MOST_BATCHES, step, work};
+use crate::console::context::ConsoleContext;
 use crate::console::lists::{self, encoded, name, number, whole};
 use crate::console::page::{Page, Shown, Strip, Table, Tone};
-use crate::console::visit::Visit;
 use crate::routes::input::PathText;
 
-/// Slices that the page shows; those that failed come first.
+/// Most slices on the page; failed ones come first.
 const MOST_SLICES: usize = 60;
 
-pub(in crate::console) async fn plan(Extension(visit): Extension<Visit>, id: PathText) -> Response {
+pub(in crate::console) async fn plan(Extension(ctx): Extension<ConsoleContext>, id: PathText) -> Response {
     let page = async {
         let id = number(id)?;
-        let row = lists::one(&visit, View::Plans, id).await?;
-        let lineage = visit.api.store.lineage(PlanId(id), BatchPage::default()).await?;
+        let row = lists::one(&ctx, View::Plans, id).await?;
+        let lineage = ctx.api.store.lineage(PlanId(id), BatchPage::default()).await?;
         let mut page = Page::new(name(View::Plans, &row)).under("Plans", "/plans").live();
         if let Some(job) = lineage.as_ref().and_then(|lineage| lineage.job["public_id"].as_str()) {
             page = page.under(format!("Job {job}"), format!("/jobs/{}", encoded(job)));
         }
-        page = page.with_all(work(&visit, "plan", id, &row, View::Plans));
+        page = page.with_all(work(&ctx, "plan", id, &row, View::Plans));
         if let Some(lineage) = &lineage {
             page = page.with(slices(lineage)).with_all(timelines(lineage));
         }
         Ok(page.with_all(whole(View::Plans, &row)))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
 fn slices(lineage: &PlanLineage) -> Table {
@@ -63,7 +63,7 @@ fn slices(lineage: &PlanLineage) -> Table {
     table
 }
 
-/// The batches of each run in their order, runs with failures first.
+/// One strip of batches per run; runs with failures come first.
 fn timelines(lineage: &PlanLineage) -> Vec<Strip> {
     let mut runs: BTreeMap<(bool, i64), Vec<&Value>> = BTreeMap::new();
     let failing =

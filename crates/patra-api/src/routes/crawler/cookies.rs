@@ -1,4 +1,4 @@
-//! The pool of cookies. Values come in and never go out.
+//! The cookie pool. Values can be stored but never read.
 
 use axum::Extension;
 use axum::extract::Query;
@@ -17,7 +17,7 @@ use patra_engine::cookies::{self, NewCookie};
 use patra_engine::crawler::{CrawlContext, CrawlFailure, CrawlReply};
 
 use super::super::input::{Given, PathText, path_text};
-use super::{Reply, answered, crawler, maybe, no_store, text, wrong};
+use super::{Reply, crawler, maybe, no_store, respond, text, wrong};
 use crate::Api;
 use crate::auth::require;
 use crate::envelope::Failure;
@@ -41,9 +41,9 @@ pub(in crate::routes) async fn store(
 ) -> Response {
     let work = async {
         require(granted, KeyScope::Admin)?;
-        // What the reader of JSON says of a wrong value repeats it.
+        // Messages of the JSON parser quote the value.
         let new = given.read().map_err(|_| {
-            wrong("the body is no cookie: an object with cookie_name, platform, cookie_value, priority and daily_limit")
+            wrong("the body is not a cookie: expected cookie_name, platform, cookie_value, priority, daily_limit")
         })?;
         text("platform", &new.platform, 64)?;
         crawler(&api)?.platform(&new.platform).await?;
@@ -60,7 +60,7 @@ pub(in crate::routes) async fn store(
         tracing::info!(cookie = name, created = saved.created, "audit: a cookie was put in");
         shown(&api, &name).await
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 #[derive(Deserialize)]
@@ -83,7 +83,7 @@ pub(in crate::routes) async fn list(
         let items: Vec<_> = cookies.iter().map(|cookie| view(cookie, now)).collect();
         Ok(json!({ "items": items, "counts": counts }))
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 pub(in crate::routes) async fn reactivate(
@@ -99,7 +99,7 @@ pub(in crate::routes) async fn reactivate(
         tracing::info!(cookie = name, "audit: a cookie was reactivated");
         shown(&api, &name).await
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 pub(in crate::routes) async fn validate(
@@ -140,11 +140,11 @@ pub(in crate::routes) async fn delete(
         }
         Ok(json!({ "deleted": true }))
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 fn no_key() -> CrawlFailure {
-    CrawlFailure::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be sealed")
+    CrawlFailure::new(Code::NotConfigured, "COOKIE_MASTER_KEY is not set: cookies cannot be encrypted")
 }
 
 async fn find(api: &Api, name: &str) -> Result<(CookieView, Ts), CrawlFailure> {
@@ -160,12 +160,12 @@ async fn shown(api: &Api, name: &str) -> Result<Value, CrawlFailure> {
 }
 
 fn view(cookie: &CookieView, now: Ts) -> Value {
-    let wear = cookie.usage.after_cooling(now);
+    let usage = cookie.usage.after_cooling(now);
     json!({
-        "cookie_name": cookie.cookie_name, "platform": cookie.platform, "status": wear.status,
-        "priority": cookie.priority, "daily_used": wear.daily_used, "daily_limit": wear.daily_limit,
-        "consecutive_errors": wear.consecutive_errors, "total_errors": wear.total_errors,
-        "cooling_until": wear.cooling_until, "last_used_at": wear.last_used_at,
+        "cookie_name": cookie.cookie_name, "platform": cookie.platform, "status": usage.status,
+        "priority": cookie.priority, "daily_used": usage.daily_used, "daily_limit": usage.daily_limit,
+        "consecutive_errors": usage.consecutive_errors, "total_errors": usage.total_errors,
+        "cooling_until": usage.cooling_until, "last_used_at": usage.last_used_at,
         "encryption_key_id": cookie.encryption_key_id,
         "created_at": cookie.created_at, "updated_at": cookie.updated_at,
     })

@@ -1,4 +1,4 @@
-//! Named locks: conditional writes, so that orchestrators may do everything twice.
+//! Named locks: conditional writes, so that orchestrators can repeat every request.
 
 use axum::Extension;
 use axum::extract::rejection::QueryRejection;
@@ -17,7 +17,7 @@ use patra_engine::crawler::CrawlFailure;
 use patra_engine::maintenance;
 
 use super::super::input::{Given, PathText, path_text};
-use super::{answered, maybe, no_store, text, wrong};
+use super::{maybe, no_store, respond, text, wrong};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::key::random_hex;
@@ -55,7 +55,7 @@ pub(in crate::routes) async fn acquire(
             }),
         })
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 fn shown(execution: &Execution, timeout: std::time::Duration) -> Value {
@@ -74,7 +74,7 @@ pub(in crate::routes) struct CountsBody {
     items_failed: Option<u64>,
 }
 
-/// Counters fit the databases' integers.
+/// Checks that counters fit the integers of the databases.
 fn counters(body: &CountsBody) -> Result<(), CrawlFailure> {
     let fits = |count: Option<u64>| count.is_none_or(|count| i64::try_from(count).is_ok());
     if fits(body.items_processed) && fits(body.items_failed) {
@@ -105,7 +105,7 @@ pub(in crate::routes) async fn heartbeat(
         };
         kept(&api, &execution_id, api.store.run(keep).await.map_err(no_store)?)
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 pub(in crate::routes) async fn release(
@@ -133,7 +133,7 @@ pub(in crate::routes) async fn release(
         };
         kept(&api, &execution_id, api.store.run(end).await.map_err(no_store)?)
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 fn kept(api: &Api, execution_id: &str, kept: ExecutionKept) -> Result<Value, CrawlFailure> {
@@ -219,10 +219,10 @@ pub(in crate::routes) async fn executions(
         let items: Vec<_> = rows.iter().map(|(_, execution)| shown(execution, api.lock_timeout)).collect();
         Ok(json!({ "items": items, "next_after": next }))
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 pub(in crate::routes) async fn recover(State(api): State<Api>, Extension(id): Extension<RequestId>) -> Response {
     let work = async { Ok(json!(maintenance::recover(&*api.store, api.lock_timeout).await.map_err(no_store)?)) };
-    answered(&id, work).await
+    respond(&id, work).await
 }

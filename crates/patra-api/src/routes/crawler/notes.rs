@@ -1,4 +1,4 @@
-//! Notes to be fetched and notes that were fetched.
+//! Candidates, which are notes to fetch, and fetched notes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use patra_engine::crawler::{CrawlFailure, flow};
 
 use super::super::input::{Given, PathText, path_text};
 use super::locks::{ListParams, lost, no_execution, params};
-use super::{MAX_NOTE_ID, answered, few, maybe, no_store, text, wrong};
+use super::{MAX_NOTE_ID, few, maybe, no_store, respond, text, wrong};
 use crate::Api;
 use crate::auth::Tenant;
 use crate::request_id::RequestId;
 
-/// Largest address of a note.
+/// Most bytes of a note's address.
 const MAX_URL: usize = 4 << 10;
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ pub(in crate::routes) struct CandidatesBody {
     items: Vec<CandidateBody>,
 }
 
-/// An item of a search may be handed on as it came.
+/// A candidate. Items of a search response can be passed unchanged.
 #[derive(Deserialize)]
 struct CandidateBody {
     note_id: String,
@@ -84,7 +84,7 @@ pub(in crate::routes) async fn add_candidates(
         let added = api.store.run(Arc::new(add)).await.map_err(no_store)?;
         Ok(json!({ "created": added.created, "existing": added.existing }))
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 #[derive(Deserialize)]
@@ -119,7 +119,7 @@ pub(in crate::routes) async fn claim(
         let shown: Vec<_> = records
             .iter()
             .map(|record| {
-                // Whoever holds the record needs its tokens for the details.
+                // The lock holder needs the tokens to fetch the details.
                 let mut shown = candidate(record);
                 shown["tokens"] = json!(flow::read_tokens(&api.vault, record).unwrap_or_default());
                 shown
@@ -127,7 +127,7 @@ pub(in crate::routes) async fn claim(
             .collect();
         Ok(json!({ "locked_count": shown.len(), "records": shown }))
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 fn candidate(record: &CrawlCandidate) -> Value {
@@ -162,7 +162,7 @@ pub(in crate::routes) async fn fail(
         text("platform", &given.platform, 64)?;
         text("execution_id", &given.execution_id, MAX_NAME)?;
         if !Code::ALL.iter().any(|code| code.as_str() == given.error_code) {
-            return Err(wrong("error_code is no known code, such as TIMEOUT_ERROR"));
+            return Err(wrong("error_code is not a known code, such as TIMEOUT_ERROR"));
         }
         let fail = FailCandidate {
             project_key: tenant.project()?.to_owned(),
@@ -185,7 +185,7 @@ pub(in crate::routes) async fn fail(
             }
         }
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 fn meta(given: Option<serde_json::Map<String, Value>>) -> Result<String, CrawlFailure> {
@@ -197,7 +197,7 @@ fn meta(given: Option<serde_json::Map<String, Value>>) -> Result<String, CrawlFa
     Ok(text)
 }
 
-/// PostgreSQL cannot store NUL, in JSON neither.
+/// PostgreSQL cannot store NUL, not even in JSON.
 fn without_nul(json: &str) -> Result<(), CrawlFailure> {
     if json.contains("\\u0000") { Err(wrong("no text may hold the character NUL")) } else { Ok(()) }
 }
@@ -216,7 +216,7 @@ pub(in crate::routes) async fn candidates(
         let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
         Ok(json!({ "items": rows.iter().map(candidate).collect::<Vec<_>>(), "next_after": next }))
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 #[derive(Deserialize)]
@@ -243,13 +243,13 @@ pub(in crate::routes) async fn requeue(
         let requeued = api.store.run(requeue).await.map_err(no_store)?.requeued;
         Ok(json!({ "requeued": requeued }))
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::routes) struct NoteBody {
-    /// Who writes; a note is stored whoever it is (CRAWL-128).
+    /// Accepted and ignored: a note is stored whatever the execution (CRAWL-128).
     #[serde(rename = "execution_id")]
     _execution_id: Option<String>,
     record_info: RecordInfo,
@@ -257,7 +257,7 @@ pub(in crate::routes) struct NoteBody {
     exec_meta: Option<serde_json::Map<String, Value>>,
 }
 
-/// The record as it was claimed may be handed back.
+/// Identifies a note. A claimed record can be passed unchanged.
 #[derive(Deserialize)]
 struct RecordInfo {
     note_id: String,
@@ -282,7 +282,7 @@ pub(in crate::routes) async fn write(
         without_nul(&result.to_string())?;
         let published = result.get("published_at").filter(|at| !at.is_null());
         if published.is_some_and(|at| at.as_str().and_then(|at| at.parse::<Ts>().ok()).is_none()) {
-            return Err(wrong("crawl_result.published_at is no time in RFC 3339"));
+            return Err(wrong("crawl_result.published_at is not a time in RFC 3339"));
         }
         let tried = flow::tried(id.as_str(), &meta(exec_meta)?, api.clock.now());
         let url = record.note_url.filter(|url| !url.is_empty());
@@ -295,7 +295,7 @@ pub(in crate::routes) async fn write(
             false => json!({ "action": "skipped", "existing_id": written.id, "idempotency_key": key }),
         })
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 pub(in crate::routes) async fn notes(
@@ -310,7 +310,7 @@ pub(in crate::routes) async fn notes(
         let next = rows.last().map(|row| row.id).filter(|_| rows.len() == limit as usize);
         Ok(json!({ "items": rows.iter().map(note).collect::<Vec<_>>(), "next_after": next }))
     };
-    answered(&id, work).await
+    respond(&id, work).await
 }
 
 fn note(note: &CrawlNote) -> Value {

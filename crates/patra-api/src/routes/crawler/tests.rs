@@ -1,3 +1,3 @@
-//! The forms of the crawler's responses.
+//! Formats of the crawler's responses.
 
 mod envelope;

@@ -1,4 +1,4 @@
-//! Locks, candidates and notes of the crawler, as an orchestrator uses them.
+//! Locks, candidates and notes of the crawler, from an orchestrator's view.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use serde_json::{Value, json};
 
 use patra_core::tx::KeyScope;
 
-use super::Door;
+use super::TestServer;
 
 struct Orchestrator {
-    door: Door,
+    server: TestServer,
     key: String,
 }
 
 impl Orchestrator {
     async fn new() -> Orchestrator {
-        let door = Door::new();
-        let key = door.key(KeyScope::Write).await;
-        Orchestrator { door, key }
+        let server = TestServer::new();
+        let key = server.key(KeyScope::Write).await;
+        Orchestrator { server, key }
     }
 
     async fn post(&self, path: &str, body: &Value) -> (StatusCode, Value) {
         let path = format!("/api/v1/crawler{path}");
-        let (status, text) = self.door.send("POST", &path, Some(&self.key), body.to_string()).await;
+        let (status, text) = self.server.send("POST", &path, Some(&self.key), body.to_string()).await;
         (status, serde_json::from_str(&text).unwrap())
     }
 
@@ -123,7 +123,7 @@ async fn recovery_requeues_records_of_silent_executions() {
     let recover = async || one.data("/recover", &json!({})).await;
     let nothing = recover().await;
     assert_eq!((&nothing["executions_timed_out"], &nothing["records_requeued"]), (&json!(0), &json!(0)));
-    one.door.clock.advance(Duration::from_secs(31 * 60));
+    one.server.clock.advance(Duration::from_secs(31 * 60));
     let alive = one.execution("alive").await;
     let taken = recover().await;
     assert_eq!((&taken["executions_timed_out"], &taken["records_requeued"]), (&json!(1), &json!(2)), "{taken}");

@@ -1,4 +1,4 @@
-//! Jobs by HTTP: found by what became of them, and by their name.
+//! Jobs by HTTP: filtered by status, and found by name.
 
 use std::sync::Arc;
 
@@ -9,25 +9,25 @@ use patra_core::tx::{CancelSubject, CancelWork, KeyScope, RequestJob, RunEnd};
 use patra_testkit::contract::{Fixture, Subject, make};
 use serde_json::Value;
 
-use super::Door;
+use super::TestServer;
 
-impl Door {
+impl TestServer {
     async fn listed(&self, key: &str, query: &str) -> (Vec<String>, Option<i64>) {
-        let (status, text) = self.ask("GET", &format!("/api/v1/jobs?{query}"), Some(key)).await;
+        let (status, text) = self.request("GET", &format!("/api/v1/jobs?{query}"), Some(key)).await;
         assert_eq!(status, StatusCode::OK, "{query}: {text}");
-        let answer: Value = serde_json::from_str(&text).unwrap();
-        let items = answer["data"]["items"].as_array().unwrap().iter();
+        let response: Value = serde_json::from_str(&text).unwrap();
+        let items = response["data"]["items"].as_array().unwrap().iter();
         let ids = items.map(|item| item["public_id"].as_str().unwrap().to_owned()).collect();
-        (ids, answer["meta"]["next_before_id"].as_i64())
+        (ids, response["meta"]["next_before_id"].as_i64())
     }
 }
 
 // covers: POOL-97, POOL-99
 #[tokio::test]
-async fn jobs_are_listed_by_what_became_of_them_and_since_when() {
-    let door = Door::new();
-    let key = door.key(KeyScope::Read).await;
-    let fx = Fixture::new(Subject::untimed(Arc::clone(&door.api.store)));
+async fn jobs_are_filtered_by_status_and_time() {
+    let server = TestServer::new();
+    let key = server.key(KeyScope::Read).await;
+    let fx = Fixture::new(Subject::untimed(Arc::clone(&server.api.store)));
     fx.plan("failed", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     fx.finish(&lease, RunEnd::Failed { error: make::fault("refused") }).await;
@@ -37,7 +37,7 @@ async fn jobs_are_listed_by_what_became_of_them_and_since_when() {
         fx.fire(job).await;
     }
     let (target, by) = (CancelSubject::Job("ended".into()), "somebody".to_owned());
-    door.api.store.run(CancelWork { target, reason: String::new(), by }).await.unwrap();
+    server.api.store.run(CancelWork { target, reason: String::new(), by }).await.unwrap();
     for (query, expected) in [
         ("status=failed", &["failed"][..]),
         ("status=running", &["running"]),
@@ -49,48 +49,49 @@ async fn jobs_are_listed_by_what_became_of_them_and_since_when() {
         ("status=queued&since=1970-01-01T00:00:00Z", &["waiting too", "waiting"]),
         ("to=1970-01-01T00:00:00Z", &[]),
     ] {
-        assert_eq!(door.listed(&key, query).await.0, expected, "{query}");
+        assert_eq!(server.listed(&key, query).await.0, expected, "{query}");
     }
-    // Page by page.
-    let (first, next) = door.listed(&key, "status=queued&limit=1").await;
+    // Pagination.
+    let (first, next) = server.listed(&key, "status=queued&limit=1").await;
     assert_eq!(first, ["waiting too"]);
-    let (second, _) = door.listed(&key, &format!("status=queued&limit=1&before_id={}", next.unwrap())).await;
+    let (second, _) = server.listed(&key, &format!("status=queued&limit=1&before_id={}", next.unwrap())).await;
     assert_eq!(second, ["waiting"]);
     for (wrong, said) in [("status=odd", "REQUESTED"), ("colour=red", "since"), ("since=yesterday", "since")] {
-        let (status, text) = door.ask("GET", &format!("/api/v1/jobs?{wrong}"), Some(&key)).await;
+        let (status, text) = server.request("GET", &format!("/api/v1/jobs?{wrong}"), Some(&key)).await;
         assert!(status == StatusCode::BAD_REQUEST && text.contains(said), "{wrong}: {text}");
     }
-    // A job that failed says what of.
-    let (_, text) = door.ask("GET", "/api/v1/jobs/failed", Some(&key)).await;
-    let answer: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((&answer["data"]["status"], &answer["data"]["error"]["message"]), (&"failed".into(), &"refused".into()));
+    // A failed job has its error.
+    let (_, text) = server.request("GET", "/api/v1/jobs/failed", Some(&key)).await;
+    let response: Value = serde_json::from_str(&text).unwrap();
+    let data = &response["data"];
+    assert_eq!((&data["status"], &data["error"]["message"]), (&"failed".into(), &"refused".into()));
 }
 
 #[tokio::test]
-async fn a_job_is_found_by_the_name_that_its_project_gave_it() {
-    let door = Door::new();
+async fn job_is_found_by_its_name_within_the_project() {
+    let server = TestServer::new();
     for project_key in ["one", "two"] {
-        door.project(project_key).await;
+        server.project(project_key).await;
     }
-    let fx = Fixture::new(Subject::untimed(Arc::clone(&door.api.store)));
+    let fx = Fixture::new(Subject::untimed(Arc::clone(&server.api.store)));
     fx.fire("feb-2024").await;
     let keys = [
-        door.key_of(KeyScope::Write, vec!["one".into()]).await,
-        door.key_of(KeyScope::Write, vec!["two".into()]).await,
+        server.key_of(KeyScope::Write, vec!["one".into()]).await,
+        server.key_of(KeyScope::Write, vec!["two".into()]).await,
     ];
     let fire = RequestJob { project_key: "two".into(), ..make::fire("two.feb-2024", Operation::Harvest) };
-    door.api.store.run(fire).await.unwrap();
+    server.api.store.run(fire).await.unwrap();
     for (job, found) in [("feb-2024", true), ("two.feb-2024", true), ("two.two.feb-2024", false)] {
-        let (status, text) = door.ask("GET", &format!("/api/v1/jobs/{job}"), Some(&keys[1])).await;
+        let (status, text) = server.request("GET", &format!("/api/v1/jobs/{job}"), Some(&keys[1])).await;
         assert_eq!(status == StatusCode::OK, found, "{job}: {text}");
         assert_eq!(text.contains(r#""task_id":"two.feb-2024""#), found, "{job}: {text}");
-        let (status, _) = door.ask("GET", &format!("/api/v1/jobs/{job}"), Some(&keys[0])).await;
+        let (status, _) = server.request("GET", &format!("/api/v1/jobs/{job}"), Some(&keys[0])).await;
         assert_eq!(status, StatusCode::NOT_FOUND, "{job}");
     }
-    let (status, text) = door.send("POST", "/api/v1/jobs/feb-2024/cancel", Some(&keys[1]), String::new()).await;
+    let (status, text) = server.send("POST", "/api/v1/jobs/feb-2024/cancel", Some(&keys[1]), String::new()).await;
     assert_eq!(status, StatusCode::OK, "{text}");
-    // That of nobody's project is another.
-    let operator = door.key(KeyScope::Read).await;
-    let (_, text) = door.ask("GET", "/api/v1/jobs/feb-2024", Some(&operator)).await;
+    // The job of the same name in the default project is another one.
+    let operator = server.key(KeyScope::Read).await;
+    let (_, text) = server.request("GET", "/api/v1/jobs/feb-2024", Some(&operator)).await;
     assert!(text.contains(r#""status":"queued""#) && text.contains(r#""task_id":"feb-2024""#), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The URL pool: which tasks are captured, and the look back over finished ones.
+//! The URL pool: capturing tasks, and searching finished ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,29 +12,29 @@ use patra_core::state::Operation;
 use patra_core::tx::{KeyScope, RequestJob, RunEnd};
 use patra_testkit::contract::{Fixture, Subject, make};
 
-use super::Door;
+use super::TestServer;
 
 const ENABLE: &str = "/api/v1/resource_pool/capture/enable";
 const LOOK_BACK: &str = "/api/v1/resource_pool/capture/from-tasks";
 
 struct Site {
-    door: Door,
+    server: TestServer,
     fx: Fixture,
     key: String,
 }
 
 impl Site {
     async fn new() -> Site {
-        let door = Door::new();
-        door.project("other").await;
-        let key = door.key(KeyScope::Admin).await;
-        let fx = Fixture::new(Subject { store: Arc::clone(&door.api.store), time: door.clock.clone() });
-        Site { door, fx, key }
+        let server = TestServer::new();
+        server.project("other").await;
+        let key = server.key(KeyScope::Admin).await;
+        let fx = Fixture::new(Subject { store: Arc::clone(&server.api.store), time: server.clock.clone() });
+        Site { server, fx, key }
     }
 
     async fn call(&self, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let (status, text) = self.door.send(method, path, Some(&self.key), body).await;
+        let (status, text) = self.server.send(method, path, Some(&self.key), body).await;
         (status, serde_json::from_str(&text).unwrap())
     }
 
@@ -44,7 +44,7 @@ impl Site {
         body["data"].clone()
     }
 
-    /// A job of a type whose one record holds a URL, done from its plan to its end.
+    /// Runs a job of a type; its only record contains a URL.
     async fn job(&self, id: &str, project: &str, job_type: &str, window: i64) {
         let fire = RequestJob {
             project_key: project.into(),
@@ -141,7 +141,7 @@ async fn look_back_searches_params_and_items() {
 async fn look_back_applies_all_filters() {
     let site = Site::new().await;
     site.job("old", "default", "demo", 0).await;
-    site.door.clock.advance(Duration::from_secs(100));
+    site.server.clock.advance(Duration::from_secs(100));
     site.job("new", "default", "demo", 10).await;
     site.job("else", "default", "another", 20).await;
     site.job("foreign", "other", "demo", 30).await;

@@ -1,4 +1,4 @@
-//! Scrapes of tweets: asked for, followed, and what they stored.
+//! Scrapes of tweets: request, status, and stored tweets.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use patra_core::record::{Record, RecordStream, TWEET};
 use patra_core::tx::{ClaimPolls, CommitBatch, EndRun, KeyScope, LeaseRef, PollEnd, RunEnd, RunStarted, StartRun};
 use patra_testkit::contract::make;
 
-use super::Door;
+use super::TestServer;
 
 struct Site {
-    door: Door,
+    server: TestServer,
     key: String,
 }
 
 impl Site {
-    /// With a key of the provider.
+    /// A server with an API key of the provider.
     async fn new() -> Site {
-        let door = Door::new();
-        let key = door.key(KeyScope::Admin).await;
-        let site = Site { door, key };
+        let server = TestServer::new();
+        let key = server.key(KeyScope::Admin).await;
+        let site = Site { server, key };
         let credential =
             json!({ "alias": "twitterapi_io", "provenance": "twitterapi_io", "type": "api_key", "secret": "k" });
         let (status, body) = site.call(Some(&site.key), "POST", "/api/v1/credentials", &credential).await;
@@ -33,7 +33,7 @@ impl Site {
 
     async fn call(&self, key: Option<&str>, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let (status, text) = self.door.send(method, path, key, body).await;
+        let (status, text) = self.server.send(method, path, key, body).await;
         (status, serde_json::from_str(&text).unwrap())
     }
 
@@ -45,9 +45,9 @@ impl Site {
         self.call(Some(&self.key), "GET", &format!("/api/admin/scrape/{task}"), &Value::Null).await
     }
 
-    /// Does the next user of a scrape: these are the ids of his tweets.
+    /// Completes the scrape of the next user with tweets of these ids.
     async fn poll(&self, tweets: &[String]) {
-        let store = &self.door.api.store;
+        let store = &self.server.api.store;
         let claim = ClaimPolls { owner: "collector".into(), limit: 1, lease: make::LONG, per_host: 9 };
         let lease = store.run(claim).await.unwrap().leases.remove(0);
         let RunStarted::Go { run, .. } = store.run(StartRun { lease: LeaseRef::from(&lease) }).await.unwrap() else {
@@ -78,7 +78,7 @@ fn ids(count: usize) -> Vec<String> {
     (0..count).map(|no| format!("{:04}", 1_000 + no)).collect()
 }
 
-/// `8-4-4-4-12` digits of base 16.
+/// Whether the id has the format of a UUID: `8-4-4-4-12` hex digits.
 fn is_uuid(text: &str) -> bool {
     let parts: Vec<_> = text.split('-').collect();
     let lengths: Vec<_> = parts.iter().map(|part| part.len()).collect();
@@ -112,7 +112,7 @@ async fn scrape_is_accepted_and_its_status_can_be_read() {
 
     let (status, unknown) = site.show("00000000-0000-0000-0000-000000000000").await;
     assert_eq!((status, &unknown["error"]["code"]), (StatusCode::NOT_FOUND, &json!("NOT_FOUND")));
-    let writer = site.door.key(KeyScope::Write).await;
+    let writer = site.server.key(KeyScope::Write).await;
     for (method, path, body) in
         [("POST", "/api/admin/scrape".to_owned(), body), ("GET", format!("/api/admin/scrape/{task}"), Value::Null)]
     {

@@ -1,4 +1,4 @@
-//! The routes of the collector: sources, what they brought, and how the collector is.
+//! Routes of the collector: sources, their items, and its state.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use patra_core::tx::{
 use patra_core::{Fault, Ts};
 use patra_testkit::contract::make;
 
-use super::Door;
+use super::TestServer;
 
-/// A server with the types of two sources, and somebody who may write.
+/// A server with two source types, and a key that may write.
 struct Site {
-    door: Door,
+    server: TestServer,
     key: String,
 }
 
 impl Site {
     async fn new() -> Site {
-        let door = Door::new();
-        let key = door.key(KeyScope::Write).await;
-        let site = Site { door, key };
+        let server = TestServer::new();
+        let key = server.key(KeyScope::Write).await;
+        let site = Site { server, key };
         site.types(240).await;
         site
     }
 
-    /// Feeds are fetched every so many minutes, bookmarks not at all.
+    /// Sets the interval of feeds; bookmarks are unsupported.
     async fn types(&self, minutes: u32) {
         let row = |name: &str, unsupported: Option<&str>| SourceTypeRow {
             r#type: name.into(),
@@ -44,7 +44,7 @@ impl Site {
             unsupported: unsupported.map(str::to_owned),
         };
         let types = vec![row("rss", None), row("twitter_bookmarks", Some("no key"))];
-        self.door.api.store.run(SyncTypes { types }).await.unwrap();
+        self.server.api.store.run(SyncTypes { types }).await.unwrap();
     }
 
     async fn call(&self, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
@@ -53,7 +53,7 @@ impl Site {
 
     async fn call_as(&self, key: Option<&str>, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        let (status, text) = self.door.send(method, path, key, body).await;
+        let (status, text) = self.server.send(method, path, key, body).await;
         (status, serde_json::from_str(&text).unwrap())
     }
 
@@ -74,9 +74,9 @@ impl Site {
             .await
     }
 
-    /// A poll of a source from the beginning to its end.
+    /// Polls a source from start to end.
     async fn poll(&self, id: i64, end: RunEnd, records: Vec<Record>) {
-        let store = &self.door.api.store;
+        let store = &self.server.api.store;
         let filter = SourceFilter { ids: Some(vec![id]), ..SourceFilter::default() };
         let source = store.sources(filter).await.unwrap().remove(0);
         let poll = NewPoll {
@@ -225,8 +225,8 @@ async fn status_counts_sources_fetches_errors_and_items() {
     assert_eq!(shown["stats"], expected);
     assert_eq!(column(&shown["sources"], "fetch_count"), [&json!(3), &json!(0), &json!(0)], "successes only");
     assert!(time(&shown["sources"][0]["next_fetch_at"]) > time(&shown["sources"][0]["last_fetched_at"]));
-    // A day later they are counted no more.
-    site.door.clock.advance(Duration::from_secs(90_000));
+    // A day later they no longer count.
+    site.server.clock.advance(Duration::from_secs(90_000));
     let stats = site.get("/api/collector/status").await["stats"].clone();
     assert_eq!((&stats["fetches_24h"], &stats["items_24h"]), (&json!(0), &json!(0)));
 }
@@ -270,16 +270,16 @@ async fn collector_is_alive_while_any_process_ticks() {
     assert_eq!((&before["alive"], &before["last_tick_at"]), (&json!(false), &Value::Null));
     let beat =
         |leaving| Heartbeat { owner: "elsewhere".into(), tick: Duration::from_secs(60), concurrency: 5, leaving };
-    site.door.api.store.run(beat(false)).await.unwrap();
+    site.server.api.store.run(beat(false)).await.unwrap();
     let alive = collector().await;
     assert_eq!((&alive["alive"], time(&alive["last_tick_at"])), (&json!(true), Ts::from_secs(1_000)));
     assert_eq!(time(&alive["next_tick_at"]), Ts::from_secs(1_060));
-    site.door.clock.advance(Duration::from_secs(200));
+    site.server.clock.advance(Duration::from_secs(200));
     let late = collector().await;
     assert_eq!((&late["alive"], &late["next_tick_at"]), (&json!(false), &Value::Null));
     assert_eq!(time(&late["last_tick_at"]), Ts::from_secs(1_000), "when it was there last");
-    site.door.api.store.run(beat(false)).await.unwrap();
-    site.door.api.store.run(beat(true)).await.unwrap();
+    site.server.api.store.run(beat(false)).await.unwrap();
+    site.server.api.store.run(beat(true)).await.unwrap();
     assert_eq!(collector().await["alive"], false, "it has left");
 }
 
@@ -297,14 +297,14 @@ async fn source_list_adds_computed_fields_for_authenticated_callers() {
     assert_eq!(column(&listed, "id"), [&json!(ids[0]), &json!(ids[1])]);
     let wait = |source: &Value| time(&source["next_fetch_at"]).since(time(&source["last_fetched_at"])).as_secs() / 60;
     assert_eq!((&listed[0]["fetch_interval_minutes"], wait(&listed[0])), (&json!(240), 240));
-    // They follow the interval in force: nothing of them is stored.
+    // They are computed from the current interval and not stored.
     site.types(60).await;
     let listed = site.get("/api/sources").await;
     assert_eq!((&listed[0]["fetch_interval_minutes"], wait(&listed[0])), (&json!(60), 60));
 
     let (status, _) = site.call_as(None, "GET", "/api/sources", &Value::Null).await;
     assert_eq!(status, StatusCode::UNAUTHORIZED, "nobody reads without a key unless it is allowed");
-    site.door.api.public_read = true;
+    site.server.api.public_read = true;
     let (status, listed) = site.call_as(None, "GET", "/api/sources", &Value::Null).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(column(&listed, "name"), [&json!("open")]);
@@ -316,7 +316,7 @@ async fn source_list_adds_computed_fields_for_authenticated_callers() {
 #[tokio::test]
 async fn source_changes_need_a_write_key() {
     let site = Site::new().await;
-    let reader = site.door.key(KeyScope::Read).await;
+    let reader = site.server.key(KeyScope::Read).await;
     let source = json!({ "type": "rss", "name": "blog", "config": { "url": "https://blog.example/" } });
     let one = format!("/api/sources/{}", site.create(source.clone()).await);
     for (method, path, body) in [
@@ -343,7 +343,7 @@ async fn raw_items_are_newest_first_and_limited() {
     let site = Site::new().await;
     let ids = [site.feed("a").await, site.feed("b").await];
     site.fetch(ids[0], records("old", 520)).await;
-    site.door.clock.advance(Duration::from_secs(10));
+    site.server.clock.advance(Duration::from_secs(10));
     let mut article = make::record("new", 1);
     article.fields =
         json!({ "title": "Post", "url": "https://x.example/", "author": "A", "content": "C", "score": 7 }).to_string();
@@ -379,9 +379,9 @@ async fn digest_items_are_filtered_by_source_and_limited() {
     let site = Site::new().await;
     let ids = [site.feed("a").await, site.feed("b").await, site.feed("c").await];
     site.fetch(ids[0], records("old", 1_020)).await;
-    site.door.clock.advance(Duration::from_secs(10));
+    site.server.clock.advance(Duration::from_secs(10));
     site.fetch(ids[1], records("b", 1)).await;
-    site.door.clock.advance(Duration::from_secs(10));
+    site.server.clock.advance(Duration::from_secs(10));
     site.fetch(ids[2], records("c", 1)).await;
     let items =
         async |query: &str| site.get(&format!("/api/raw-items/for-digest{query}")).await.as_array().unwrap().clone();
@@ -405,7 +405,7 @@ async fn raw_item_stats_are_per_active_source() {
         { "source_id": ids[1], "name": "b", "type": "rss", "total_items": 0, "items_24h": 0, "last_item_at": null },
     ]);
     assert_eq!(site.get("/api/raw-items/stats").await, expected);
-    site.door.clock.advance(Duration::from_secs(90_000));
+    site.server.clock.advance(Duration::from_secs(90_000));
     let later = site.get("/api/raw-items/stats").await;
     assert_eq!((&later[0]["total_items"], &later[0]["items_24h"]), (&json!(3), &json!(0)));
 }

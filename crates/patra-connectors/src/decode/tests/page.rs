@@ -72,7 +72,7 @@ fn a_cut_body_may_be_tried_again_and_a_changed_shape_may_not() {
     let moved = decode(&spec(), r#"{"data":[]}"#).unwrap_err();
     assert_eq!(
         (moved.level, moved.message.as_str()),
-        (Level::L4, "items_path $.message.items finds nothing in the answer")
+        (Level::L4, "items_path $.message.items finds nothing in the response")
     );
     assert_eq!(decode(&spec(), r#"{"message":{"items":7}}"#).unwrap_err().level, Level::L4);
     assert_eq!(decode(&spec(), r#"{"message":{"items":null}}"#).unwrap().facts.items, 0);

@@ -1,4 +1,4 @@
-//! An element that is being read: what is known of it so far, as JSON.
+//! An element that is being read, as JSON so far.
 
 use std::io::Write;
 
@@ -8,9 +8,9 @@ const MAX_NAMES: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct ElementFrame {
     name: String,
-    /// A list in its parent, even when it is alone.
+    /// Whether it is a list in its parent, even when it is alone.
     pub(super) list: bool,
-    /// Only its text counts.
+    /// Whether only its text counts.
     pub(super) flat: bool,
     /// Whether it lies on the way to the items.
     pub(super) on_path: bool,
@@ -120,6 +120,6 @@ fn member(out: &mut Vec<u8>, name: &str) {
 }
 
 fn json(out: &mut Vec<u8>, text: &str) {
-    // Neither a text nor memory refuses to be written.
+    // Writing to a text in memory does not fail.
     let _ = serde_json::to_writer(out.by_ref(), text);
 }

@@ -80,7 +80,7 @@ fn other_forms_are_read() {
 }
 
 #[test]
-fn what_is_no_date_is_none() {
+fn text_without_a_date_gives_none() {
     for text in
         ["", "yesterday", "Thu, 99 Jan 2004", "2004-13-01T00:00:00Z", "10:61:00", "0", "99999999999999999999", "-", "é"]
     {

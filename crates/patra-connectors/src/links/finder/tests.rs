@@ -53,7 +53,7 @@ fn no_secret_is_found() {
 
 // covers: POOL-123
 #[test]
-fn what_is_too_long_is_left_out_and_counted() {
+fn too_long_url_is_left_out_and_counted() {
     let of = |bytes: usize| format!("http://a.example/{}", "x".repeat(bytes - 17));
     let text = format!("{} {} http://b.example/", of(MAX_URL_BYTES), of(MAX_URL_BYTES + 1));
     let found = found(&text);

@@ -72,7 +72,7 @@ fn a_document_gives_what_its_text_gives() {
 }
 
 #[test]
-fn bytes_that_are_no_text_part_what_is_beside_them() {
+fn bytes_that_are_no_text_separate_their_neighbours() {
     let bytes = b"\xffhttp://a.example/x\xffy\xc3http://b.example/\xe4\xb8 http://c.example/\xe4\xb8\xad\xf0\x9f";
     assert_eq!(
         urls(&by_window(SMALL, bytes.as_slice())),

@@ -1,11 +1,11 @@
-//! The part of a URL between the slashes and the path. Here it is decided whether there is a URL at all.
+//! The part of a URL between the slashes and the path, which decides whether there is a URL at all.
 
 use super::super::chars::{is_break, is_latin, is_trailing};
 use super::super::normal::MAX_URL_BYTES;
 use super::super::scheme;
 use super::UrlWalker;
 
-/// How far the end of a label is looked for.
+/// Bytes that are searched for the end of a label.
 const MAX_LABEL_BYTES: usize = 256;
 
 impl UrlWalker<'_, '_> {
@@ -30,8 +30,8 @@ impl UrlWalker<'_, '_> {
         is_plausible(&self.url[host..]) && self.port()
     }
 
-    /// A user name and a password are not even read (POOL-122). What has more than plain letters before its first colon is
-    /// no name, but a list: `http://a,me@b`.
+    /// A user name and a password are not even read (POOL-122). What has more than plain letters before its first colon
+    /// is no name, but a list: `http://a,me@b`.
     fn skip_user(&mut self) {
         let rest = &self.text.as_bytes()[self.at..];
         let end =
@@ -65,8 +65,8 @@ impl UrlWalker<'_, '_> {
         }
     }
 
-    /// Is what stands here no longer the label that begins at the place in the buffer? No top-level domain is Latin first and
-    /// then of another script: `http://example.com查看`.
+    /// Is what stands here no longer the label that begins at the place in the buffer? No top-level domain is Latin
+    /// first and then of another script: `http://example.com查看`.
     fn is_sentence_after(&mut self, label: usize) -> bool {
         if !self.url[label..].starts_with(|c: char| c.is_ascii_alphanumeric())
             || !self.url.ends_with(|c: char| c.is_ascii())
@@ -125,7 +125,7 @@ impl UrlWalker<'_, '_> {
             || (rest.starts_with(['<', '*']) && self.url.ends_with('-'))
     }
 
-    /// Where the host stands in the text, if nothing in it was escaped.
+    /// Position of the host in the text, if nothing in it was escaped.
     fn host_start(&self, host: usize) -> usize {
         self.at.saturating_sub(self.url.len() - host)
     }

@@ -10,7 +10,7 @@ const DOCUMENTED: &str =
 const EMPTY: &str =
     include_str!("../../../../../sources/fixtures/twitterapi_io/last_tweets_empty_or_unknown_user.json");
 
-/// The provider's answer of the requirements.
+/// The example response in the requirements.
 fn provided() -> Value {
     json!({
         "tweets": [{
@@ -92,7 +92,7 @@ fn the_normalised_object_becomes_a_tweet() {
 
 // covers: TWEET-13
 #[test]
-fn what_was_read_before_changes_nothing() {
+fn tweets_read_before_change_nothing() {
     let tweets = |text| -> Vec<_> { read(text).unwrap().into_iter().map(|found| found.read).collect() };
     let (wire, documented) = (tweets(WIRE), tweets(DOCUMENTED));
     let again = std::thread::spawn(move || tweets(WIRE));
@@ -159,7 +159,7 @@ fn the_tweets_of_a_page_are_taken_apart() {
     assert_eq!(retweet.tweet.referenced_tweet_id.as_deref(), Some("1999999999999999990"));
     assert_eq!(retweet.tweet.referenced_tweet_author_username.as_deref(), Some("someone_else"));
     assert!(retweet.tweet.text.ends_with('…') && retweet.tweet.referenced_tweet_text.as_ref().unwrap().len() == 235);
-    assert_eq!(retweet.counts.view_count, Some(0), "none is told, and is not the same as nothing told");
+    assert_eq!(retweet.counts.view_count, Some(0), "zero is a count, and differs from a missing count");
 
     let shown = |mapped: &MappedTweet| mapped.tweet.media.clone().unwrap().remove(0);
     let media = |key: &str, kind: &str, url: &str, width, height| Media {
@@ -182,7 +182,7 @@ fn the_tweets_of_a_page_are_taken_apart() {
 
 // covers: TWEET-37
 #[test]
-fn of_several_references_one_counts() {
+fn several_references_give_one_main_reference() {
     let nested = |id: &str, name: &str| json!({ "id": id, "text": name, "author": { "userName": name } });
     let all = json!({
         "retweeted_tweet": nested("1", "a"), "quoted_tweet": nested("2", "b"),
@@ -291,9 +291,9 @@ fn one_bad_tweet_costs_no_other() {
         with(json!({ "text": null })),
         with(json!({ "id": 1_890_000_000_000_000_001_u64, "viewCount": "12", "likeCount": -1, "replyCount": {} })),
     ]);
-    let told: Vec<_> = all[..5].iter().map(|read| read.as_ref().unwrap_err().to_string()).collect();
+    let errors: Vec<_> = all[..5].iter().map(|read| read.as_ref().unwrap_err().to_string()).collect();
     assert_eq!(
-        told,
+        errors,
         [
             "missing: tweet_id, author_username, text, created_at",
             "missing: tweet_id, author_username, text, created_at",

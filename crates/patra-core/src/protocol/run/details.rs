@@ -22,7 +22,7 @@ pub struct DetailOptions {
     pub missing_is_bad: bool,
 }
 
-/// Consecutive ids without details after which the ids are not to blame.
+/// Consecutive ids without details after which the fault is not in the ids.
 const MAX_BAD_IN_A_ROW: u32 = 20;
 
 /// Ids of a page that may count as bad although no detail has proved yet that the upstream returns any.

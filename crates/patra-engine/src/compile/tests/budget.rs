@@ -1,4 +1,4 @@
-//! What a slice may use up decides how much it is made to hold.
+//! The budget of a slice limits its size.
 
 use super::*;
 

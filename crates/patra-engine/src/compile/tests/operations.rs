@@ -23,7 +23,7 @@ fn asked(operation: Operation) -> ClaimedJob {
     ClaimedJob { operation, reason, activity: Some("spring".into()), ..trigger("orders") }
 }
 
-/// What is the same whatever is done with the endpoint.
+/// Parts of a draft that are the same for every operation.
 fn common(draft: &PlanDraft) -> SliceContext {
     SliceContext {
         operation: Operation::Harvest,
@@ -52,7 +52,7 @@ async fn the_operations_differ_in_cursor_span_and_priority_and_in_nothing_else()
     assert_eq!(cursor(&update), ("item_id".into(), CursorScope::Custom, Direction::Forward));
     assert_ne!(harvest.cursor.namespace_key, backfill.cursor.namespace_key);
 
-    // Windows of time, or the ids of records that are stored, which are fetched in the second phase alone.
+    // Slices are windows of time, or ids of stored records, which are fetched in the second phase alone.
     let PlanSpan::Time { cut, initial, .. } = &harvest.span else { panic!("{:?}", harvest.span) };
     let PlanSpan::Time { cut: same_cut, initial: same, .. } = &backfill.span else { panic!("{:?}", backfill.span) };
     assert_eq!((cut, initial), (same_cut, same));

@@ -1,4 +1,4 @@
-//! Whoever only reads a batch looks at no board.
+//! Board queries of the read-only store: not supported.
 
 use patra_core::port::board::{
     ActivePause, CursorFilter, CursorStep, HttpStatusCount, QueueDepth, SeriesStep, TopError, Watermark, WorkCounts,
@@ -65,6 +65,6 @@ impl BoardQueries for ReadOnlyStore {
 }
 
 fn no_boards<T: Send + 'static>() -> BoxFuture<'static, Result<T, TxError>> {
-    let refused = TxError::Refused("whoever only reads a batch looks at no board".to_owned());
+    let refused = TxError::Refused("a replay cannot read boards".to_owned());
     Box::pin(std::future::ready(Err(refused)))
 }

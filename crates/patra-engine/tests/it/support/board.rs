@@ -1,4 +1,4 @@
-//! What a flaky store says to boards: what the one behind it says.
+//! Board queries of a flaky store, delegated to the store behind it.
 
 use patra_core::port::board::{
     ActivePause, CursorFilter, CursorStep, HttpStatusCount, QueueDepth, SeriesStep, TopError, Watermark, WorkCounts,

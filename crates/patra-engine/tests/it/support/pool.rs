@@ -1,4 +1,4 @@
-//! What a flaky store says of projects and the pool: what the one behind it says.
+//! Project and pool queries of a flaky store, delegated to the store behind it.
 
 use patra_core::SourceId;
 use patra_core::port::pool::{

@@ -1,15 +1,15 @@
-//! Which lanes of the queue a claim has to look into, and how far. Pure: heads in, lanes out.
+//! Selection of the lanes that a claim must read, and how far. Pure: heads in, lanes out.
 
 use std::collections::BTreeMap;
 
 use patra_core::Ts;
 use patra_core::tx::ClaimTasks;
 
-/// So many tasks of a lane are looked at where tasks of one partition differ in their C_max. With more than that before it, a
-/// task may have a lower turn than it should: it is then leased early, but never beyond its C_max.
+/// Tasks read per lane of a partition whose tasks differ in C_max. A task behind more than that may rank higher than it
+/// should: it is leased early, but never beyond its C_max.
 const MOST_LOOKED_AT: i64 = 1_000;
 
-/// What of the queue has the same partition, C_max, credential and priority, by its first task.
+/// A lane: tasks with the same partition, C_max, credential and priority, represented by the first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Lane {
     pub(super) provenance_code: String,
@@ -19,19 +19,19 @@ pub(super) struct Lane {
     /// 0 for none.
     pub(super) credential_id: i64,
     pub(super) priority: i32,
-    /// How many tasks of the partition are in progress.
+    /// Tasks of the partition in progress.
     pub(super) held: i64,
     pub(super) scheduled_at: Ts,
     pub(super) id: i64,
 }
 
-/// A lane to be looked into.
+/// A lane to read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Chosen<'a> {
     pub(super) lane: &'a Lane,
     /// The greatest C_max of the partition, or its cap.
     pub(super) most: i64,
-    /// So many of its first tasks.
+    /// Number of tasks to read from its beginning.
     pub(super) take: i64,
 }
 
@@ -47,27 +47,27 @@ impl Lane {
     }
 }
 
-/// Which way the priorities go.
+/// Order of the priorities.
 pub(super) fn direction(op: &ClaimTasks) -> i64 {
     if op.reverse_priority { -1 } else { 1 }
 }
 
-/// What the lanes of one partition have in common.
+/// Attributes shared by the lanes of one partition.
 struct Partition {
     cap: i64,
     fewest: i64,
     most: i64,
-    /// Rank, time and id of the first task of all, and its C_max.
+    /// Rank, time and id of the first task of all lanes, and its C_max.
     first: (i64, Ts, i64),
     c_max: i64,
 }
 
-/// The lanes that can matter for this claim.
+/// Returns the lanes that can matter for this claim.
 ///
-/// Where all tasks of a partition have one C_max, no task stands before another one that is leased without being leased itself.
-/// So only those matter that can be among the first `limit`: every partition whose first task stands before the lane's first
-/// has one of the places, and every one with as much or less in progress has one before the lane's second. Where they differ,
-/// whatever stands before a task counts for its turn.
+/// If all tasks of a partition have one C_max, a task is leased only after every task before it. So only lanes that can
+/// be among the first `limit` matter: every partition whose first task comes before the lane's first takes one slot,
+/// and every one with as much or less in progress takes one before the lane's second. If they differ, every task before
+/// another one counts for its rank.
 pub(super) fn choose<'a>(lanes: &'a [Lane], op: &ClaimTasks) -> Vec<Chosen<'a>> {
     let partitions = partitions(lanes, op);
     let limit = i64::from(op.limit);
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A task that waits. Its place in the list is its id.
+    /// A waiting task. Its position in the list is its id.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     struct Task {
         partition: usize,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     impl Scene {
-        /// Small numbers in a row, so that everything meets everything.
+        /// Small consecutive numbers, so that all combinations occur.
         fn of(seed: u64) -> Scene {
             let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
             let mut below = |most: i64| {
@@ -198,7 +198,7 @@ mod tests {
             cap.map_or(i64::MAX, |(_, cap)| i64::from(*cap))
         }
 
-        /// As the claim is defined, over those of the tasks that are looked at.
+        /// The claim by its definition, over the tasks that are read.
         fn claim(&self, looked_at: impl Fn(usize) -> bool) -> Vec<usize> {
             let rank = |task: &Task| i64::from(task.priority) * direction(&self.op);
             let mut next = Vec::new();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_looked_at_changes_nothing() {
+    fn unread_lanes_do_not_change_the_claim() {
         let (mut spared, mut claimed) = (0, 0);
         for seed in 1..=3_000 {
             let scene = Scene::of(seed);

@@ -8,8 +8,8 @@ use crate::{connect, migrate};
 
 const NOW: Ts = Ts::from_secs(1_000_000);
 
-/// A queue of `rows` tasks in five partitions and two priorities. The first partition is full, and the credential of the
-/// second is held.
+/// A queue of `rows` tasks in five partitions and two priorities. The first partition is full, and the credential of
+/// the second is paused.
 fn queue(rows: u32) -> Connection {
     let mut db = Connection::open_in_memory().unwrap();
     connect::common(&db).unwrap();
@@ -48,7 +48,7 @@ fn provenances(claimed: &ClaimedTasks) -> Vec<&str> {
 }
 
 #[test]
-fn full_and_held_partitions_give_nothing_and_the_others_take_turns() {
+fn claim_skips_full_and_paused_partitions_and_alternates_the_others() {
     let db = queue(1_000);
     let claimed = claim(&db, &claim_of(5), NOW).unwrap();
     assert_eq!(provenances(&claimed), ["p2", "p3", "p4", "p2", "p3"]);
@@ -57,7 +57,7 @@ fn full_and_held_partitions_give_nothing_and_the_others_take_turns() {
     assert_eq!(claim(&db, &claim_of(100), NOW).unwrap().leases, []);
 }
 
-/// Steps of SQLite's machine for one claim.
+/// Steps of SQLite's virtual machine for one claim.
 fn steps(rows: u32) -> i32 {
     let db = queue(rows);
     claim(&db, &claim_of(16), NOW).unwrap();
@@ -69,12 +69,12 @@ fn steps(rows: u32) -> i32 {
 
 // covers: ING-9.7-01
 #[test]
-fn what_waits_costs_nothing_however_much_it_is() {
+fn long_queue_does_not_raise_the_cost_of_a_claim() {
     assert_eq!(steps(1_000), steps(20_000));
 }
 
 #[test]
-fn a_task_that_is_held_alone_is_passed_over() {
+fn claim_skips_a_task_that_is_paused_alone() {
     let db = queue(1_000);
     db.execute("UPDATE ing_hold SET credential_id = NULL, provenance_code = 'p2', task_id = 2", ()).unwrap();
     let ids = |claimed: ClaimedTasks| claimed.leases.into_iter().map(|lease| lease.task.0).collect::<Vec<_>>();

@@ -6,7 +6,7 @@ use crate::{connect, migrate};
 
 const NOW: Ts = Ts::from_secs(1_000_000);
 
-/// So many sources, a hundred of which are due.
+/// A store with so many sources, a hundred of them due.
 fn sources(rows: u32) -> Connection {
     let mut db = Connection::open_in_memory().unwrap();
     connect::common(&db).unwrap();
@@ -24,7 +24,7 @@ fn sources(rows: u32) -> Connection {
     db
 }
 
-/// Steps of SQLite's machine to find out who is due.
+/// Steps of SQLite's virtual machine to find the due sources.
 fn steps(rows: u32) -> i32 {
     let db = sources(rows);
     let due = due(&db, 1_000, NOW).unwrap();
@@ -37,6 +37,6 @@ fn steps(rows: u32) -> i32 {
 
 // covers: COLL-32
 #[test]
-fn a_tick_costs_what_is_due_however_many_sources_there_are() {
+fn tick_costs_only_due_sources() {
     assert_eq!(steps(1_000), steps(100_000));
 }

@@ -1,4 +1,4 @@
-//! What to do next: mostly sensible, sometimes stale, repeated or too late.
+//! Random operations: mostly sensible, sometimes stale, repeated or too late.
 
 mod control;
 mod page;
@@ -31,7 +31,7 @@ pub(super) enum Step {
     Pass(Duration),
 }
 
-/// Remembers what was answered, so that it can ask for more of it, in time or too late. All ids are the model's.
+/// Remembers results, so that later operations can refer to them, in time or too late. All ids are those of the model.
 #[derive(Debug)]
 pub(super) struct Generator {
     rng: Rng,
@@ -136,7 +136,7 @@ impl Generator {
         all.get(at).cloned()
     }
 
-    /// One of those that are still good, mostly; or else a recent one.
+    /// Mostly a valid one; otherwise a recent one.
     fn pick<T: Clone>(&mut self, all: &[T], good: impl Fn(&T) -> bool) -> Option<T> {
         let good: Vec<_> = all.iter().filter(|one| good(one)).collect();
         if good.is_empty() || self.rng.chance(200) {
@@ -239,7 +239,7 @@ impl Generator {
         let name = make::namespace_of(&taken);
         let cursor = store.cursors.iter().find(|cursor| cursor.name == name);
         let epoch = cursor.map_or(0, |cursor| cursor.epoch) + i64::from(self.rng.chance(100));
-        // Few tags, so that tasks which exist are derived again; not so few that a hole is never filled.
+        // Few tags, so that existing tasks are derived again; enough that gaps are filled.
         let tag = format!("tag {}", self.rng.below(8));
         let mut plan = match taken.operation {
             Operation::Update => self.id_plan(store, &taken, cursor, &tag),
@@ -254,7 +254,7 @@ impl Generator {
         Some(Arc::new(SavePlan { epoch, target, complete, resume_delay, ..plan }).into())
     }
 
-    /// Near the cursor, so that prefixes grow; not always at it, so that there are holes.
+    /// A window near the cursor, so that prefixes grow; not always at it, so that there are gaps.
     fn time_plan(&mut self, taken: &ClaimedJob, cursor: Option<&Cursor>, tag: &str) -> SavePlan {
         let past = taken.operation == Operation::Backfill;
         let origin = if past { ORIGIN } else { 0 };
@@ -356,13 +356,13 @@ impl Generator {
             .into()
     }
 
-    /// As after an answer that was lost.
+    /// Repeats an operation, as after a lost result.
     fn again(&mut self) -> Option<Tx> {
         self.recent(&self.done.clone())
     }
 }
 
-/// The task of a lease that still stands.
+/// The task of a valid lease.
 fn held<'a>(store: &'a MemStore, lease: &Lease) -> Option<&'a Task> {
     store.tasks.iter().find(|task| task.id == lease.task && task.fence == lease.fence && task.lease.is_some())
 }

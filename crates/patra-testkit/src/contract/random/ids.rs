@@ -1,5 +1,5 @@
-//! Two stores number their rows each in its own way. Pairs of ids are learned from pairs of answers, and what the model
-//! says is translated into the store's numbers.
+//! Maps the ids of the model to those of the store, which numbers its rows differently. Pairs of ids are learned from
+//! pairs of results, and operations of the model are translated into the store's ids.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ enum Kind {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ids(BTreeMap<(Kind, i64), i64>);
 
-/// Something that is told of every id in a value and may change it.
+/// Called with every id in a value, which it may change.
 type Visit<'a> = &'a mut dyn FnMut(Kind, &mut i64);
 
 impl Ids {
-    /// Learns from two answers to the same operation; false when they contradict what is known.
+    /// Learns from two results of the same operation; returns false if they contradict known pairs.
     pub(super) fn pair(&mut self, model: &Done, store: &Done) -> bool {
         let collect = |done: &Done| {
             let mut found = Vec::new();
@@ -57,7 +57,7 @@ impl Ids {
             })
     }
 
-    /// Rows of the quarantine are known by their place; no answer names them.
+    /// Rows of the quarantine are identified by their order; no result names them.
     pub(super) fn pair_quarantine(&mut self, model: &[ViewRow], store: &[ViewRow]) {
         let place = |row: &ViewRow| {
             let cells = ["run_id", "batch_no", "item_index"].map(|column| View::Quarantine.cell(row, column));
@@ -83,7 +83,7 @@ impl Ids {
     }
 
     fn translate(&self, kind: Kind, id: &mut i64) {
-        // An id that was never seen is one that does not exist, in either numbering.
+        // An unknown id does not exist in either numbering.
         *id = self.0.get(&(kind, *id)).copied().unwrap_or(*id);
     }
 

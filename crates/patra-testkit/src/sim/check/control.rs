@@ -1,4 +1,4 @@
-//! Holds and cancellations: what is held is neither claimed nor planned, what runs is told, and what is cancelled ends.
+//! Pauses and cancellations: paused work is neither claimed nor planned, its runs are stopped, and cancelled work ends.
 
 use patra_core::state::PauseKind;
 use patra_core::tx::{
@@ -20,7 +20,7 @@ impl Checker {
             check_cancel(mem, &op.target, done)?;
         }
         if let (Tx::EndRun(op), Ok(_)) = (tx, result) {
-            self.check_fuse(mem, &op.end, op.lease)?;
+            self.check_halt(mem, &op.end, op.lease)?;
         }
         if mem.holds.is_empty() {
             return Ok(());
@@ -45,8 +45,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Who fails because the source is broken, or we are locked out, stops the others.
-    fn check_fuse(&self, mem: &MemStore, end: &RunEnd, lease: LeaseRef) -> Result<(), Broken> {
+    /// A run that fails at L4 halts the others.
+    fn check_halt(&self, mem: &MemStore, end: &RunEnd, lease: LeaseRef) -> Result<(), Broken> {
         let (RunEnd::Failed { error }, at) = (end, lease.task.0 as usize - 1) else { return Ok(()) };
         let task = &mem.tasks[at];
         let ours = matches!(error.code, Code::InternalError | Code::NotConfigured);
@@ -55,7 +55,7 @@ impl Checker {
         }
         match stops(mem).any(|hold| hold.kind == PauseKind::Break && covers(hold, task)) {
             true => Ok(()),
-            false => Err(format!("fuse: task {} failed at L4 and nothing is held", task.id)),
+            false => Err(format!("halt: task {} failed at L4 and nothing is paused", task.id)),
         }
     }
 }
@@ -73,13 +73,13 @@ fn check_renewal(mem: &MemStore, renewed: &Renewed) -> Result<(), Broken> {
     for lease in &renewed.held {
         let held = stops(mem).any(|hold| covers(hold, &mem.tasks[lease.task.0 as usize - 1]));
         if held != renewed.paused.contains(lease) {
-            return Err(format!("held: task {} is held: {held}, its executor was told otherwise", lease.task));
+            return Err(format!("pause: task {} is paused: {held}, its executor received the opposite", lease.task));
         }
     }
     Ok(())
 }
 
-/// Nothing of what was cancelled goes on.
+/// Cancelled work does not continue.
 fn check_cancel(mem: &MemStore, target: &CancelSubject, done: &WorkCancelled) -> Result<(), Broken> {
     let ended = |task: &Task| match target {
         CancelSubject::Job(public_id) => {

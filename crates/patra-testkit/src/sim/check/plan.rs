@@ -10,10 +10,10 @@ use patra_core::{CursorId, Ts, Window};
 use super::segment::{check_ranges, within_segments};
 use super::{Broken, Checker};
 use crate::memory::{Cursor, MemStore, Task};
-use crate::sim::far::Far;
+use crate::sim::api::MockApi;
 
 impl Checker {
-    /// What takes the place of a task is together its window.
+    /// The tasks that replace a task together cover its window.
     pub(super) fn check_split(&self, mem: &MemStore, tx: &Tx) -> Result<(), Broken> {
         let Tx::EndRun(op) = tx else { return Ok(()) };
         let (RunEnd::Split { .. }, at) = (&op.end, op.lease.task.0 as usize - 1) else { return Ok(()) };
@@ -26,8 +26,8 @@ impl Checker {
         }
     }
 
-    /// What is called done of a window that is not is all there.
-    pub(super) fn check_done(&self, mem: &MemStore, now: Ts, tx: &Tx, far: &Far) -> Result<(), Broken> {
+    /// The completed part of an incomplete window is stored completely.
+    pub(super) fn check_done(&self, mem: &MemStore, now: Ts, tx: &Tx, api: &MockApi) -> Result<(), Broken> {
         let Tx::EndRun(op) = tx else { return Ok(()) };
         let (Some(done), at) = (op.done, op.lease.task.0 as usize - 1) else { return Ok(()) };
         let task = &mem.tasks[at];
@@ -37,7 +37,7 @@ impl Checker {
         if task.what.window.is_none_or(|window| done.from < window.from || window.to < done.to) {
             return Err(format!("done: task {} has done {done:?}, which is not its own", task.id));
         }
-        self.check_no_gap(mem, far, now, None, (done.from, done.to), false)
+        self.check_no_gap(mem, api, now, None, (done.from, done.to), false)
     }
 
     /// Two tasks never cover the same part of a namespace, unless one of them has failed.
@@ -75,7 +75,7 @@ impl Checker {
         }
         let cursor = &mem.cursors[saved.cursor.0 as usize - 1];
         let own = mem.tasks.iter().filter(|task| task.cursor == saved.cursor);
-        // What has failed since this was asked for is left to a later trigger.
+        // Windows that failed after the request are left to a later trigger.
         let asked = mem.instances[op.job.0 as usize - 1].created_at;
         let counts =
             |task: &&Task| task.lineage.plan == saved.plan || !is_dead(task) || task.finished_at >= Some(asked);
@@ -124,12 +124,12 @@ fn has_pages(task: &Task) -> bool {
     task.what.task_params.contains("\"pages\":")
 }
 
-/// A window of which some pages have failed is read again as a whole.
+/// Whether another range of the same window has failed, so that the window is read again as a whole.
 fn in_dead_company(mem: &MemStore, task: &Task) -> bool {
     has_pages(task) && mem.tasks.iter().any(|other| is_dead(other) && !other.replaced && is_sibling(task, other))
 }
 
-/// What of a namespace is complete: windows of which all tasks have succeeded, and done parts.
+/// The complete windows of a namespace: those whose tasks have all succeeded, and completed parts.
 pub(in crate::sim) fn completed(mem: &MemStore, cursor: CursorId) -> Vec<Window> {
     let own = || mem.tasks.iter().filter(move |task| task.cursor == cursor);
     let mut windows = Vec::new();
@@ -150,7 +150,7 @@ pub(in crate::sim) fn completed(mem: &MemStore, cursor: CursorId) -> Vec<Window>
     windows
 }
 
-/// How far a mark is, going in the direction of its cursor.
+/// Position of a cursor value, in the direction of the cursor.
 pub(super) fn reach(cursor: &Cursor, mark: &CursorValue) -> i64 {
     match (mark, cursor.direction()) {
         (CursorValue::At(at), Direction::Forward) => at.micros(),

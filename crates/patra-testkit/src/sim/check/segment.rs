@@ -1,4 +1,4 @@
-//! UPDATE: the segments of a plan are together all that is wanted, and a segment that is done has looked at all of its ids.
+//! UPDATE: the segments of a plan contain all refresh candidates, and a finished segment has checked all of its ids.
 
 use patra_core::Ts;
 use patra_core::bounds::{IdSegment, TaskBounds};
@@ -10,7 +10,7 @@ use super::{Broken, Checker};
 use crate::memory::{Cursor, MemStore, Task};
 
 impl Checker {
-    /// Every id that was wanted when the task was made has been looked at since.
+    /// Every refresh candidate of a task has been checked since the task was made.
     pub(super) fn check_segment(&self, mem: &MemStore, task: &Task) -> Result<(), Broken> {
         let segment = segment_of(task)?;
         match forgotten(mem, &segment.criteria, task.created_at, |key| segment.range.contains(key)) {
@@ -19,7 +19,7 @@ impl Checker {
         }
     }
 
-    /// What cannot be had stays asked for, until it is given up.
+    /// A signal of an unavailable record stays open until it is given up.
     pub(super) fn check_tries(&self, mem: &MemStore, now: Ts, op: &CommitBatch) -> Result<(), Broken> {
         for checked in op.checked.iter().filter(|checked| checked.failed.is_some()) {
             let resolved = mem.signals.values().find(|row| {
@@ -36,14 +36,14 @@ impl Checker {
     }
 }
 
-/// The ranges of a plan follow each other without a hole; behind the last of a complete plan nothing is wanted.
+/// The ranges of a plan have no gap, and no refresh candidate lies behind the last range of a complete plan.
 pub(super) fn check_ranges(mem: &MemStore, saved: &PlanSaved, complete: bool) -> Result<(), Broken> {
     let mut tasks: Vec<_> = mem.tasks.iter().filter(|task| task.lineage.plan == saved.plan).collect();
     tasks.sort_by_key(|task| task.what.segment.as_ref().map(|segment| segment.ordinal));
     let (mut end, mut next) = (None, None);
     for task in &tasks {
         let (segment, ordinal) = (segment_of(task)?, task.what.segment.as_ref().map_or(0, |segment| segment.ordinal));
-        // Plans of one activity may take turns: their ordinals mix, and rise in each.
+        // Plans of one activity may interleave: their ordinals rise within each plan.
         if segment.range.after != end || next.is_some_and(|next| ordinal < next) {
             return Err(format!(
                 "no gap: segment {ordinal} of plan {} begins behind {:?}",
@@ -82,7 +82,7 @@ fn segment_of(task: &Task) -> Result<IdSegment, Broken> {
     bounds.ids.ok_or_else(|| format!("task {} has a segment without ids", task.id))
 }
 
-/// A record that was wanted at `since` and that nobody has looked at from then on.
+/// A refresh candidate of `since` that has not been checked from then on.
 fn forgotten(mem: &MemStore, wanted: &RefreshCriteria, since: Ts, inside: impl Fn(&String) -> bool) -> Option<String> {
     let items = || mem.items.iter().filter(|item| item.endpoint_name == "e" && inside(&item.key));
     let item = match wanted {
@@ -99,7 +99,7 @@ fn forgotten(mem: &MemStore, wanted: &RefreshCriteria, since: Ts, inside: impl F
     item.map(|item| item.key.clone())
 }
 
-/// What a commit says of ids is not read twice.
+/// Whether the result is that of a new commit, not of a repeated one.
 pub(super) fn is_new(result: &Result<Done, TxError>) -> bool {
     result.as_ref().is_ok_and(|done| done.committed().iter().all(|page| !page.replayed))
 }

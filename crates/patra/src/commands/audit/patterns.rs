@@ -22,8 +22,8 @@ pub(super) fn secrets(text: &str) -> impl Iterator<Item = SecretSpan> {
     spans(text).filter(|span| is_literal(&text[span.range.clone()]))
 }
 
-/// The certain ones among [`secrets`], for text that Patra itself wrote: its positions and digests contain page tokens, which
-/// are no secrets.
+/// The certain ones among [`secrets`], for text that Patra itself wrote: its positions and digests contain page tokens,
+/// which are no secrets.
 pub(super) fn certain(text: &str) -> impl Iterator<Item = SecretSpan> {
     secrets(text).filter(|span| span.kind != SecretKind::Member && span.kind != SecretKind::Cookie || is_cookie(span))
 }

@@ -47,51 +47,51 @@ pub(super) fn check(folder: &Path, needles: &Needles, report: &mut Report) -> Re
             report.add(Level::Critical, "workflows", place.clone(), message, HINT);
         }
         let text = String::from_utf8_lossy(&text);
-        let mut found = Vec::new();
+        let mut findings = Vec::new();
         match serde_json::from_str(&text) {
-            Ok(value) => walk(&value, "$", &mut found),
-            Err(_) => code(&text, "", &mut found),
+            Ok(value) => walk(&value, "$", &mut findings),
+            Err(_) => code(&text, "", &mut findings),
         }
-        for (level, path, what) in found.into_iter().take(MAX_OF_FILE) {
+        for (level, path, what) in findings.into_iter().take(MAX_OF_FILE) {
             report.add(level, "workflows", format!("{place} {path}").trim(), what, HINT);
         }
     }
     Ok(())
 }
 
-type Found = (Level, String, String);
+type WorkflowFinding = (Level, String, String);
 
-fn walk(value: &Value, path: &str, found: &mut Vec<Found>) {
+fn walk(value: &Value, path: &str, findings: &mut Vec<WorkflowFinding>) {
     match value {
         Value::Object(members) => {
             let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
             let header = text("name").to_ascii_lowercase();
             if HEADERS.contains(&header.as_str()) && patterns::is_literal(text("value")) {
-                found.push((Level::Critical, path.to_owned(), format!("the header {header} has a literal value")));
+                findings.push((Level::Critical, path.to_owned(), format!("the header {header} has a literal value")));
             }
             for (name, value) in members {
                 let path = format!("{path}.{name}");
                 let is_secret = MEMBERS.contains(&name.to_ascii_lowercase().as_str());
                 if is_secret && value.as_str().is_some_and(patterns::is_literal) {
-                    found.push((
+                    findings.push((
                         Level::High,
                         path.clone(),
                         "a literal secret instead of a reference to one".to_owned(),
                     ));
                 }
-                walk(value, &path, found);
+                walk(value, &path, findings);
             }
         }
         Value::Array(values) => {
-            values.iter().enumerate().for_each(|(at, value)| walk(value, &format!("{path}[{at}]"), found));
+            values.iter().enumerate().for_each(|(at, value)| walk(value, &format!("{path}[{at}]"), findings));
         }
-        Value::String(text) => code(text, path, found),
+        Value::String(text) => code(text, path, findings),
         _ => {}
     }
 }
 
 /// Searches text and code for literal secrets; computed values do not count.
-fn code(text: &str, path: &str, found: &mut Vec<Found>) {
+fn code(text: &str, path: &str, findings: &mut Vec<WorkflowFinding>) {
     let is_written_out = |span: &SecretSpan| {
         let before = text[..span.range.start].chars().next_back();
         !matches!(span.kind, SecretKind::Member | SecretKind::Cookie)
@@ -99,6 +99,6 @@ fn code(text: &str, path: &str, found: &mut Vec<Found>) {
             || span.name == "web_session"
     };
     for span in patterns::secrets(text).filter(is_written_out) {
-        found.push((Level::Critical, path.to_owned(), format!("{} is here", patterns::word(&span))));
+        findings.push((Level::Critical, path.to_owned(), format!("{} is here", patterns::word(&span))));
     }
 }

@@ -1,20 +1,20 @@
-//! Copies of the database: taken, listed, put back; and the way back from a migration (docs/operations.md).
+//! Copies of the database: taken, listed, restored; and undoing a migration (docs/operations.md).
 
 use std::process::Output;
 
 use serde_json::Value;
 
 use super::patra;
-use crate::support::{On, Place, manifest, psql};
+use crate::support::{On, Workspace, manifest, psql};
 
 #[track_caller]
-fn told(output: &Output) -> Value {
+fn json_of(output: &Output) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn db(place: &Place, args: &[&str]) -> Output {
+fn db(place: &Workspace, args: &[&str]) -> Output {
     patra(place).arg("db").args(args).args(["-o", "json"]).output().unwrap()
 }
 
@@ -27,35 +27,35 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
     }
 }
 
-/// Everything that is in a few tables, as text.
-fn content(place: &Place) -> Vec<Value> {
+/// The content of a few tables, as text.
+fn content(place: &Workspace) -> Vec<Value> {
     ["provenances", "schedules", "keys"].iter().flat_map(|view| place.list(&[view])).collect()
 }
 
 // covers: CRAWL-DAY3-4
-on_both!(fn a_copy_brings_back_what_was_there_when_it_was_taken);
-fn a_copy_brings_back_what_was_there_when_it_was_taken(on: On) {
+on_both!(fn restore_returns_to_the_state_of_the_backup);
+fn restore_returns_to_the_state_of_the_backup(on: On) {
     on.run(|place| {
         place.apply(&manifest("http://127.0.0.1:1"));
         place.run(&["key", "create", "first"]);
         let before = content(place);
-        let taken = told(&db(place, &["backup"]));
+        let taken = json_of(&db(place, &["backup"]));
         let path = taken["path"].as_str().unwrap();
         assert!(path.contains("data/backups/patra-") && taken["bytes"].as_u64() > Some(1_000), "{taken}");
-        let listed = told(&db(place, &["backups"]));
+        let listed = json_of(&db(place, &["backups"]));
         assert_eq!((&listed[0]["path"], &listed[0]["schema_version"]), (&taken["path"], &taken["schema_version"]));
         assert_eq!(listed[0]["before_migration"], false);
         refused(&db(place, &["backup", "--to", path]), 78, &["exists already", "hint: "]);
         let elsewhere = place.folder.path().join("elsewhere.copy").display().to_string();
-        assert_eq!(told(&db(place, &["backup", "--to", &elsewhere]))["path"], elsewhere);
+        assert_eq!(json_of(&db(place, &["backup", "--to", &elsewhere]))["path"], elsewhere);
 
         place.apply(&manifest("http://127.0.0.1:2").replace("provenance: far", "provenance: other"));
         place.run(&["key", "create", "second"]);
         let after = content(place);
         assert_ne!(before, after);
-        let restored = told(&db(place, &["restore", path]));
+        let restored = json_of(&db(place, &["restore", path]));
         assert_eq!(content(place), before);
-        // What was replaced is there, whole.
+        // The replaced database is kept, complete.
         let kept = restored["replaced"].as_str().unwrap();
         match place.database_url() {
             Some(url) => {
@@ -63,12 +63,12 @@ fn a_copy_brings_back_what_was_there_when_it_was_taken(on: On) {
                 assert_eq!(psql(&url, &format!("SELECT count(*) FROM {schema}.api_key")).trim(), "2");
             }
             None => {
-                told(&db(place, &["restore", kept]));
+                json_of(&db(place, &["restore", kept]));
                 assert_eq!(content(place), after);
             }
         }
         super::passes(place, &[]);
-        // What is none, or not there, changes nothing.
+        // A file that is no copy or does not exist changes nothing.
         let broken = place.file("broken", "no copy of anything, but long enough to be looked at");
         let before = content(place);
         refused(&db(place, &["restore", &broken]), 78, &["hint: "]);
@@ -78,11 +78,11 @@ fn a_copy_brings_back_what_was_there_when_it_was_taken(on: On) {
 }
 
 // covers: CRAWL-DAY3-4
-on_both!(fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it);
-fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it(on: On) {
+on_both!(fn running_server_refuses_restore_and_allows_backup);
+fn running_server_refuses_restore_and_allows_backup(on: On) {
     on.run(|place| {
         let serving = crate::cli::serve(place);
-        let taken = told(&db(place, &["backup"]));
+        let taken = json_of(&db(place, &["backup"]));
         let path = taken["path"].as_str().unwrap().to_owned();
         let words: &[&str] = if place.database_url().is_some() {
             &["other Patra processes", "stop"]
@@ -92,18 +92,18 @@ fn nothing_is_restored_under_a_running_server_and_copies_are_taken_beside_it(on:
         refused(&db(place, &["restore", &path]), 78, words);
         drop(serving);
         if place.database_url().is_none() {
-            told(&db(place, &["restore", &path]));
+            json_of(&db(place, &["restore", &path]));
         }
     });
 }
 
-on_both!(fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back);
-/// The way back, step by step as the document has it: a migration is made on an existing database, turns out to be wrong, and is
-/// undone with the copy that was taken before it.
+on_both!(fn migration_takes_a_backup_that_undoes_it);
+/// Undoing a migration step by step as the document has it: a migration of an existing database turns out to be wrong,
+/// and is undone with the copy that was taken before it.
 // covers: CRAWL-DAY3-4
-fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back(on: On) {
+fn migration_takes_a_backup_that_undoes_it(on: On) {
     on.run_on_empty(|place| {
-        // A database from before the first version, with something in it.
+        // A database from before the first version, with data in it.
         let older = [
             "CREATE TABLE patra_migration (version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at TIME NOT NULL)",
             "CREATE TABLE precious (x text)",
@@ -116,7 +116,7 @@ fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back(on: On) {
             place.sql(&statement.replace("TIME", kind));
         }
         if place.database_url().is_some() {
-            // Without the programs there is no copy, and no migration, unless somebody says so.
+            // Without the programs there is no copy, and no migration unless it is forced.
             let output = patra(place).env("PATH", data.display().to_string()).arg("migrate").output().unwrap();
             refused(
                 &output,
@@ -128,17 +128,17 @@ fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back(on: On) {
         }
         let output = patra(place).arg("migrate").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let copies = told(&db(place, &["backups"]));
+        let copies = json_of(&db(place, &["backups"]));
         assert_eq!(
             (copies.as_array().unwrap().len(), &copies[0]["schema_version"], &copies[0]["before_migration"]),
             (1, &0.into(), &true.into())
         );
         place.sql("INSERT INTO precious VALUES ('newer')");
-        // A second start finds nothing to do, and takes no copy.
+        // A second start has nothing to migrate, and takes no copy.
         assert!(patra(place).arg("migrate").output().unwrap().status.success());
-        assert_eq!(told(&db(place, &["backups"])).as_array().unwrap().len(), 1);
+        assert_eq!(json_of(&db(place, &["backups"])).as_array().unwrap().len(), 1);
 
-        let restored = told(&db(place, &["restore", copies[0]["path"].as_str().unwrap()]));
+        let restored = json_of(&db(place, &["restore", copies[0]["path"].as_str().unwrap()]));
         assert_eq!(restored["schema_version"], 0);
         let precious = match place.database_url() {
             Some(url) => psql(&url, "SELECT string_agg(x, ',') FROM precious").trim().to_owned(),
@@ -149,7 +149,7 @@ fn a_migration_takes_a_copy_first_and_the_copy_is_the_way_back(on: On) {
             }
         };
         assert_eq!(precious, "older");
-        // And forward again.
+        // Migrating again works.
         let output = patra(place).arg("migrate").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     });

@@ -1,4 +1,5 @@
-//! Tokens that end: got when they are needed, renewed ahead of their end and when they are refused, by one at a time.
+//! Tokens that expire: fetched when needed, renewed before they expire and when they are refused, by one process at a
+//! time.
 
 use super::*;
 
@@ -19,9 +20,9 @@ fn auth(server: &MockApi, grant: &str) -> String {
 
 // covers: G-12, ING-4.2-01, C-38, ING-2.3-03
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_gets_tokens_and_replaces_those_that_are_refused() {
+async fn client_credentials_fetch_and_replace_tokens() {
     for max_uses in [0, 3] {
-        let (server, place) = (upstream(refresh_script(TokenEndpoint { max_uses, ..oauth() })), Place::sqlite());
+        let (server, place) = (upstream(refresh_script(TokenEndpoint { max_uses, ..oauth() })), Workspace::sqlite());
         place.apply(&manifest(&server, &auth(&server, "client_credentials")));
         add(&place, "oauth2", SECRETS);
         collects_all(&place, &server, &[]);
@@ -44,10 +45,10 @@ async fn a_client_gets_tokens_and_replaces_those_that_are_refused() {
 
 // covers: G-12, MAP-X-03
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refresh_token_is_used_once_whoever_needs_a_new_one() {
-    // Tokens end after three uses, so that the runs of a process fall over each other to replace them.
+async fn refresh_token_is_used_once_by_concurrent_runs() {
+    // Tokens expire after three uses, so that the runs of a process compete to replace them.
     let script = refresh_script(TokenEndpoint { max_uses: 3, ..oauth() });
-    let (server, place) = (upstream(script), Place::sqlite());
+    let (server, place) = (upstream(script), Workspace::sqlite());
     place.apply(&manifest(&server, &auth(&server, "refresh_token")));
     add(&place, "oauth2", SECRETS);
     collects_all(&place, &server, &[]);
@@ -59,7 +60,7 @@ async fn a_refresh_token_is_used_once_whoever_needs_a_new_one() {
 // covers: G-12
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_on_one_database_never_use_a_refresh_token_twice() {
-    let Some(place) = Place::postgres() else { return };
+    let Some(place) = Workspace::postgres() else { return };
     let script = Script { latency_ms: 60, auth_latency_ms: 30, ..refresh_script(oauth()) };
     let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 1_400), script).unwrap();
     let narrow = manifest(&server, &auth(&server, "refresh_token")).replace("PT12H", "PT2H");
@@ -108,7 +109,7 @@ async fn processes_on_one_database_never_use_a_refresh_token_twice() {
 // covers: G-12, ING-3.6-03, ING-4.2-10
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_refresh_stops_the_source_and_says_what_to_do() {
-    let (server, place) = (upstream(refresh_script(oauth())), Place::sqlite());
+    let (server, place) = (upstream(refresh_script(oauth())), Workspace::sqlite());
     place.apply(&manifest(&server, &auth(&server, "refresh_token")));
     add(&place, "oauth2", &SECRETS.replace("canary-refresh-0", "canary-stale"));
     let output = collect(&place, &[]);
@@ -118,7 +119,7 @@ async fn a_refused_refresh_stops_the_source_and_says_what_to_do() {
     let message = task["error"]["message"].as_str().unwrap();
     assert_eq!((&task["error"]["code"], &task["error"]["level"]), (&"UPSTREAM_AUTH_FAILED".into(), &"L4".into()));
     assert!(message.contains("400: invalid_grant") && message.contains("patra credential rotate far"), "{message}");
-    // A dead credential is asked about once, not by every slice.
+    // A dead credential is tried once, not by every slice.
     assert_eq!((server.stats().access.tokens_refused, server.stats().data_requests), (1, 0));
     let listed = succeeds(&place.run(&["credential", "list"]));
     assert!(listed.contains("REJECTED") && listed.contains("invalid_grant"), "{listed}");
@@ -132,7 +133,7 @@ async fn a_refused_refresh_stops_the_source_and_says_what_to_do() {
 // covers: G-12
 #[tokio::test(flavor = "multi_thread")]
 async fn check_gets_a_token_or_says_why_not() {
-    let (server, place) = (upstream(refresh_script(oauth())), Place::sqlite());
+    let (server, place) = (upstream(refresh_script(oauth())), Workspace::sqlite());
     place.apply(&manifest(&server, &auth(&server, "client_credentials")));
     add(&place, "oauth2", SECRETS);
     let checked = succeeds(&place.run(&["credential", "check", "far"]));

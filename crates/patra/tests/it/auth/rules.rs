@@ -1,4 +1,4 @@
-//! Which credential, whose key, and what is said when there is none.
+//! Selection of credentials and master keys, and the errors without one.
 
 use super::*;
 use crate::support::http;
@@ -22,7 +22,7 @@ fn fails(output: &Output, exit: i32, parts: &[&str]) {
 // covers: ING-3.6-03
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_key_is_fatal_and_says_so() {
-    let (server, place) = (upstream(header("canary-right")), Place::sqlite());
+    let (server, place) = (upstream(header("canary-right")), Workspace::sqlite());
     place.apply(&manifest(&server, KEY));
     add(&place, "api_key", "canary-wrong");
     fails(&collect(&place, &[]), 1, &["slices failed", "patra credential rotate far", "patra credential add"]);
@@ -37,8 +37,8 @@ async fn a_wrong_key_is_fatal_and_says_so() {
 
 // covers: ING-4.2-02, ING-3.6-03
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_credential_nothing_leaves_unless_the_manifest_allows_it() {
-    let (server, place) = (upstream(Script::default()), Place::sqlite());
+async fn without_a_credential_no_request_is_sent_unless_allowed() {
+    let (server, place) = (upstream(Script::default()), Workspace::sqlite());
     place.apply(&manifest(&server, KEY));
     let output = collect(&place, &[]);
     fails(&output, 1, &["patra credential add far --type api_key --provenance far"]);
@@ -52,12 +52,12 @@ async fn without_a_credential_nothing_leaves_unless_the_manifest_allows_it() {
 // covers: MAP-X-07, G-15, C-59
 #[tokio::test(flavor = "multi_thread")]
 async fn another_credential_of_the_source_takes_over() {
-    let (server, place) = (upstream(header("canary-spare")), Place::sqlite());
+    let (server, place) = (upstream(header("canary-spare")), Workspace::sqlite());
     place.apply(&manifest(&server, KEY));
     add(&place, "api_key", "canary-old");
     let args = ["credential", "add", "spare", "--type", "api_key", "--provenance", "far", "--priority", "500"];
     succeeds(&fed(&place, &args, "canary-spare"));
-    // One that is bound elsewhere is not for this source.
+    // A credential of another source is not used.
     let args = ["credential", "add", "other", "--type", "api_key", "--provenance", "near"];
     succeeds(&fed(&place, &args, "canary-other"));
     collects_all(&place, &server, &[]);
@@ -69,11 +69,11 @@ async fn another_credential_of_the_source_takes_over() {
     assert_eq!(place.list(&["credential-states"]).len(), 1);
 }
 
-/// A plan is in progress when the key is rotated, and another is made after it.
+/// The key is rotated while a plan is in progress, and another plan is made after it.
 // covers: C-59, ING-5.9-05
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotated_key_is_for_new_plans_and_the_old_plan_ends_with_the_old_one() {
-    let (server, place) = (upstream(Script { latency_ms: 300, ..Script::default() }), Place::sqlite());
+async fn rotated_key_applies_to_new_plans_only() {
+    let (server, place) = (upstream(Script { latency_ms: 300, ..Script::default() }), Workspace::sqlite());
     place.apply(&manifest(&server, KEY));
     add(&place, "api_key", "canary-old");
     let first = ["run", "far", "records", "--to", "2024-01-01T12:00:00Z", "--concurrency", "1", "--lease-secs", "2"];
@@ -98,9 +98,9 @@ async fn a_rotated_key_is_for_new_plans_and_the_old_plan_ends_with_the_old_one()
 
 // covers: MAP-X-19
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_is_fixed_in_the_task_and_cookies_take_turns() {
+async fn key_is_fixed_per_task_and_cookies_rotate() {
     let used = |auth: &str, kind: &str| {
-        let (server, place) = (upstream(Script::default()), Place::sqlite());
+        let (server, place) = (upstream(Script::default()), Workspace::sqlite());
         place.apply(&manifest(&server, auth));
         add(&place, kind, "canary=one");
         succeeds(&fed(&place, &["credential", "add", "two", "--type", kind, "--provenance", "far"], "canary=two"));
@@ -120,10 +120,10 @@ async fn a_key_is_fixed_in_the_task_and_cookies_take_turns() {
 
 // covers: C-38
 #[tokio::test(flavor = "multi_thread")]
-async fn a_403_rejects_the_credential_only_where_the_manifest_says_so() {
+async fn status_403_rejects_the_credential_only_if_the_manifest_says_so() {
     for (declared, code) in [("", "PLATFORM_ERROR"), (", credential_status: [403]", "UPSTREAM_AUTH_FAILED")] {
         let script = Script { auth_status: 403, ..header("canary-right") };
-        let (server, place) = (upstream(script), Place::sqlite());
+        let (server, place) = (upstream(script), Workspace::sqlite());
         place.apply(&manifest(&server, &format!("{{ type: api_key, name: X-Key{declared} }}")));
         add(&place, "api_key", "canary-wrong");
         assert_eq!(collect(&place, &[]).status.code(), Some(1));
@@ -133,11 +133,11 @@ async fn a_403_rejects_the_credential_only_where_the_manifest_says_so() {
 
 // covers: MAP-C-03
 #[tokio::test(flavor = "multi_thread")]
-async fn the_master_key_is_made_beside_the_database_and_nothing_opens_without_it() {
-    let (server, place) = (upstream(header("canary-key")), Place::sqlite());
+async fn master_key_is_created_next_to_the_database_and_required_to_open() {
+    let (server, place) = (upstream(header("canary-key")), Workspace::sqlite());
     place.apply(&manifest(&server, KEY));
     let file = place.folder.path().join("data/master.key");
-    assert!(!file.exists(), "nobody has asked for it yet");
+    assert!(!file.exists(), "no command has needed it yet");
     add(&place, "api_key", "canary-key");
     assert!(is_private(&file));
     let key = std::fs::read_to_string(&file).unwrap();
@@ -161,7 +161,7 @@ async fn the_master_key_is_made_beside_the_database_and_nothing_opens_without_it
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgresql_the_master_key_must_be_given() {
-    let Some(place) = Place::postgres() else { return };
+    let Some(place) = Workspace::postgres() else { return };
     let output = fed(&place, &["credential", "add", "far", "--type", "bearer"], "canary-token");
     fails(&output, 78, &["need a master key", "PATRA_MASTER_KEY=$(openssl rand -base64 32)"]);
 }
@@ -169,7 +169,7 @@ async fn on_postgresql_the_master_key_must_be_given() {
 // covers: ING-3.8-01
 #[test]
 fn values_come_from_stdin_the_environment_and_files_and_never_from_the_command_line() {
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let file = place.file("secret", "canary-file\r\n");
     let add = ["credential", "add", "both", "--type", "oauth2", "--from-env", "clientId=ID", "--from-file"];
     let mut command = place.patra();
@@ -217,7 +217,7 @@ fn values_come_from_stdin_the_environment_and_files_and_never_from_the_command_l
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hook_that_is_missing_or_fails_stops_the_source() {
-    let (server, place) = (upstream(with(MockAuth::Signed)), Place::sqlite());
+    let (server, place) = (upstream(with(MockAuth::Signed)), Workspace::sqlite());
     place.apply(&manifest(&server, "{ type: custom, signing_hook: far.hmac }"));
     add(&place, "custom", r#"{"account": "canary"}"#);
     fails(&collect(&place, &[]), 1, &["--signer far.hmac=URL", "PATRA_SIGNER_FAR_HMAC=URL"]);
@@ -245,7 +245,7 @@ async fn a_hook_that_is_missing_or_fails_stops_the_source() {
 #[tokio::test(flavor = "multi_thread")]
 async fn try_shows_the_request_and_not_its_secrets() {
     let script = with(MockAuth::Query { name: "key".into(), value: "canary key".into() });
-    let (server, place) = (upstream(script), Place::sqlite());
+    let (server, place) = (upstream(script), Workspace::sqlite());
     let text = manifest(&server, "{ type: api_key, location: query, name: key }");
     let file = place.file("far.yaml", &text);
     place.apply(&text);
@@ -256,8 +256,8 @@ async fn try_shows_the_request_and_not_its_secrets() {
 
 // covers: ING-3.8-01
 #[tokio::test(flavor = "multi_thread")]
-async fn a_credential_put_in_by_http_is_used_by_the_same_process() {
-    let (server, place) = (upstream(header("canary-key")), Place::sqlite());
+async fn credential_added_over_http_is_used_by_the_same_process() {
+    let (server, place) = (upstream(header("canary-key")), Workspace::sqlite());
     place.apply(&manifest(&server, KEY));
     let key = String::from_utf8(place.run(&["key", "create", "test", "--scope", "admin"]).stdout).unwrap();
     let log = place.folder.path().join("log");

@@ -1,27 +1,27 @@
-//! kill -9 in the middle of collecting: every item is there once, and every source is as if nothing had happened.
+//! kill -9 in the middle of collecting: every item is stored once, and every source is in its normal state.
 
 use super::*;
 
 const FEEDS: u8 = 6;
 
-/// Whoever held a lease is dead. Alone on its file, the program knows that by itself.
-fn let_leases_run_out(place: &Place) {
+/// Every lease owner is dead. On SQLite the program knows that by itself.
+fn let_leases_run_out(place: &Workspace) {
     if place.database_url().is_some() {
         place.sql("UPDATE ing_task SET leased_until = now() - interval '1 second' WHERE leased_until IS NOT NULL");
     }
 }
 
-/// Killed when the upstream has seen so many requests, again and again, and then left alone.
+/// Kills the program repeatedly when the upstream has received so many requests, and then lets it finish.
 fn through_kills(on: On, args: &[&str]) {
-    everywhere(on, |place, far| {
+    everywhere(on, |place, feeds| {
         for host in 1..=FEEDS {
-            add(place, "rss", &far.url(host, &format!("/slow/{host}/400")));
+            add(place, "rss", &feeds.url(host, &format!("/slow/{host}/400")));
         }
         for requests in [1, 2, 3] {
-            far.forget();
+            feeds.forget();
             let running = Running::start(place, args, &[("COLLECTOR_CONCURRENCY", "2")]);
-            far.wait_for(requests);
-            // What is dropped is killed.
+            feeds.wait_for(requests);
+            // Dropping the process kills it.
             drop(running);
             let_leases_run_out(place);
         }
@@ -57,20 +57,20 @@ fn the_loop_survives_kill_9(on: On) {
 }
 
 // covers: COLL-37, COLL-58, COLL-62
-on_both!(fn after_the_signal_nothing_is_started_and_the_rest_is_collected_by_the_next);
-fn after_the_signal_nothing_is_started_and_the_rest_is_collected_by_the_next(on: On) {
-    everywhere(on, |place, far| {
-        add(place, "rss", &far.url(1, "/held/a"));
+on_both!(fn after_a_signal_no_poll_starts_and_the_next_process_collects_the_rest);
+fn after_a_signal_no_poll_starts_and_the_next_process_collects_the_rest(on: On) {
+    everywhere(on, |place, feeds| {
+        add(place, "rss", &feeds.url(1, "/held/a"));
         for host in 2..5 {
-            add(place, "rss", &far.url(host, "/feed/waits"));
+            add(place, "rss", &feeds.url(host, "/feed/waits"));
         }
         let settings = [("COLLECTOR_CONCURRENCY", "1"), ("COLLECTOR_TICK", "1")];
         let running = Running::start(place, &["collect", "--loop"], &settings);
-        far.wait_for(1);
+        feeds.wait_for(1);
         running.terminate();
         running.wait_for("SIGTERM received");
-        // Another falls due meanwhile; the file of SQLite belongs to the one that is running.
-        let late = place.database_url().map(|_| add(place, "rss", &far.url(6, "/feed/late")));
+        // Another source becomes due meanwhile; the running program owns the SQLite file.
+        let late = place.database_url().map(|_| add(place, "rss", &feeds.url(6, "/feed/late")));
         // For longer than two ticks.
         std::thread::sleep(Duration::from_millis(2_500));
         if let Some(late) = late {
@@ -81,42 +81,42 @@ fn after_the_signal_nothing_is_started_and_the_rest_is_collected_by_the_next(on:
                 "no poll is queued"
             );
         }
-        far.release();
+        feeds.release();
         let (code, log) = running.end();
         assert_eq!(code, Some(0), "{log}");
         assert_eq!(log.matches("source(s) due").count(), 1, "{log}");
-        assert_eq!(far.paths(), ["/held/a"], "one was in progress, and no other was started");
-        // What had its turn and did not get it is not lost until its next interval.
+        assert_eq!(feeds.paths(), ["/held/a"], "one was in progress, and no other was started");
+        // A source that was due and not polled does not wait for its next interval.
         ok(&place.run(&["collect"]));
         assert!(list(place).iter().all(|row| row["status"] == "ok"), "{:?}", list(place));
-        assert_eq!(far.hits().len(), 4 + late.iter().count());
+        assert_eq!(feeds.hits().len(), 4 + late.iter().count());
     });
 }
 
 // covers: COLL-33, COLL-107
 #[test]
 fn two_collectors_on_one_database_share_the_work() {
-    let far = Far::start();
-    let Some(place) = Place::postgres() else { return };
+    let feeds = FeedServer::start();
+    let Some(place) = Workspace::postgres() else { return };
     for host in 1..=8 {
-        add(&place, "rss", &far.url(host, &format!("/held/{host}")));
+        add(&place, "rss", &feeds.url(host, &format!("/held/{host}")));
     }
     let settings = [("COLLECTOR_CONCURRENCY", "2"), ("COLLECTOR_TICK", "1")];
     let both = [0, 1].map(|_| Running::start(&place, &["collect", "--loop"], &settings));
-    // Neither of them could have four in progress.
-    far.wait_for(4);
+    // No host may have four requests in progress.
+    feeds.wait_for(4);
     let tasks = place.list(&["tasks"]);
     let owners: std::collections::BTreeSet<_> =
         tasks.iter().filter_map(|task| task["lease_owner"].as_str().map(str::to_owned)).collect();
     assert_eq!(owners.len(), 2, "{tasks:?}");
-    far.release();
-    far.wait_for(8);
+    feeds.release();
+    feeds.wait_for(8);
     for running in both {
         running.terminate();
         assert_eq!(running.end().0, Some(0));
     }
     ok(&place.run(&["collect"]));
-    let mut paths = far.paths();
+    let mut paths = feeds.paths();
     paths.sort();
     assert_eq!(paths, (1..=8).map(|host| format!("/held/{host}")).collect::<Vec<_>>(), "each once");
     assert!(list(&place).iter().all(|row| row["fetch_count"] == 1));

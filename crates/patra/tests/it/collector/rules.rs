@@ -1,9 +1,9 @@
-//! Who is collected and in which order, what is kept, and by what it is known.
+//! Order of the collected sources, retention of items, and identity of items.
 
 use super::*;
 
-/// Items that can be read over HTTP are those that are not emptied.
-fn titles(place: &Place) -> Vec<String> {
+/// Items in HTTP lists are those that are not emptied.
+fn titles(place: &Workspace) -> Vec<String> {
     let items = place.list(&["items"]);
     let mut titles: Vec<_> =
         items.iter().filter_map(|item| item["fields"]["title"].as_str().map(str::to_owned)).collect();
@@ -11,52 +11,52 @@ fn titles(place: &Place) -> Vec<String> {
     titles
 }
 
-/// As if everything had been found so many days ago.
-fn age(place: &Place, days: u32) {
+/// Makes all items so many days older.
+fn age(place: &Workspace, days: u32) {
     let day = if place.database_url().is_some() { "interval '1 day'" } else { "86400000000" };
     place.sql(&format!("UPDATE item_source SET fetched_at = fetched_at - {days} * {day}"));
 }
 
 // covers: COLL-23, COLL-26, COLL-87, COLL-114
-on_both!(fn the_active_are_collected_never_fetched_first_and_then_the_oldest);
-fn the_active_are_collected_never_fetched_first_and_then_the_oldest(on: On) {
-    everywhere(on, |place, far| {
+on_both!(fn active_sources_are_collected_new_ones_first_then_the_oldest);
+fn active_sources_are_collected_new_ones_first_then_the_oldest(on: On) {
+    everywhere(on, |place, feeds| {
         import(
             place,
             &[
-                ("rss", &far.url(1, "/feed/5-hours"), 5.0),
-                ("rss", &far.url(2, "/feed/9-days"), 216.0),
-                ("rss", &far.url(3, "/feed/paused"), 300.0),
-                ("rss", &far.url(4, "/feed/removed"), 300.0),
-                ("rss", &far.url(5, "/feed/6-hours"), 6.0),
+                ("rss", &feeds.url(1, "/feed/5-hours"), 5.0),
+                ("rss", &feeds.url(2, "/feed/9-days"), 216.0),
+                ("rss", &feeds.url(3, "/feed/paused"), 300.0),
+                ("rss", &feeds.url(4, "/feed/removed"), 300.0),
+                ("rss", &feeds.url(5, "/feed/6-hours"), 6.0),
             ],
         );
-        add(place, "rss", &far.url(6, "/feed/never"));
-        add(place, "rss", &far.url(7, "/feed/never-and-paused"));
+        add(place, "rss", &feeds.url(6, "/feed/never"));
+        add(place, "rss", &feeds.url(7, "/feed/never-and-paused"));
         for (command, id) in [("pause", "3"), ("remove", "4"), ("pause", "7")] {
             ok(&place.run(&["source", command, id]));
         }
         ok(&place.patra().env("COLLECTOR_CONCURRENCY", "1").arg("collect").output().unwrap());
-        assert_eq!(far.paths(), ["/feed/never", "/feed/9-days", "/feed/6-hours", "/feed/5-hours"]);
+        assert_eq!(feeds.paths(), ["/feed/never", "/feed/9-days", "/feed/6-hours", "/feed/5-hours"]);
     });
 }
 
 // covers: COLL-27, COLL-28, COLL-90
-on_both!(fn what_people_write_is_no_sql_and_an_empty_table_of_intervals_is_no_error);
-fn what_people_write_is_no_sql_and_an_empty_table_of_intervals_is_no_error(on: On) {
-    everywhere(on, |place, far| {
+on_both!(fn user_input_is_never_sql_and_an_empty_interval_table_is_valid);
+fn user_input_is_never_sql_and_an_empty_interval_table_is_valid(on: On) {
+    everywhere(on, |place, feeds| {
         let evil = "'); DROP TABLE source; --";
         let name = format!("FETCH_INTERVAL_X{evil}");
-        ok(&place.run(&["source", "add", "rss", &far.url(1, "/feed/a"), "--name", evil]));
+        ok(&place.run(&["source", "add", "rss", &feeds.url(1, "/feed/a"), "--name", evil]));
         let collect = || place.patra().env(&name, "5").arg("collect").output().unwrap();
         ok(&collect());
         assert_eq!(list(place)[0]["name"], evil);
-        // Before a collector has ever told its types there are none.
-        add(place, "rss", &far.url(2, "/feed/b"));
+        // There are no types before a collector has registered them.
+        add(place, "rss", &feeds.url(2, "/feed/b"));
         place.sql("DELETE FROM source_type");
         ok(&place.run(&["source", "list"]));
         ok(&collect());
-        assert_eq!(far.paths(), ["/feed/a", "/feed/b"]);
+        assert_eq!(feeds.paths(), ["/feed/a", "/feed/b"]);
         let index = match place.database_url() {
             Some(url) => psql(&url, "SELECT indexdef FROM pg_indexes WHERE indexname = 'idx_sources_active'"),
             None => rusqlite::Connection::open(place.folder.path().join("data/patra.db"))
@@ -69,17 +69,17 @@ fn what_people_write_is_no_sql_and_an_empty_table_of_intervals_is_no_error(on: O
 }
 
 // covers: COLL-43, COLL-44, COLL-109, COLL-110, COLL-123
-on_both!(fn old_articles_are_emptied_once_an_hour_and_never_come_back);
-fn old_articles_are_emptied_once_an_hour_and_never_come_back(on: On) {
-    everywhere(on, |place, far| {
-        let feed = add(place, "rss", &far.url(1, "/bare/a"));
+on_both!(fn old_articles_are_emptied_hourly_and_never_stored_again);
+fn old_articles_are_emptied_hourly_and_never_stored_again(on: On) {
+    everywhere(on, |place, feeds| {
+        let feed = add(place, "rss", &feeds.url(1, "/bare/a"));
         ok(&place.run(&["collect"]));
-        // A kind that is kept for good.
+        // A kind that is kept forever.
         place.apply(&format!(
             "provenance: shop\nallow_http: true\nendpoints:\n  works:\n    polled: true\n    kind: work\n    \
              http: {{ base_url: \"{}\" }}\n    response: {{ items_path: $.data, id_path: $.n, updated_at_path: $.at }}\n    \
              record: {{ dedup_scope: source }}\n    fields: {{ title: $.t }}\n",
-            far.url(2, "/json")
+            feeds.url(2, "/json")
         ));
         let config = json!({ "provenance": "shop", "endpoint": "works" }).to_string();
         ok(&place.run(&["source", "add", "custom_api", "--config", &config]));
@@ -98,7 +98,7 @@ fn old_articles_are_emptied_once_an_hour_and_never_come_back(on: On) {
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(log.contains("items=2"), "{log}");
         assert_eq!(titles(place), all[2..], "works are no articles");
-        // The feed still has them, and they are no news.
+        // The feed still has them, and they are not new.
         place.sql("UPDATE source SET validators = NULL");
         let (_, again) = one(place, feed);
         assert_eq!((&again["fetched"], &again["inserted"]), (&json!(2), &json!(0)));
@@ -108,10 +108,10 @@ fn old_articles_are_emptied_once_an_hour_and_never_come_back(on: On) {
 }
 
 // covers: COLL-123
-on_both!(fn a_source_may_say_by_what_its_entries_are_known);
-fn a_source_may_say_by_what_its_entries_are_known(on: On) {
-    everywhere(on, |place, far| {
-        let config = |identity: &str| json!({ "url": far.url(1, "/guids/a"), "identity": identity }).to_string();
+on_both!(fn source_can_define_the_identity_of_its_entries);
+fn source_can_define_the_identity_of_its_entries(on: On) {
+    everywhere(on, |place, feeds| {
+        let config = |identity: &str| json!({ "url": feeds.url(1, "/guids/a"), "identity": identity }).to_string();
         ok(&place.run(&["source", "add", "rss", "--config", &config("link")]));
         assert_eq!(one(place, 1).1["inserted"], 2);
         let (_, again) = one(place, 1);
@@ -122,7 +122,7 @@ fn a_source_may_say_by_what_its_entries_are_known(on: On) {
         );
         ok(&place.run(&["source", "add", "digest_feed", "--config", &config("guid")]));
         assert_eq!((&one(place, 2).1["inserted"], &one(place, 2).1["inserted"]), (&json!(2), &json!(2)));
-        let site = json!({ "url": far.url(2, "/page"), "identity": "content" }).to_string();
+        let site = json!({ "url": feeds.url(2, "/page"), "identity": "content" }).to_string();
         ok(&place.run(&["source", "add", "website", "--config", &site]));
         assert_eq!(one(place, 3).1["inserted"], 2);
         let wrong = place.run(&["source", "add", "rss", "--config", &config("luck")]);
@@ -131,13 +131,13 @@ fn a_source_may_say_by_what_its_entries_are_known(on: On) {
 }
 
 // covers: COLL-124
-on_both!(fn reddit_is_read_from_its_feed_and_with_a_credential_from_its_api);
-fn reddit_is_read_from_its_feed_and_with_a_credential_from_its_api(on: On) {
-    everywhere(on, |place, far| {
+on_both!(fn reddit_uses_its_feed_or_with_a_credential_its_api);
+fn reddit_uses_its_feed_or_with_a_credential_its_api(on: On) {
+    everywhere(on, |place, feeds| {
         let manifest = include_str!("../../../../../sources/collector.yaml")
-            .replace("https://www.reddit.com/api/v1/access_token", &far.url(1, "/token"))
-            .replace("https://oauth.reddit.com", &far.url(2, "/oauth"))
-            .replace("https://www.reddit.com", &far.url(3, "/public"));
+            .replace("https://www.reddit.com/api/v1/access_token", &feeds.url(1, "/token"))
+            .replace("https://oauth.reddit.com", &feeds.url(2, "/oauth"))
+            .replace("https://www.reddit.com", &feeds.url(3, "/public"));
         place.apply(&manifest);
         let patra = || {
             let mut patra = place.patra();
@@ -149,16 +149,16 @@ fn reddit_is_read_from_its_feed_and_with_a_credential_from_its_api(on: On) {
         };
         ok(&place.run(&["source", "add", "reddit", "--config", "{\"subreddit\": \"r/rust\", \"sort\": \"new\"}"]));
         assert_eq!(fetch()["inserted"], 1);
-        assert_eq!(far.paths(), ["/public/r/rust/new/.rss?limit=25"]);
+        assert_eq!(feeds.paths(), ["/public/r/rust/new/.rss?limit=25"]);
         assert_eq!(titles(place), ["A post"]);
         let secret = place.file("secret.json", "{\"clientId\": \"me\", \"clientSecret\": \"s3cret\"}");
         let mut adding = patra();
         adding.args(["credential", "add", "reddit", "--type", "oauth2", "--provenance", "collector"]);
         ok(&adding.stdin(std::fs::File::open(secret).unwrap()).output().unwrap());
-        far.forget();
+        feeds.forget();
         assert_eq!(fetch()["inserted"], 1);
-        let hits = far.hits();
-        assert_eq!(far.paths(), ["/token", "/oauth/r/rust/new?limit=25&raw_json=1"]);
+        let hits = feeds.hits();
+        assert_eq!(feeds.paths(), ["/token", "/oauth/r/rust/new?limit=25&raw_json=1"]);
         // me:s3cret
         assert_eq!(hits[0].headers["authorization"], "Basic bWU6czNjcmV0");
         let items = place.list(&["items"]);
@@ -167,13 +167,13 @@ fn reddit_is_read_from_its_feed_and_with_a_credential_from_its_api(on: On) {
         assert_eq!((&post["dedup_key"], &post["fields"]["content"]), (&json!("t3_a"), &json!("Text")));
         // The token is used again.
         fetch();
-        assert_eq!(far.paths().iter().filter(|path| *path == "/token").count(), 1);
+        assert_eq!(feeds.paths().iter().filter(|path| *path == "/token").count(), 1);
     });
 }
 
 // covers: COLL-99, COLL-106
 #[test]
-fn settings_and_units_are_there_to_be_copied() {
+fn example_settings_and_units_are_shipped() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let read = |path: &str| std::fs::read_to_string(format!("{root}/{path}")).unwrap();
     let settings = read(".env.example");

@@ -1,77 +1,77 @@
-//! The pool of cookies: which is taken, what wears it out, what it is sealed with.
+//! The cookie pool: selection, usage and sealing.
 
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use super::desk::{Desk, GOOD, MASTER_KEY, everywhere, far};
+use super::server::{TestServer, GOOD, MASTER_KEY, everywhere, mock_api};
 use super::{check_single, script, search};
-use crate::support::{On, Place};
+use crate::support::{On, Workspace};
 
 // covers: CRAWL-01, CRAWL-04, CRAWL-06, CRAWL-07, CRAWL-08, CRAWL-12, CRAWL-13, CRAWL-22, CRAWL-23, CRAWL-24, CRAWL-75
 // covers: CRAWL-104, CRAWL-106, CRAWL-108
-on_both!(the_best_cookie_is_taken_and_none_more_often_than_allowed);
-async fn the_best_cookie_is_taken_and_none_more_often_than_allowed(on: On) {
-    everywhere(on, &script(), &[], |desk| {
-        let none = desk.post("/search", &search("tea"));
+on_both!(best_cookie_is_picked_within_its_daily_limit);
+async fn best_cookie_is_picked_within_its_daily_limit(on: On) {
+    everywhere(on, &script(), &[], |server| {
+        let none = server.post("/search", &search("tea"));
         check_single(&none);
         assert_eq!((none.status, &none.body["error"]["code"]), (503, &"COOKIE_EXHAUSTED".into()), "{}", none.body);
-        desk.add_cookie("low", GOOD, 1);
-        desk.add_cookie("high", GOOD, 5);
-        desk.add_cookie("also", GOOD, 5);
-        let used = || desk.post("/search", &search("tea")).body["meta"]["cookie_used"].as_str().unwrap().to_owned();
+        server.add_cookie("low", GOOD, 1);
+        server.add_cookie("high", GOOD, 5);
+        server.add_cookie("also", GOOD, 5);
+        let used = || server.post("/search", &search("tea")).body["meta"]["cookie_used"].as_str().unwrap().to_owned();
         let order: Vec<_> = (0..4).map(|_| used()).collect();
         assert_eq!(order, ["high", "also", "high", "also"], "the largest priority, then the least recently used");
-        // The same again changes nothing, and no second row comes.
-        let before = desk.cookie("high");
-        desk.add_cookie("high", GOOD, 5);
-        let after = desk.cookie("high");
+        // Repeating it changes nothing and adds no row.
+        let before = server.cookie("high");
+        server.add_cookie("high", GOOD, 5);
+        let after = server.cookie("high");
         assert_eq!((&after["daily_used"], &after["created_at"]), (&before["daily_used"], &before["created_at"]));
-        assert_eq!(desk.data("GET", "/cookies", None)["items"].as_array().map(Vec::len), Some(3));
-        // At its limit it stays active and is left alone.
+        assert_eq!(server.data("GET", "/cookies", None)["items"].as_array().map(Vec::len), Some(3));
+        // At its limit a cookie stays active and is not used.
         for (name, limit) in [("high", 2), ("also", 3)] {
             let body = json!({ "cookie_name": name, "platform": "xhs", "cookie_value": GOOD, "priority": 5, "daily_limit": limit });
-            desk.data("POST", "/cookies", Some(&body));
+            server.data("POST", "/cookies", Some(&body));
         }
         let order: Vec<_> = (0..3).map(|_| used()).collect();
         assert_eq!(order, ["also", "low", "low"]);
-        assert_eq!((&desk.cookie("high")["status"], &desk.cookie("high")["daily_used"]), (&"active".into(), &2.into()));
-        // A batch of notes is as many uses.
-        let items = desk.candidates("tea");
+        assert_eq!((&server.cookie("high")["status"], &server.cookie("high")["daily_used"]), (&"active".into(), &2.into()));
+        // A batch of notes counts as many uses.
+        let items = server.candidates("tea");
         let ids: Vec<_> = items.iter().take(10).map(|item| item["note_id"].clone()).collect();
-        let before = desk.cookie("low")["daily_used"].as_u64().unwrap();
-        let batch = desk.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids }));
+        let before = server.cookie("low")["daily_used"].as_u64().unwrap();
+        let batch = server.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids }));
         assert_eq!((batch.status, &batch.body["meta"]["cookie_used"]), (200, &"low".into()), "{}", batch.body);
-        assert_eq!(desk.cookie("low")["daily_used"], before + 10);
-        // A wish for one.
-        let wish =
-            |name: &str| desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }));
-        assert_eq!(wish("low").body["meta"]["cookie_used"], "low");
-        assert_eq!((wish("never").status, &wish("never").body["error"]["code"]), (400, &"INVALID_INPUT".into()));
-        let spent = wish("high");
+        assert_eq!(server.cookie("low")["daily_used"], before + 10);
+        // A request for one cookie by name.
+        let search_with =
+            |name: &str| server.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }));
+        assert_eq!(search_with("low").body["meta"]["cookie_used"], "low");
+        assert_eq!((search_with("never").status, &search_with("never").body["error"]["code"]), (400, &"INVALID_INPUT".into()));
+        let spent = search_with("high");
         assert_eq!((spent.status, &spent.body["error"]["code"]), (502, &"COOKIE_INVALID".into()), "{}", spent.body);
         assert_eq!(spent.body["error"]["details"]["status"], "active");
         let excluded =
-            desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "exclude_cookies": ["low"] }));
+            server.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "exclude_cookies": ["low"] }));
         assert_eq!((excluded.status, &excluded.body["error"]["code"]), (503, &"COOKIE_EXHAUSTED".into()));
-        desk.data("DELETE", "/cookies/low", None);
-        desk.data("DELETE", "/cookies/low", None);
-        let gone = desk.post("/search", &search("tea"));
+        server.data("DELETE", "/cookies/low", None);
+        server.data("DELETE", "/cookies/low", None);
+        let gone = server.post("/search", &search("tea"));
         assert_eq!(gone.body["error"]["code"], "COOKIE_EXHAUSTED", "{}", gone.body);
-        desk.age("ing_credential_state", "used_day", 24 * 60);
+        server.age("ing_credential_state", "used_day", 24 * 60);
         assert_eq!(used(), "high", "another day");
     });
 }
 
 // covers: CRAWL-05, CRAWL-09, CRAWL-10, CRAWL-11, CRAWL-14, CRAWL-15, CRAWL-16, CRAWL-17, CRAWL-18, CRAWL-20, CRAWL-21
 // covers: CRAWL-76, CRAWL-79, CRAWL-107, CRAWL-196, CRAWL-83
-on_both!(only_what_is_the_cookies_fault_wears_it_out);
-async fn only_what_is_the_cookies_fault_wears_it_out(on: On) {
+on_both!(only_errors_of_the_cookie_count_against_it);
+async fn only_errors_of_the_cookie_count_against_it(on: On) {
     let place = || on.places();
     for place in place() {
-        let desk = Desk::open(place, far(script()), &[]);
+        let server = TestServer::open(place, mock_api(script()), &[]);
         let ask =
-            |name: &str| desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }));
-        desk.add_cookie("expired", "a1=1; web_session=expired", 1);
+            |name: &str| server.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }));
+        server.add_cookie("expired", "a1=1; web_session=expired", 1);
         for n in 1..=3 {
             let answer = ask("expired");
             check_single(&answer);
@@ -82,10 +82,10 @@ async fn only_what_is_the_cookies_fault_wears_it_out(on: On) {
                 answer.body
             );
             assert_eq!(answer.body["error"]["retryable"], true);
-            assert_eq!(answer.body["meta"]["cookie_used"], "expired", "which one it was is told");
-            assert_eq!(desk.cookie("expired")["total_errors"], n, "one question is one request: no try of its own");
+            assert_eq!(answer.body["meta"]["cookie_used"], "expired", "the response names the cookie");
+            assert_eq!(server.cookie("expired")["total_errors"], n, "one question is one request: no try of its own");
         }
-        let cooling = desk.cookie("expired");
+        let cooling = server.cookie("expired");
         assert_eq!((&cooling["status"], &cooling["consecutive_errors"]), (&"cooling".into(), &0.into()));
         assert!(cooling["cooling_until"].is_string());
         let unusable = ask("expired");
@@ -93,52 +93,52 @@ async fn only_what_is_the_cookies_fault_wears_it_out(on: On) {
             (&unusable.body["error"]["code"], &unusable.body["error"]["details"]["status"]),
             (&"COOKIE_INVALID".into(), &"cooling".into())
         );
-        let all = desk.post("/search", &search("tea"));
+        let all = server.post("/search", &search("tea"));
         assert_eq!(all.body["error"]["code"], "COOKIE_EXHAUSTED");
         let details = &all.body["error"]["details"];
         assert_eq!((&details["cooling"], &details["active"]), (&1.into(), &0.into()), "{details}");
         assert_eq!(details["next_active_at"], cooling["cooling_until"]);
-        // Half an hour later it is good for another try, and wears out for good at the tenth error.
+        // Half an hour later it is tried again; the tenth error disables it for good.
         for round in 0..2 {
             for column in ["cooling_until", "cooling_since"] {
-                desk.age("ing_credential_state", column, 31);
+                server.age("ing_credential_state", column, 31);
             }
-            assert_eq!(desk.cookie("expired")["status"], "active", "round {round}");
+            assert_eq!(server.cookie("expired")["status"], "active", "round {round}");
             (0..3).for_each(|_| drop(ask("expired")));
         }
         for column in ["cooling_until", "cooling_since"] {
-            desk.age("ing_credential_state", column, 31);
+            server.age("ing_credential_state", column, 31);
         }
         ask("expired");
         assert_eq!(
-            (&desk.cookie("expired")["status"], &desk.cookie("expired")["total_errors"]),
+            (&server.cookie("expired")["status"], &server.cookie("expired")["total_errors"]),
             (&"invalid".into(), &10.into())
         );
-        desk.data("POST", "/cookies/expired/reactivate", Some(&json!({})));
+        server.data("POST", "/cookies/expired/reactivate", Some(&json!({})));
         assert_eq!(
-            (&desk.cookie("expired")["status"], &desk.cookie("expired")["total_errors"]),
+            (&server.cookie("expired")["status"], &server.cookie("expired")["total_errors"]),
             (&"active".into(), &0.into())
         );
-        desk.data("DELETE", "/cookies/expired", None);
+        server.data("DELETE", "/cookies/expired", None);
 
-        // Challenged: a status of its own. Flagged: an error in a 200.
+        // A challenge has a status of its own. Flagged accounts return an error in a 200 response.
         for value in ["captcha", "flagged"] {
-            desk.add_cookie(value, &format!("a1=1; web_session={value}"), 1);
+            server.add_cookie(value, &format!("a1=1; web_session={value}"), 1);
             assert_eq!(ask(value).body["error"]["code"], "COOKIE_INVALID");
-            assert_eq!(desk.cookie(value)["total_errors"], 1);
-            desk.data("DELETE", &format!("/cookies/{value}"), None);
+            assert_eq!(server.cookie(value)["total_errors"], 1);
+            server.data("DELETE", &format!("/cookies/{value}"), None);
         }
-        // A dead account in a batch is found out by one error; the others are asked for with a good one.
-        desk.add_cookie("dead", "a1=1; web_session=expired", 9);
-        desk.add_cookie("alive", GOOD, 5);
+        // One error reveals a dead account in a batch; the other notes are requested with a good one.
+        server.add_cookie("dead", "a1=1; web_session=expired", 9);
+        server.add_cookie("alive", GOOD, 5);
         let items = (0..8)
             .map(|n| json!({ "note_id": format!("{n:06x}007465610000000000"), "tokens": { "xsec_token": "x" } }))
             .collect::<Vec<_>>();
         let ids: Vec<_> = items.iter().map(|item| item["note_id"].clone()).collect();
-        let batch = desk.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids, "tokens": {} }));
+        let batch = server.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids, "tokens": {} }));
         assert_eq!(batch.status, 400, "no tokens: {}", batch.body);
         let found =
-            desk.data("POST", "/search", Some(&json!({ "platform": "xhs", "keyword": "tea", "cookie_name": "alive" })));
+            server.data("POST", "/search", Some(&json!({ "platform": "xhs", "keyword": "tea", "cookie_name": "alive" })));
         let (ids, tokens): (Vec<_>, serde_json::Map<_, _>) = found["items"]
             .as_array()
             .unwrap()
@@ -148,24 +148,24 @@ async fn only_what_is_the_cookies_fault_wears_it_out(on: On) {
                 (item["note_id"].clone(), (item["note_id"].as_str().unwrap().to_owned(), item["tokens"].clone()))
             })
             .unzip();
-        let batch = desk.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids, "tokens": tokens }));
+        let batch = server.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids, "tokens": tokens }));
         assert_eq!((batch.status, &batch.body["summary"]["failed"]), (207, &1.into()), "{}", batch.body);
         assert_eq!(
-            (&desk.cookie("dead")["total_errors"], &batch.body["meta"]["cookie_used"]),
+            (&server.cookie("dead")["total_errors"], &batch.body["meta"]["cookie_used"]),
             (&1.into(), &"alive".into())
         );
-        desk.data("DELETE", "/cookies/dead", None);
-        desk.data("DELETE", "/cookies/alive", None);
-        // The address is shut out, the platform is broken, the line is cut: nobody's cookie is to blame.
-        desk.add_cookie("good", GOOD, 1);
-        desk.data("POST", "/cookies/good/validate", Some(&json!({})));
+        server.data("DELETE", "/cookies/dead", None);
+        server.data("DELETE", "/cookies/alive", None);
+        // A blocked address, a broken platform and a cut connection do not count against a cookie.
+        server.add_cookie("good", GOOD, 1);
+        server.data("POST", "/cookies/good/validate", Some(&json!({})));
         for change in [
             |s: &mut Script| s.e500 = patra_upstream::FaultSchedule::every(1),
             |s: &mut Script| {
                 (s.e500, s.reset) = (patra_upstream::FaultSchedule::never(), patra_upstream::FaultSchedule::every(1));
             },
         ] {
-            desk.far.script().update(change);
+            server.mock_api.script().update(change);
             let answer = ask("good");
             check_single(&answer);
             let code = answer.body["error"]["code"].as_str().unwrap();
@@ -175,54 +175,54 @@ async fn only_what_is_the_cookies_fault_wears_it_out(on: On) {
                 (if code == "PLATFORM_ERROR" { 502 } else { 503 }, &true.into())
             );
         }
-        desk.far.script().update(|s| s.reset = patra_upstream::FaultSchedule::never());
+        server.mock_api.script().update(|s| s.reset = patra_upstream::FaultSchedule::never());
         assert_eq!(
-            (&desk.cookie("good")["total_errors"], &desk.cookie("good")["status"]),
+            (&server.cookie("good")["total_errors"], &server.cookie("good")["status"]),
             (&0.into(), &"active".into())
         );
-        desk.add_cookie("blocked", "a1=1; web_session=blocked", 9);
-        let blocked = desk.post("/search", &search("tea"));
+        server.add_cookie("blocked", "a1=1; web_session=blocked", 9);
+        let blocked = server.post("/search", &search("tea"));
         assert_eq!(blocked.body["error"]["code"], "PLATFORM_ERROR", "{}", blocked.body);
-        assert_eq!(desk.cookie("blocked")["total_errors"], 0, "the address cools, not the cookie");
+        assert_eq!(server.cookie("blocked")["total_errors"], 0, "the address cools, not the cookie");
     }
 }
 
 // covers: CRAWL-03, CRAWL-142, CRAWL-143, CRAWL-144, CRAWL-146, CRAWL-148, CRAWL-GAP-03, CRAWL-DAY1-4, CRAWL-147, CRAWL-GAP-21
-on_both!(a_key_is_replaced_while_cookies_are_used);
-async fn a_key_is_replaced_while_cookies_are_used(on: On) {
+on_both!(master_key_is_rotated_while_cookies_are_used);
+async fn master_key_is_rotated_while_cookies_are_used(on: On) {
     for place in on.places() {
-        let mut desk = Desk::open(place, far(script()), &[]);
+        let mut server = TestServer::open(place, mock_api(script()), &[]);
         for n in 0..30 {
-            desk.add_cookie(&format!("c{n:02}"), &format!("a1={n}; web_session=CANARY-{n}"), 1);
+            server.add_cookie(&format!("c{n:02}"), &format!("a1={n}; web_session=CANARY-{n}"), 1);
         }
-        let old_id = desk.cookie("c00")["encryption_key_id"].as_str().unwrap().to_owned();
-        for sealed in desk.place.sql("SELECT sealed FROM reg_prov_credential") {
+        let old_id = server.cookie("c00")["encryption_key_id"].as_str().unwrap().to_owned();
+        for sealed in server.place.sql("SELECT sealed FROM reg_prov_credential") {
             assert!(sealed.starts_with("v1.") && !sealed.contains("CANARY"), "{sealed}");
         }
-        // A text moved to another row opens nothing, and no changed one does.
-        let whole = desk.place.sql("SELECT sealed FROM reg_prov_credential WHERE alias = 'c01'").remove(0);
-        desk.place.sql("UPDATE reg_prov_credential SET sealed = (SELECT sealed FROM reg_prov_credential WHERE alias = 'c00') WHERE alias = 'c01'");
-        let ask = |desk: &Desk, name: &str| {
-            desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }))
+        // A sealed text moved to another row does not open, and neither does a changed one.
+        let whole = server.place.sql("SELECT sealed FROM reg_prov_credential WHERE alias = 'c01'").remove(0);
+        server.place.sql("UPDATE reg_prov_credential SET sealed = (SELECT sealed FROM reg_prov_credential WHERE alias = 'c00') WHERE alias = 'c01'");
+        let ask = |server: &TestServer, name: &str| {
+            server.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }))
         };
-        let moved = ask(&desk, "c01");
+        let moved = ask(&server, "c01");
         assert_eq!((moved.status, &moved.body["error"]["code"]), (503, &"NOT_CONFIGURED".into()), "{}", moved.body);
-        let beside = desk.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "exclude_cookies": ["c00"] }));
-        assert_eq!(beside.status, 200, "one that does not open holds up no other: {}", beside.body);
-        desk.place.sql(&format!("UPDATE reg_prov_credential SET sealed = '{whole}' WHERE alias = 'c01'"));
+        let other = server.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "exclude_cookies": ["c00"] }));
+        assert_eq!(other.status, 200, "a cookie that does not open blocks no other: {}", other.body);
+        server.place.sql(&format!("UPDATE reg_prov_credential SET sealed = '{whole}' WHERE alias = 'c01'"));
 
-        // The new key first, the old one stays readable; the resealing dies in between and is run again.
+        // The new key first, the old one stays readable; the resealing is killed and run again.
         let new = "another text of more than thirty-two characters";
         let older = format!("COOKIE_KEY_{}", old_id.to_uppercase());
-        desk.change_variables(&[("COOKIE_MASTER_KEY", new), (&older, MASTER_KEY)]);
-        desk.restart();
-        assert_eq!(ask(&desk, "c02").status, 200);
-        let alone = desk.place.database_url().is_none();
+        server.change_variables(&[("COOKIE_MASTER_KEY", new), (&older, MASTER_KEY)]);
+        server.restart();
+        assert_eq!(ask(&server, "c02").status, 200);
+        let alone = server.place.database_url().is_none();
         if alone {
-            desk.stop();
+            server.stop();
         }
         let reseal = || {
-            let mut command = desk.place.patra();
+            let mut command = server.place.patra();
             command.args(["credential", "reseal", "-o", "json"]).env("COOKIE_MASTER_KEY", new).env(&older, MASTER_KEY);
             command
         };
@@ -233,24 +233,24 @@ async fn a_key_is_replaced_while_cookies_are_used(on: On) {
         killed.wait().unwrap();
         let output = reseal().output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["stuck"], json!([]));
-        desk.change_variables(&[("COOKIE_MASTER_KEY", new)]);
-        desk.restart();
-        let cookies = desk.data("GET", "/cookies", None);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["stuck"], json!([]));
+        server.change_variables(&[("COOKIE_MASTER_KEY", new)]);
+        server.restart();
+        let cookies = server.data("GET", "/cookies", None);
         let ids: std::collections::BTreeSet<_> = cookies["items"]
             .as_array()
             .unwrap()
             .iter()
             .map(|cookie| cookie["encryption_key_id"].as_str().unwrap())
             .collect();
-        assert_eq!(ids, [told["key_id"].as_str().unwrap()].into(), "all of them, without the old key");
+        assert_eq!(ids, [report["key_id"].as_str().unwrap()].into(), "all of them, without the old key");
         for name in ["c00", "c01", "c29"] {
-            let answer = ask(&desk, name);
+            let answer = ask(&server, name);
             assert_eq!(answer.status, 200, "{name}: {}", answer.body);
         }
-        // From where they were kept before.
-        let mut brought = desk.place.patra();
+        // Imports cookies from their previous store.
+        let mut brought = server.place.patra();
         brought.args([
             "credential",
             "add",
@@ -264,7 +264,7 @@ async fn a_key_is_replaced_while_cookies_are_used(on: On) {
         ]);
         brought.env("OLD_KEY", "cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=").env("COOKIE_MASTER_KEY", new);
         if alone {
-            desk.stop();
+            server.stop();
         }
         brought.stdin(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         let mut child = brought.spawn().unwrap();
@@ -279,9 +279,9 @@ async fn a_key_is_replaced_while_cookies_are_used(on: On) {
 // covers: CRAWL-145, CRAWL-189
 on_both!(without_a_master_key_everything_else_works);
 async fn without_a_master_key_everything_else_works(on: On) {
-    everywhere(on, &script(), &[("COOKIE_MASTER_KEY", "")], |desk| {
+    everywhere(on, &script(), &[("COOKIE_MASTER_KEY", "")], |server| {
         let cookie = json!({ "cookie_name": "x", "platform": "xhs", "cookie_value": GOOD });
-        for answer in [desk.post("/cookies", &cookie), desk.post("/search", &search("tea"))] {
+        for answer in [server.post("/cookies", &cookie), server.post("/search", &search("tea"))] {
             check_single(&answer);
             assert_eq!(
                 (answer.status, &answer.body["error"]["code"]),
@@ -291,12 +291,12 @@ async fn without_a_master_key_everything_else_works(on: On) {
             );
             assert!(answer.body["error"]["message"].as_str().unwrap().contains("COOKIE_MASTER_KEY"));
         }
-        assert_eq!(desk.lock("w")["locked"], true);
-        assert_eq!(desk.call("GET", "/api/v1/jobs", None, None).status, 200);
+        assert_eq!(server.lock("w")["locked"], true);
+        assert_eq!(server.call("GET", "/api/v1/jobs", None, None).status, 200);
     });
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     let refused =
         place.patra().args(["serve", "--listen", "127.0.0.1:0"]).env("COOKIE_MASTER_KEY", "short").output().unwrap();
-    let told = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && told.contains("32 characters") && told.contains("openssl rand"), "{told}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && stderr.contains("32 characters") && stderr.contains("openssl rand"), "{stderr}");
 }

@@ -1,17 +1,17 @@
-//! Twenty secrets through everything that may go wrong, and not one of them anywhere.
+//! Twenty secrets in requests that fail in every way: none of them leaks.
 
 use std::path::Path;
 
 use patra_upstream::{FaultSchedule, Script};
 use serde_json::json;
 
-use super::desk::{Desk, far};
+use super::server::{TestServer, mock_api};
 use super::{script, search};
 use crate::support::On;
 
 const CANARIES: usize = 20;
 
-/// Every file below, as text.
+/// Every file below this folder, as text.
 fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -23,8 +23,8 @@ fn files(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 }
 
 // covers: CRAWL-RULE-7, CRAWL-149, CRAWL-150, CRAWL-151, CRAWL-152, CRAWL-153, CRAWL-DAY2-6, CRAWL-GAP-08
-on_both!(no_secret_is_in_any_log_row_answer_or_file);
-async fn no_secret_is_in_any_log_row_answer_or_file(on: On) {
+on_both!(no_secret_is_in_any_log_row_response_or_file);
+async fn no_secret_is_in_any_log_row_response_or_file(on: On) {
     for place in on.places() {
         let script = Script {
             e500: FaultSchedule::every(5),
@@ -32,50 +32,50 @@ async fn no_secret_is_in_any_log_row_answer_or_file(on: On) {
             reset: FaultSchedule::every(11),
             ..script()
         };
-        let mut desk = Desk::open(
+        let mut server = TestServer::open(
             place,
-            far(script),
+            mock_api(script),
             &[("RUST_LOG", "trace"), ("COOKIE_MASTER_KEY", "CANARY-master-key-of-more-than-32-characters")],
         );
         let mut answers = String::new();
         for n in 0..CANARIES {
             let value =
                 format!("a1=CANARY-a{n:02}; web_session=CANARY-w{n:02}{}", if n % 4 == 0 { "expired" } else { "" });
-            desk.add_cookie(&format!("c{n:02}"), &value, 1);
-            // Wrong in every way that a caller may be.
+            server.add_cookie(&format!("c{n:02}"), &value, 1);
+            // All kinds of wrong requests.
             for wrong in [
                 format!(r#"{{"cookie_name":"c","platform":"xhs","cookie_value":"CANARY-x{n:02}","priority":"high"}}"#),
                 format!(r#"{{"cookie_name":"c","platform":"xhs","cookie_value":"CANARY-y{n:02}"#),
                 format!(r#"{{"cookie_name":"c","platform":"no","cookie_value":"CANARY-z{n:02}"}}"#),
             ] {
-                let key = desk.key.clone();
+                let key = server.key.clone();
                 answers.push_str(
-                    &desk.call_as(Some(&key), "POST", "/api/v1/crawler/cookies", None, Some(&wrong)).body.to_string(),
+                    &server.call_as(Some(&key), "POST", "/api/v1/crawler/cookies", None, Some(&wrong)).body.to_string(),
                 );
             }
-            answers.push_str(&desk.post("/search", &search("tea")).body.to_string());
+            answers.push_str(&server.post("/search", &search("tea")).body.to_string());
         }
         let items: Vec<_> = (0..5)
             .map(|n| json!({ "note_id": format!("n{n}"), "tokens": { "xsec_token": "t", "xsec_source": "s" } }))
             .collect();
-        answers.push_str(&desk.post("/candidates", &json!({ "platform": "xhs", "items": items })).body.to_string());
+        answers.push_str(&server.post("/candidates", &json!({ "platform": "xhs", "items": items })).body.to_string());
         let ids: Vec<_> = (0..5).map(|n| format!("n{n}")).collect();
-        answers.push_str(&desk.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids })).body.to_string());
+        answers.push_str(&server.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids })).body.to_string());
         for path in ["/cookies", "/candidates", "/executions", "/notes"] {
-            answers.push_str(&desk.get(path).body.to_string());
+            answers.push_str(&server.get(path).body.to_string());
         }
-        answers.push_str(&desk.call("GET", "/api/v1/credentials", None, None).body.to_string());
+        answers.push_str(&server.call("GET", "/api/v1/credentials", None, None).body.to_string());
         assert!(!answers.contains("CANARY"), "{answers}");
-        desk.restart();
-        let log = desk.log();
+        server.restart();
+        let log = server.log();
         assert!(!log.contains("web_session="), "cookies are not handed to the log at all");
         let mut found = Vec::new();
-        files(desk.place.folder.path(), &mut found);
+        files(server.place.folder.path(), &mut found);
         assert!(found.iter().any(|(path, _)| path.contains("serve-")), "the logs are among them");
         for (path, bytes) in &found {
             assert!(!String::from_utf8_lossy(bytes).contains("CANARY"), "a secret is in {path}");
         }
-        if let Some(url) = desk.place.database_url() {
+        if let Some(url) = server.place.database_url() {
             let dump = std::process::Command::new("pg_dump").arg(&url).output().unwrap();
             assert!(dump.status.success() && !String::from_utf8_lossy(&dump.stdout).contains("CANARY"));
         }
@@ -84,7 +84,7 @@ async fn no_secret_is_in_any_log_row_answer_or_file(on: On) {
 
 // covers: CRAWL-RULE-1, CRAWL-141, CRAWL-198
 #[test]
-fn the_product_writes_no_table_outside_and_signs_nothing_itself() {
+fn crawler_writes_no_foreign_table_and_signs_nothing_itself() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&root).unwrap() {

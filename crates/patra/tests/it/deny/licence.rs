@@ -17,7 +17,7 @@ impl Expression {
         }
     }
 
-    /// All licences in it.
+    /// All licences of the expression.
     pub(super) fn ids(&self) -> Vec<String> {
         match self {
             Expression::Licence(id) => vec![id.clone()],

@@ -1,4 +1,4 @@
-//! The checker, tried on packages that break each rule.
+//! The checker on packages that break each rule.
 
 use serde_json::{Value, json};
 

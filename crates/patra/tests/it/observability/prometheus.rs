@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::{read, serve};
 use crate::cli::upstream;
-use crate::support::Place;
+use crate::support::Workspace;
 
-/// Minutes become seconds, and what may lag for half an hour may lag for a moment. Nothing else is changed.
+/// Turns minutes into seconds and shortens the allowed lag. Nothing else is changed.
 fn hurried(rules: &str) -> String {
     let mut text = rules.to_owned();
     for (slow, quick) in [
@@ -40,13 +40,13 @@ struct Prometheus {
 }
 
 impl Prometheus {
-    fn start(place: &Place, scraped: &str) -> Prometheus {
+    fn start(place: &Workspace, scraped: &str) -> Prometheus {
         place.file("rules.yml", &hurried(&read("deploy/prometheus/rules.yml")));
         let shipped = read("deploy/prometheus/prometheus.yml");
         let config = shipped.replace("127.0.0.1:9464", scraped).replace("15s", "1s");
         assert!(config.contains(scraped), "the shipped file names another port");
         let config = place.file("prometheus.yml", &config);
-        // Free a moment ago.
+        // A port that was free a moment ago.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let child = Command::new("prometheus")
             .arg(format!("--config.file={config}"))
@@ -59,7 +59,7 @@ impl Prometheus {
         Prometheus { child, address }
     }
 
-    /// The alerts that fire now, as `name source`.
+    /// Alerts that are firing, as `name source`.
     fn firing(&self) -> BTreeSet<String> {
         let Some(answer) = get(&self.address, "/api/v1/alerts") else { return BTreeSet::new() };
         let alerts = answer["data"]["alerts"].as_array().cloned().unwrap_or_default();
@@ -101,7 +101,7 @@ impl Drop for Prometheus {
     }
 }
 
-/// `None` while nobody listens.
+/// `None` while the server is not listening.
 fn get(address: &str, path: &str) -> Option<Value> {
     let mut stream = TcpStream::connect(address).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
@@ -110,7 +110,7 @@ fn get(address: &str, path: &str) -> Option<Value> {
     serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }
 
-/// A source that is asked every second, with settings of its own.
+/// A source that is requested every second, with settings of its own.
 fn source(code: &str, server: &MockApi, settings: &str) -> String {
     format!(
         r#"
@@ -136,17 +136,17 @@ endpoints:
 // covers: ING-12.6-01, ING-12.6-02, ING-12.6-03, ING-12.6-04, ING-DOD-26, ING-DOD-27
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs Prometheus: tests/prometheus/run installs it and runs this"]
-async fn upstreams_in_trouble_set_off_the_alerts_and_their_recovery_ends_them() {
-    let place = Place::sqlite();
+async fn failing_upstreams_fire_the_alerts_and_recovery_resolves_them() {
+    let place = Workspace::sqlite();
     let locked = upstream(50, Script { require_header: Some(("x-key".into(), "k".into())), ..Script::default() });
     let broken = upstream(50, Script { e500: FaultSchedule::every(1), ..Script::default() });
     let strict = upstream(50, Script { e429: FaultSchedule::every(2), ..Script::default() });
-    // More pages than its quota lets be read.
+    // More pages than its quota allows.
     let fine = upstream(500, Script::default());
     let fast = "    rate_limit: { refill_rate_per_sec: 1000, burst: 100 }";
     let few = "    rate_limit: { refill_rate_per_sec: 1000, burst: 100, quota_hourly: 3 }";
     for manifest in [
-        // In several windows: what is left waits behind the fuse.
+        // In several windows: the rest waits behind the halt.
         source("locked", &locked, fast).replace("P5000D", "P60D"),
         source("broken", &broken, fast),
         source("strict", &strict, fast),
@@ -168,7 +168,7 @@ async fn upstreams_in_trouble_set_off_the_alerts_and_their_recovery_ends_them() 
         "PatraHardQuota few",
         "PatraSelfHealing",
     ]);
-    // The upstream is fixed: the cursor catches up, and nobody has to do anything.
+    // The upstream is fixed: the cursor catches up without any action.
     broken.script().set(Script::default());
     prometheus.wait_until_silent("PatraConsecutiveFailures broken");
     prometheus.wait_until_silent("PatraCursorStalled broken");

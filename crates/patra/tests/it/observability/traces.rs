@@ -1,4 +1,4 @@
-//! Logs with their lineage, and traces as a collector gets them.
+//! Logs with their lineage, and traces as received by a collector.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Write as _};
@@ -13,9 +13,9 @@ use prost::Message as _;
 use serde_json::Value;
 
 use crate::cli::upstream;
-use crate::support::{On, Place, manifest};
+use crate::support::{On, Workspace, manifest};
 
-/// Takes what is sent to `/v1/traces`, as any collector does.
+/// Receives requests to `/v1/traces`, like any collector.
 struct Collector {
     address: String,
     got: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
@@ -46,7 +46,7 @@ impl Collector {
     }
 }
 
-/// The body of the next request of a connection.
+/// Reads the body of the next request of a connection.
 fn request(reader: &mut impl std::io::BufRead) -> Option<Vec<u8>> {
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).ok()? > 0 && line != "\r\n" {
@@ -73,7 +73,7 @@ fn attributes(span: &Span) -> BTreeMap<String, String> {
     span.attributes.iter().map(|attribute| (attribute.key.clone(), value(attribute))).collect()
 }
 
-/// The names from the root down to this span.
+/// Names of the spans from the root to this one.
 fn path(span: &Span, spans: &[Span]) -> String {
     let parent = spans.iter().find(|other| other.span_id == span.parent_span_id);
     match parent {
@@ -84,9 +84,9 @@ fn path(span: &Span, spans: &[Span]) -> String {
 
 // covers: ING-14.6-01, ING-14.6-02, ING-14.6-03, ING-14.2-02, ING-DOD-28
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_gets_the_whole_tree_and_the_upstream_its_place_in_it() {
+async fn traces_are_complete_and_propagate_to_the_upstream() {
     let server = upstream(120, Script { e500: FaultSchedule::at([2]), ..Script::default() });
-    let (place, collector) = (Place::sqlite(), Collector::start());
+    let (place, collector) = (Workspace::sqlite(), Collector::start());
     place.apply(&manifest(server.base_url()));
     let output = place
         .patra()
@@ -114,7 +114,7 @@ async fn a_collector_gets_the_whole_tree_and_the_upstream_its_place_in_it() {
     let failed: Vec<_> = calls.iter().filter(|call| call["http.status"] == "500").collect();
     assert_eq!((failed.len(), failed[0]["error.level"].as_str()), (1, "L1"));
     assert_eq!(calls.len() as u64, server.stats().data_requests, "one span for each request");
-    // The upstream can tell which of our spans asked it.
+    // The upstream sees which of our spans sent a request.
     let log = server.log();
     let parents: Vec<_> = log.iter().filter_map(|entry| entry.traceparent.clone()).collect();
     for span in spans.iter().filter(|span| span.name == "HTTP Call") {
@@ -127,8 +127,8 @@ async fn a_collector_gets_the_whole_tree_and_the_upstream_its_place_in_it() {
 }
 
 // covers: ING-14.2-01, ING-14.2-03, ING-14.5-01, ING-14.5-02, ING-14.5-03, ING-14.5-04, ING-14.11-03, ING-14.1-01
-on_both!(every_line_of_a_run_says_where_it_comes_from);
-async fn every_line_of_a_run_says_where_it_comes_from(on: On) {
+on_both!(every_log_line_of_a_run_has_its_lineage);
+async fn every_log_line_of_a_run_has_its_lineage(on: On) {
     let server = upstream(300, Script { e500: FaultSchedule::at([2]), ..Script::default() });
     on.run(|place| {
         place.apply(&manifest(server.base_url()));
@@ -167,7 +167,7 @@ async fn every_line_of_a_run_says_where_it_comes_from(on: On) {
         assert_eq!((&failed[0]["error.level"], &failed[0]["http_status"]), (&"L1".into(), &500.into()));
         let claimed = named(&all, "task claimed");
         assert!(!claimed.is_empty() && claimed.iter().all(|line| line["leased_until"].is_string()), "{all:#?}");
-        // Of what goes well one in a hundred is told; of what does not, all.
+        // One in a hundred successes is logged, and every failure.
         let some = lines("1", "2024-01-02T12:00:00Z");
         assert_eq!(named(&some, "batch committed").len(), 1, "{some:#?}");
         assert_eq!(named(&some, "a request failed").len(), 1, "{some:#?}");

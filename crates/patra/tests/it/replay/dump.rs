@@ -4,17 +4,17 @@ use std::process::Command;
 
 use rusqlite::types::Value;
 
-use crate::support::Place;
+use crate::support::Workspace;
 
-/// Row by row, all tables but the gate's: every request passes it, a replay's too, and it counts them.
-pub(super) fn dump(place: &Place) -> String {
+/// Rows of all tables except the gate's: every request counts there, a replay's too.
+pub(super) fn dump(place: &Workspace) -> String {
     match place.database_url() {
         Some(url) => postgres(&url),
         None => sqlite(place),
     }
 }
 
-fn sqlite(place: &Place) -> String {
+fn sqlite(place: &Workspace) -> String {
     let connection = rusqlite::Connection::open(place.folder.path().join("data/patra.db")).unwrap();
     let mut tables = connection
         .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'ing_gate' ORDER BY name")
@@ -44,7 +44,7 @@ fn postgres(url: &str) -> String {
         Command::new("pg_dump").args(["--data-only", "--exclude-table=ing_gate", "--inserts", url]).output().unwrap();
     assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
     let text = String::from_utf8(dump.stdout).unwrap();
-    // Newer versions begin and end a dump with a random word.
+    // Newer versions start and end a dump with a random word.
     let mut lines: Vec<_> = text.lines().filter(|line| line.starts_with("INSERT") || line.contains("setval")).collect();
     assert!(lines.iter().any(|line| line.contains("ing_task_run_batch")));
     lines.sort_unstable();

@@ -1,9 +1,9 @@
-//! Batches that are no plain pages: ids, their details in groups, groups that were refused, and records fetched again.
+//! Replays of special batches: ids, details in groups, refused groups, and records fetched again.
 
 use serde_json::Value;
 
 use super::{code, dump::dump, line, replay};
-use crate::support::{On, Place, preamble};
+use crate::support::{On, Workspace, preamble};
 use patra_upstream::{Dataset, DetailEndpoints, FailingItem, MockApi, Script};
 
 const POISON: usize = 17;
@@ -41,7 +41,7 @@ fn upstream() -> MockApi {
     MockApi::start(([127, 0, 0, 1], 0).into(), dataset, Script { detail, ..Script::default() }).unwrap()
 }
 
-fn all_the_same(place: &Place, batches: &[Value]) {
+fn all_the_same(place: &Workspace, batches: &[Value]) {
     for batch in batches {
         let report = replay(place, batch, &[], 0);
         assert_eq!(report["verdict"], "SAME", "{batch}: {report}");

@@ -1,4 +1,4 @@
-//! Driving again in production: what was executed is read back, what failed is executed once more.
+//! Redrives in production: an executed batch returns its result, a failed one runs again.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{RUN, code, dump::dump, keeping, locked, upstream};
-use crate::support::{On, Place};
+use crate::support::{On, Workspace};
 use patra_upstream::Script;
 
-fn redrive(place: &Place, args: &[&str], exit: i32) -> Value {
+fn redrive(place: &Workspace, args: &[&str], exit: i32) -> Value {
     let output = place.patra().args(["replay", "--redrive", "-o", "json"]).args(args).output().unwrap();
     code(&output, exit);
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
 // covers: ING-5.4-20, ING-7.10-04, ING-9.8-03, ING-11.2-03, C-64
-on_both!(a_batch_that_was_executed_is_read_back_and_nothing_is_written);
-async fn a_batch_that_was_executed_is_read_back_and_nothing_is_written(on: On) {
+on_both!(executed_batch_returns_its_result_without_a_write);
+async fn executed_batch_returns_its_result_without_a_write(on: On) {
     on.run(|place| {
         let server = upstream(Script::default());
         place.apply(&keeping(server.base_url()));
@@ -37,8 +37,8 @@ async fn a_batch_that_was_executed_is_read_back_and_nothing_is_written(on: On) {
 }
 
 // covers: ING-5.4-20, ING-9.8-03, ING-12.6-05, ING-5.9-03, C-64
-on_both!(a_batch_that_failed_is_executed_again_under_a_mark);
-async fn a_batch_that_failed_is_executed_again_under_a_mark(on: On) {
+on_both!(failed_batch_is_redriven_with_a_marker);
+async fn failed_batch_is_redriven_with_a_marker(on: On) {
     on.run(|place| {
         let server = upstream(locked());
         place.apply(&keeping(server.base_url()));
@@ -46,7 +46,7 @@ async fn a_batch_that_failed_is_executed_again_under_a_mark(on: On) {
         let batch = &place.list(&["batches", "--status", "FAILED"])[0];
         let (run, no, task) = (batch["run_id"].to_string(), batch["batch_no"].to_string(), batch["task_id"].clone());
         server.script().update(|script| script.require_header = None);
-        // The fuse has stopped the source: a person lets it go on.
+        // The source is halted: a person resumes it.
         code(&place.run(&["resume", "source", "far"]), 0);
         let queued = redrive(place, &[&run, &no, "--request", "mine"], 0);
         assert_eq!((&queued["outcome"], &queued["existed"]), (&"QUEUED".into(), &false.into()));
@@ -68,9 +68,9 @@ async fn a_batch_that_failed_is_executed_again_under_a_mark(on: On) {
 
 // covers: ING-5.9-03
 #[tokio::test(flavor = "multi_thread")]
-async fn a_whole_task_is_driven_again() {
+async fn whole_task_can_be_redriven() {
     let server = upstream(Script::default());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 0);
     let task = place.list(&["tasks"])[0]["id"].to_string();
@@ -80,19 +80,19 @@ async fn a_whole_task_is_driven_again() {
     let new = tasks.iter().find(|row| row["id"] == done["task"]).unwrap();
     assert_eq!(new["redrive_of"].to_string(), task);
     let lineage = code(&place.run(&["get", "lineage", "1"]), 0);
-    let told = format!("task {task} SUCCEEDED (run again as task {})", done["task"]);
-    assert!(lineage.contains(&told) && !lineage.contains("narrower"), "{lineage}");
-    let told = place.run(&["replay", "--redrive", "--task", "999999"]);
-    assert!(code(&told, 78).contains("there is no such batch, run or task"));
+    let expected = format!("task {task} SUCCEEDED (run again as task {})", done["task"]);
+    assert!(lineage.contains(&expected) && !lineage.contains("narrower"), "{lineage}");
+    let refused = place.run(&["replay", "--redrive", "--task", "999999"]);
+    assert!(code(&refused, 78).contains("there is no such batch, run or task"));
     code(&place.run(&["replay", "--task", &task]), 64);
     code(&place.run(&["replay", "--redrive"]), 64);
     code(&place.run(&["replay"]), 64);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_has_not_ended_is_not_driven_again() {
+async fn open_task_cannot_be_redriven() {
     let server = upstream(Script { latency_ms: 300, ..Script::default() });
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&keeping(server.base_url()));
     let mut child = place.patra().args(RUN).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while server.stats().data_requests == 0 {
@@ -101,7 +101,7 @@ async fn a_task_that_has_not_ended_is_not_driven_again() {
     child.kill().unwrap();
     child.wait().unwrap();
     let task = place.list(&["tasks"])[0]["id"].to_string();
-    let told = place.run(&["replay", "--redrive", "--task", &task]);
-    assert!(code(&told, 1).contains("the task has not ended"));
+    let refused = place.run(&["replay", "--redrive", "--task", &task]);
+    assert!(code(&refused, 1).contains("the task has not ended"));
     assert_eq!(place.list(&["tasks"]).len(), 1);
 }

@@ -1,9 +1,9 @@
 //! Just enough SQL to compare two schemas: tables with their columns, indexes by name. Types, checks and triggers are
-//! each dialect's own.
+//! specific to each dialect.
 
 use std::collections::BTreeSet;
 
-/// `table x`, `column x.y`, `index x`, `unique index x` of everything that a migration creates.
+/// `table x`, `column x.y`, `index x`, `unique index x` for everything that a migration creates.
 pub(super) fn schema(text: &str) -> BTreeSet<String> {
     let text: Vec<_> = text.lines().map(|line| line.split("--").next().unwrap_or_default()).collect();
     let text = text.join(" ");
@@ -30,12 +30,12 @@ fn name(text: &str) -> &str {
     text.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default()
 }
 
-/// Our columns are written small; what begins in capitals is a constraint.
+/// Columns are lower-case; a capitalised word starts a constraint.
 fn is_column(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
-/// What stands between the commas of the first bracket.
+/// The parts between the commas of the first bracket.
 fn parts(text: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! A world, its processes and what has been checked of it: what every kind of round works with.
+//! A world, its processes and the state of its checks: the base of every kind of round.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use super::check::{self, Findings, Marks};
 use super::fleet::{Fleet, lease};
 use super::tally::Tally;
 use super::world::{Job, Kind, ROUNDS_OF_A_STORE, World};
-use super::{Wish, sql};
+use super::{Params, sql};
 use crate::support::now_micros;
 
-/// No job takes longer than this and some leases, whatever happens to it.
+/// No job takes longer than this plus a few leases.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 pub(super) struct Arena {
     pub(super) world: World,
     pub(super) fleet: Fleet,
     pub(super) tally: Tally,
-    /// How long a job takes when nothing happens to it.
+    /// Duration of an undisturbed job.
     pub(super) typical: Duration,
     /// Tasks of processes that were killed or frozen in this round.
     orphans: Vec<Orphan>,
     marks: Marks,
 }
 
-/// A task whose holder is dead or frozen, and since when.
+/// A task whose owner is dead or frozen, and since when.
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) task: i64,
@@ -36,21 +36,21 @@ pub(super) struct Orphan {
     since: u64,
 }
 
-/// One kind of harm, again and again.
+/// One kind of harm, repeated.
 pub(super) trait Harm {
     async fn round(&mut self, arena: &mut Arena, rng: &mut Rng) -> Result<(), String>;
 }
 
-/// So many rounds, on as many stores as that needs. Panics at the first thing that is wrong.
-pub(super) async fn torture(kind: Kind, label: &str, wish: &Wish, harm: &mut impl Harm) {
-    let (mut rng, mut tally, start) = (Rng::new(wish.seed), Tally::default(), Instant::now());
-    eprintln!("{label}: {} rounds, seed {}", wish.rounds, wish.seed);
-    while tally.rounds < wish.rounds {
+/// Runs so many rounds, on as many stores as needed. Panics at the first error.
+pub(super) async fn torture(kind: Kind, label: &str, params: &Params, harm: &mut impl Harm) {
+    let (mut rng, mut tally, start) = (Rng::new(params.seed), Tally::default(), Instant::now());
+    eprintln!("{label}: {} rounds, seed {}", params.rounds, params.seed);
+    while tally.rounds < params.rounds {
         let Some(mut arena) = Arena::new(kind, &mut rng, tally) else { return };
-        let end = (arena.tally.rounds + ROUNDS_OF_A_STORE).min(wish.rounds);
+        let end = (arena.tally.rounds + ROUNDS_OF_A_STORE).min(params.rounds);
         if let Err(wrong) = arena.live(end, label, start, &mut rng, harm).await {
             eprintln!("{}\n{label}: {}", arena.fleet.last_words(&arena.world.place), arena.tally);
-            let (round, seed) = (arena.tally.rounds + 1, wish.seed);
+            let (round, seed) = (arena.tally.rounds + 1, params.seed);
             panic!(
                 "{label}: round {round}: {wrong}\nhint: the same kills again: ./torture, {round} rounds, seed {seed}"
             );
@@ -87,12 +87,12 @@ impl Arena {
         self.tally.lost += self.fleet.count(&self.world.place, "lease lost");
         let committed = "SELECT count(*) FROM ing_task_run_batch WHERE status_code = 'SUCCEEDED'";
         let committed: u64 = sql::rows(&self.world.place, committed)[0][0].parse().unwrap();
-        self.tally.pages_again += self.world.far.stats().ok.saturating_sub(committed);
+        self.tally.pages_again += self.world.mock_api.stats().ok.saturating_sub(committed);
         let findings = check::everything(&self.world);
         self.judge(&findings)
     }
 
-    /// A round without harm: how it goes when all is well.
+    /// A round without harm, to measure an undisturbed job.
     async fn undisturbed(&mut self, rng: &mut Rng) -> Result<(), String> {
         self.fleet.complete(&self.world.place).await?;
         let (job, new) = self.world.grow(rng);
@@ -102,7 +102,7 @@ impl Arena {
         self.verify(new).await
     }
 
-    /// Has the job accepted, if it is not yet, and waits for its end. Every process must live through that.
+    /// Submits the job, if it is not accepted yet, and waits for its end. Every process must survive that.
     pub(super) async fn finish(&mut self, job: &Job, mut accepted: bool) -> Result<(), String> {
         let (start, patience) = (Instant::now(), PATIENCE + lease() * 4);
         while start.elapsed() < patience {
@@ -126,12 +126,13 @@ impl Arena {
         self.fleet.address().and_then(|address| self.world.is_finished(address, job)) == Some(true)
     }
 
-    /// Data requests that the upstream has seen.
+    /// Data requests that the upstream has received.
     pub(super) fn data_requests(&self) -> u64 {
-        self.world.far.stats().data_requests
+        self.world.mock_api.stats().data_requests
     }
 
-    /// Everything must be there, once; and the cursor at its end, for which a dead run may have left a plan to do.
+    /// Checks that every record is stored once, and that the cursor is at its end; after a killed run another plan may
+    /// have to move it.
     pub(super) async fn verify(&mut self, new: Range<usize>) -> Result<(), String> {
         self.tally.records += new.len();
         let findings = check::round(&self.world, new, &mut self.marks);
@@ -149,7 +150,7 @@ impl Arena {
         }
     }
 
-    /// What holds at any moment, looked at now.
+    /// Checks the invariants that hold at any moment.
     pub(super) fn look(&mut self) -> Result<(), String> {
         let mut findings = Findings::default();
         check::at_any_moment(&self.world.place, &mut findings);
@@ -162,8 +163,8 @@ impl Arena {
         if findings.is_empty() { Ok(()) } else { Err(format!("{findings:?}")) }
     }
 
-    /// Keeps in mind what this process holds; to be called right after it was killed or frozen. Only where somebody else
-    /// can take it over.
+    /// Remembers the tasks of this process. Called right after it was killed or frozen, and only where another process
+    /// can take them over.
     pub(super) fn remember_orphans(&mut self, pid: u32) {
         if self.world.place.database_url().is_none() {
             return;
@@ -182,7 +183,7 @@ impl Arena {
         self.orphans.len()
     }
 
-    /// How soon each of them was begun again.
+    /// Measures how soon each of them was started again.
     pub(super) fn count_reruns(&mut self) {
         for orphan in std::mem::take(&mut self.orphans) {
             let statement = format!(
@@ -190,7 +191,7 @@ impl Arena {
                  WHERE task_id = {} AND attempt_no > {}",
                 orphan.task, orphan.fence
             );
-            // None where its last transaction had reached the server and closed it.
+            // No later run if its last transaction had reached the server and closed it.
             if let Ok(again) = sql::rows(&self.world.place, &statement)[0][0].parse::<u64>() {
                 self.tally.rerun(Duration::from_micros(again.saturating_sub(orphan.since)));
             }

@@ -1,4 +1,4 @@
-//! Holding the store against the upstream's own list, and the ledger against itself.
+//! Compares the store with the upstream's own list, and the ledger with itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::sql;
 use super::world::World;
-use crate::support::Place;
+use crate::support::Workspace;
 
-/// What is wrong. Empty when all is well.
+/// Errors found by a check.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Records of the upstream that the store has not.
+    /// Records of the upstream that the store lacks.
     pub(super) gaps: usize,
     /// Records stored, or committed to the ledger, more than once.
     pub(super) doubles: usize,
@@ -31,18 +31,18 @@ impl Findings {
     }
 }
 
-/// How far the store has been checked: a round looks only at what is new.
+/// Progress of the checks: a round checks only new rows.
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     item: i64,
     task: i64,
     run: i64,
     batch: i64,
-    /// Where the last task's window ends, in the words of the database.
+    /// End of the last task's window, in the database's format.
     until: String,
 }
 
-/// Everything that a round brought, when its job has ended.
+/// Checks everything that a round added, after its job has ended.
 pub(super) fn round(world: &World, new: Range<usize>, marks: &mut Marks) -> Findings {
     let mut findings = Findings::default();
     let items = sql::rows(
@@ -57,19 +57,19 @@ pub(super) fn round(world: &World, new: Range<usize>, marks: &mut Marks) -> Find
     findings
 }
 
-/// Every record of the store, at the end of its life.
+/// Checks every record of the store, at the end of its life.
 pub(super) fn everything(world: &World) -> Findings {
     let mut findings = Findings::default();
     let items = sql::rows(&world.place, "SELECT dedup_key, payload FROM item");
-    let all = 0..world.far.dataset().range(0, world.shown.micros()).end;
+    let all = 0..world.mock_api.dataset().range(0, world.shown.micros()).end;
     records(world, all, items.iter().map(|row| (row[0].as_str(), row[1].as_str())), &mut findings);
     world.place.check_integrity();
     findings
 }
 
-/// What holds after every commit, so also while processes run or have just died: the ledger counts exactly the records,
-/// no cursor stands beyond its newest event, and none beyond work that is not done.
-pub(super) fn at_any_moment(place: &Place, findings: &mut Findings) {
+/// Checks the invariants of every commit, which also hold while processes run or have just died: the ledger counts
+/// exactly the records, no cursor is beyond its newest event, and none is beyond open work.
+pub(super) fn at_any_moment(place: &Workspace, findings: &mut Findings) {
     let statement = "
         SELECT (SELECT count(*) FROM item),
           (SELECT coalesce(sum(inserted), 0) FROM ing_task_run_batch WHERE status_code = 'SUCCEEDED'),
@@ -83,8 +83,8 @@ pub(super) fn at_any_moment(place: &Place, findings: &mut Findings) {
     findings.fault(row[3] != "0", || format!("a cursor stands beyond {} tasks that have not succeeded", row[3]));
 }
 
-/// Whether the cursor stands at the end of all that was planned.
-pub(super) fn cursor_is_at_its_end(place: &Place, marks: &Marks) -> bool {
+/// Whether the cursor is at the end of all planned windows.
+pub(super) fn cursor_is_at_its_end(place: &Workspace, marks: &Marks) -> bool {
     sql::rows(place, "SELECT normalized_instant FROM ing_cursor") == [[marks.until.clone()]]
 }
 
@@ -94,7 +94,7 @@ fn records<'a>(
     stored: impl Iterator<Item = (&'a str, &'a str)>,
     findings: &mut Findings,
 ) {
-    let dataset = world.far.dataset();
+    let dataset = world.mock_api.dataset();
     let mut missing: BTreeMap<&str, &str> =
         expected.filter_map(|at| dataset.get(at)).map(|(id, _, json)| (id, json)).collect();
     let mut seen = BTreeSet::new();
@@ -112,8 +112,8 @@ fn records<'a>(
     findings.fault(!missing.is_empty(), || format!("missing: {some:?} and so on"));
 }
 
-/// The new tasks: all succeeded, and their windows are one unbroken row behind the last round's.
-fn tasks(place: &Place, marks: &mut Marks, findings: &mut Findings) -> Vec<String> {
+/// Checks the new tasks: all succeeded, and their windows follow the last round's without a gap.
+fn tasks(place: &Workspace, marks: &mut Marks, findings: &mut Findings) -> Vec<String> {
     let statement = format!(
         "SELECT id, status_code, window_from, window_to FROM ing_task WHERE id > {} ORDER BY window_from, id",
         marks.task
@@ -130,8 +130,8 @@ fn tasks(place: &Place, marks: &mut Marks, findings: &mut Findings) -> Vec<Strin
     rows.into_iter().map(|mut row| row.swap_remove(0)).collect()
 }
 
-/// The new runs and batches: each page committed once, numbers that add up, no run left open.
-fn ledger(place: &Place, records: usize, tasks: &[String], marks: &mut Marks, findings: &mut Findings) {
+/// Checks the new runs and batches: each page committed once, consistent counts, no open run.
+fn ledger(place: &Workspace, records: usize, tasks: &[String], marks: &mut Marks, findings: &mut Findings) {
     let batches = sql::rows(
         place,
         &format!(
@@ -150,7 +150,7 @@ fn ledger(place: &Place, records: usize, tasks: &[String], marks: &mut Marks, fi
 
     let sum = |at: usize| batches.iter().map(|row| number(row, at)).sum::<i64>();
     findings.fault(sum(3) != records as i64, || format!("{} records entered the ledger, not {records}", sum(3)));
-    // A page that is committed a second time finds its records there.
+    // A page that is read a second time skips its stored records.
     findings.doubles += (sum(4) + sum(5)) as usize;
     findings.fault(sum(6) != 0, || format!("{} records were rejected", sum(6)));
     for row in &batches {

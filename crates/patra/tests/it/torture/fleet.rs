@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::world::Kind;
-use crate::support::Place;
+use crate::support::Workspace;
 
-/// As short as can be, so that rounds are; `PATRA_TORTURE_LEASE_SECS` makes it longer.
+/// As short as possible, for short rounds; `PATRA_TORTURE_LEASE_SECS` makes it longer.
 pub(super) fn lease() -> Duration {
     let secs = std::env::var("PATRA_TORTURE_LEASE_SECS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(secs.unwrap_or(1))
@@ -19,16 +19,16 @@ pub(super) fn lease() -> Duration {
 
 const SIGABRT: i32 = 6;
 
-/// What a process is started to do.
+/// Role of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// Everything: the rule on an embedded database.
+    /// All roles, as on an embedded database.
     All,
     Planner,
     Executor,
 }
 
-/// The processes on one store, each dead or alive. The first answers on HTTP.
+/// The processes on one store, each dead or alive. The first serves HTTP.
 pub(super) struct Fleet {
     seats: Vec<Seat>,
 }
@@ -42,7 +42,7 @@ struct Seat {
 pub(super) struct Process {
     child: Child,
     log: PathBuf,
-    /// Where in the log this process begins.
+    /// Offset of this process in the log.
     from: u64,
     address: Option<String>,
 }
@@ -69,8 +69,8 @@ impl Fleet {
         self.seats.len()
     }
 
-    /// Starts what is dead, and waits until all of it serves.
-    pub(super) async fn complete(&mut self, place: &Place) -> Result<(), String> {
+    /// Starts dead processes, and waits until all of them serve.
+    pub(super) async fn complete(&mut self, place: &Workspace) -> Result<(), String> {
         for at in 0..self.seats.len() {
             self.start(place, at, None);
         }
@@ -81,14 +81,14 @@ impl Fleet {
     }
 
     /// Starts a dead process, with a variable in its environment if one is given.
-    pub(super) fn start(&mut self, place: &Place, at: usize, variable: Option<(&str, &str)>) {
+    pub(super) fn start(&mut self, place: &Workspace, at: usize, variable: Option<(&str, &str)>) {
         let seat = &mut self.seats[at];
         if seat.process.is_none() {
             seat.process = Some(Process::start(place, &seat.name, seat.part, variable));
         }
     }
 
-    /// Waits until the process serves. An error when it ends instead: nobody told it to.
+    /// Waits until the process serves. Fails if it exits instead.
     pub(super) async fn ready(&mut self, at: usize) -> Result<(), String> {
         let seat = &mut self.seats[at];
         let Some(process) = &mut seat.process else { return Err(format!("{} is not there", seat.name)) };
@@ -98,12 +98,12 @@ impl Fleet {
         }
     }
 
-    /// kill -9; nothing where it is dead already.
+    /// Kills the process with kill -9, if it is alive.
     pub(super) fn kill(&mut self, at: usize) {
         self.seats[at].process = None;
     }
 
-    /// Whether the process is dead, which only its crash point may bring about.
+    /// Whether the process is dead. Only its crash point may kill it.
     pub(super) fn has_crashed(&mut self, at: usize) -> Result<bool, String> {
         let seat = &mut self.seats[at];
         let Some(process) = &mut seat.process else { return Ok(true) };
@@ -117,7 +117,7 @@ impl Fleet {
         }
     }
 
-    /// An error when a process has ended that should live.
+    /// Fails if a process has exited that should be alive.
     pub(super) fn check(&mut self) -> Result<(), String> {
         for seat in &mut self.seats {
             if let Some(process) = &mut seat.process
@@ -129,7 +129,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Where HTTP is answered; `None` while that process is dead.
+    /// Address of HTTP; `None` while that process is dead.
     pub(super) fn address(&self) -> Option<&str> {
         self.seats[0].process.as_ref()?.address.as_deref()
     }
@@ -138,8 +138,8 @@ impl Fleet {
         self.seats[at].process.as_ref()
     }
 
-    /// What all processes wrote last, for whoever looks into a failure.
-    pub(super) fn last_words(&self, place: &Place) -> String {
+    /// The last output of all processes, to investigate a failure.
+    pub(super) fn last_words(&self, place: &Workspace) -> String {
         let mut text = String::new();
         for seat in &self.seats {
             let log = std::fs::read_to_string(log_of(place, &seat.name)).unwrap_or_default();
@@ -148,15 +148,15 @@ impl Fleet {
         text
     }
 
-    /// How often the logs of all processes, dead ones too, have this text.
-    pub(super) fn count(&self, place: &Place, text: &str) -> usize {
+    /// Counts this text in the logs of all processes, dead ones too.
+    pub(super) fn count(&self, place: &Workspace, text: &str) -> usize {
         let log = |seat: &Seat| std::fs::read_to_string(log_of(place, &seat.name)).unwrap_or_default();
         self.seats.iter().map(|seat| log(seat).matches(text).count()).sum()
     }
 }
 
 impl Process {
-    fn start(place: &Place, name: &str, part: Part, variable: Option<(&str, &str)>) -> Process {
+    fn start(place: &Workspace, name: &str, part: Part, variable: Option<(&str, &str)>) -> Process {
         let roles: &[&str] = match part {
             Part::All => &["--listen", "127.0.0.1:0"],
             Part::Planner => &["--listen", "127.0.0.1:0", "--role", "api,planner"],
@@ -200,13 +200,13 @@ impl Process {
         signal(name, &self.pid().to_string());
     }
 
-    /// Whether SIGSTOP holds it.
+    /// Whether SIGSTOP has stopped it.
     pub(super) fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
     }
 
-    /// What this process has logged.
+    /// Log of this process.
     fn said(&self) -> String {
         use std::io::{Read as _, Seek as _, SeekFrom};
         let mut text = String::new();
@@ -233,7 +233,7 @@ pub(super) fn signal(name: &str, pid: &str) {
     assert!(status.success(), "kill -{name} {pid} failed");
 }
 
-fn log_of(place: &Place, name: &str) -> PathBuf {
+fn log_of(place: &Workspace, name: &str) -> PathBuf {
     place.folder.path().join(format!("{name}.log"))
 }
 

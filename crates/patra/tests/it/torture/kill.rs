@@ -1,4 +1,4 @@
-//! Rounds of sudden death: processes at a random moment or at a crash point, and the database server.
+//! Rounds with kills: processes at a random moment or at a crash point, and the database server.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use tokio::time::Instant;
 
 use patra_core::rng::Rng;
 
-use super::Wish;
+use super::Params;
 use super::arena::{self, Arena, Harm};
 use super::fleet::{Part, Process};
 use super::points::Deck;
 use super::postgres::{self, PrivateServer};
 use super::world::{Job, Kind};
 
-pub(super) async fn torture(kind: Kind, wish: &Wish) {
+pub(super) async fn torture(kind: Kind, params: &Params) {
     let label = format!("kill {kind:?}");
     let mut kills = Kills { kind, deck: Deck::new(), server: PrivateServer::of_script() };
-    arena::torture(kind, &label, wish, &mut kills).await;
+    arena::torture(kind, &label, params, &mut kills).await;
 }
 
 struct Kills {
@@ -28,9 +28,9 @@ struct Kills {
 impl Harm for Kills {
     async fn round(&mut self, arena: &mut Arena, rng: &mut Rng) -> Result<(), String> {
         let latency_ms = 1 + rng.below(4);
-        arena.world.far.script().update(|script| script.latency_ms = latency_ms);
+        arena.world.mock_api.script().update(|script| script.latency_ms = latency_ms);
         let (job, new) = arena.world.grow(rng);
-        // One of each first, so that a few rounds have them all.
+        // One of each kind first, so that a few rounds have them all.
         let accepted = match (self.kind, arena.tally.rounds, rng.below(100)) {
             (_, 0, _) => self.crash(arena, &job, rng).await?,
             (Kind::Postgres, 1, _) | (Kind::Postgres, _, 0..15) => self.harm_server(arena, &job, rng).await?,
@@ -49,10 +49,10 @@ impl Harm for Kills {
     }
 }
 
-/// kill -9 at a random moment. Gives whether the job had been accepted.
+/// kill -9 at a random moment. Returns whether the job had been accepted.
 async fn kill(arena: &mut Arena, job: &Job, rng: &mut Rng) -> Result<bool, String> {
     let seats = seats(arena, rng);
-    // An executor that has just started claims at once; one that idles looks in its own time.
+    // An executor that has just started claims at once; an idle one polls at its interval.
     let fresh = if rng.chance(700) { arena.fleet.with(Part::Executor) } else { Vec::new() };
     for at in &fresh {
         arena.fleet.kill(*at);
@@ -70,7 +70,7 @@ async fn kill(arena: &mut Arena, job: &Job, rng: &mut Rng) -> Result<bool, Strin
     Ok(accepted)
 }
 
-/// Kills these, and keeps in mind what they held.
+/// Kills these processes and remembers their tasks.
 fn strike(arena: &mut Arena, seats: &[usize], what: &str) {
     for at in seats {
         let Some(pid) = arena.fleet.process(*at).map(Process::pid) else { continue };
@@ -80,7 +80,7 @@ fn strike(arena: &mut Arena, seats: &[usize], what: &str) {
     }
 }
 
-/// Those that come up are killed before they are quite there.
+/// Kills processes while they start.
 async fn kill_while_starting(arena: &mut Arena, rng: &mut Rng) {
     for at in 0..arena.fleet.len() {
         if arena.fleet.process(at).is_none() {
@@ -92,7 +92,7 @@ async fn kill_while_starting(arena: &mut Arena, rng: &mut Rng) {
 }
 
 impl Kills {
-    /// Lets the process, or both executors, die at a crash point.
+    /// Makes the process, or both executors, die at a crash point.
     async fn crash(&mut self, arena: &mut Arena, job: &Job, rng: &mut Rng) -> Result<bool, String> {
         let (point, armed) = self.deck.deal(rng);
         let mut seats = arena.fleet.with(point.part);
@@ -102,12 +102,12 @@ impl Kills {
         if rng.chance(500) && arena.tally.rounds > 0 {
             seats.truncate(1);
         }
-        // Leases are renewed only while a job lasts.
+        // Leases are renewed only during a job.
         if point.name.ends_with("Renew") {
-            arena.world.far.script().update(|script| script.latency_ms = 80);
+            arena.world.mock_api.script().update(|script| script.latency_ms = 80);
         }
         let mut accepted = false;
-        // Executors that are there first share the work; one that comes to a full queue takes what it can hold.
+        // Executors that run before share the work; one that starts with a full queue takes as much as it can.
         if !seats.contains(&0) && rng.chance(500) {
             accepted = arena.post(job);
         }
@@ -116,7 +116,7 @@ impl Kills {
             arena.fleet.start(&arena.world.place, *at, Some(("PATRA_CRASH_POINT", &armed)));
         }
         for at in &seats {
-            // It may die before it serves; whether that is right is asked below.
+            // It may die before it serves; that is checked below.
             let _ = arena.fleet.ready(*at).await;
         }
         let (start, limit) = (Instant::now(), arena.typical * 3 + Duration::from_secs(3));
@@ -135,7 +135,7 @@ impl Kills {
             } else if done_since.is_none() && arena.is_finished(job) {
                 done_since = Some(Instant::now());
             }
-            // What follows the end of the last task has its points too.
+            // The steps after the last task have crash points too.
             let over = done_since.is_some_and(|since| since.elapsed() > Duration::from_millis(60));
             if alive.is_empty() || over || start.elapsed() > limit {
                 let (hit, what) = (seats.len() - alive.len(), point.name);
@@ -154,7 +154,7 @@ impl Kills {
         Ok(accepted)
     }
 
-    /// The database goes away in the middle. The processes must live through it.
+    /// Takes the database away during the job. The processes must survive it.
     async fn harm_server(&self, arena: &mut Arena, job: &Job, rng: &mut Rng) -> Result<bool, String> {
         let before = arena.data_requests();
         let accepted = arena.post(job);
@@ -180,14 +180,15 @@ impl Kills {
     }
 }
 
-/// One process, or several, or all.
+/// Chooses one process, several, or all.
 fn seats(arena: &Arena, rng: &mut Rng) -> Vec<usize> {
     let all = 0..arena.fleet.len();
     let one = rng.below(all.end as u64) as usize;
     if rng.chance(600) { vec![one] } else { all.filter(|at| *at == one || rng.chance(600)).collect() }
 }
 
-/// Some moment of the job: any, or shortly after one of its requests to the upstream, when there is work to lose.
+/// Waits for some moment of the job: any, or shortly after one of its requests to the upstream, when there is work to
+/// lose.
 async fn moment(arena: &Arena, before: u64, rng: &mut Rng) {
     const PAGES: u64 = 20;
     let start = Instant::now();

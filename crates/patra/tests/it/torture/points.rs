@@ -1,16 +1,16 @@
-//! The crash points of the engine, and which to try next.
+//! The crash points of the engine, and the choice of the next one.
 
 use patra_core::rng::Rng;
 
 use super::fleet::Part;
 
-/// A place to die at.
+/// A crash point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Point {
     pub(super) name: &'static str,
-    /// The role that passes it.
+    /// The role that executes it.
     pub(super) part: Part,
-    /// Passages in one round, about.
+    /// Approximate number of passages in one round.
     passages: u64,
 }
 
@@ -18,7 +18,7 @@ const fn point(name: &'static str, part: Part, passages: u64) -> Point {
     Point { name, part, passages }
 }
 
-/// A page was read and is about to be committed.
+/// After a page was read, before it is committed.
 const MIDDLE: &str = "run.before-CommitBatch";
 
 pub(super) const POINTS: &[Point] = &[
@@ -51,10 +51,10 @@ pub(super) const POINTS: &[Point] = &[
     point("sweeper.after-Sweep", Part::Executor, 2),
 ];
 
-/// Deals all points in random order, then again in another: after a round for each, none was left out.
+/// Deals all points in random order, then again in another order: each point occurs once per cycle.
 pub(super) struct Deck {
     left: Vec<Point>,
-    /// The first time each is met at its first passage, which is the surest to come.
+    /// In the first cycle each point crashes at its first passage, the most certain one.
     is_first: bool,
 }
 
@@ -63,7 +63,7 @@ impl Deck {
         Deck { left: POINTS.to_vec(), is_first: true }
     }
 
-    /// The next point, and the same in the form that the engine reads. The first is in the middle of the work.
+    /// The next point, and its setting for the engine. The very first one is in the middle of the work.
     pub(super) fn deal(&mut self, rng: &mut Rng) -> (Point, String) {
         let middle = self.left.iter().position(|point| point.name == MIDDLE && self.left.len() == POINTS.len());
         let at = middle.filter(|_| self.is_first).unwrap_or_else(|| rng.below(self.left.len() as u64) as usize);

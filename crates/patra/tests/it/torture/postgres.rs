@@ -1,20 +1,20 @@
-//! The PostgreSQL server itself, where it is a private one that may be killed.
+//! A private PostgreSQL server, which may be killed.
 
 use std::process::Command;
 use std::time::Duration;
 
 use super::fleet::signal;
 use super::sql;
-use crate::support::Place;
+use crate::support::Workspace;
 
-/// A server that the script started: where its process id is, and the command that starts it again.
+/// A server started by the script: the file with its process id, and the command that starts it again.
 pub(super) struct PrivateServer {
     pid_file: String,
     restart: String,
 }
 
 impl PrivateServer {
-    /// `None` where the server is not ours to kill.
+    /// `None` if the server is not private.
     pub(super) fn of_script() -> Option<PrivateServer> {
         let variable = |name: &str| std::env::var(name).ok();
         Some(PrivateServer {
@@ -23,13 +23,13 @@ impl PrivateServer {
         })
     }
 
-    /// kill -9 on the postmaster; its children end by themselves when they notice.
+    /// Kills the postmaster with kill -9; its children exit when they notice.
     pub(super) fn kill(&self) {
         let pid = std::fs::read_to_string(&self.pid_file).unwrap();
         signal("KILL", pid.lines().next().unwrap());
     }
 
-    /// Starts it again. That takes some tries until the last child of the dead one is gone.
+    /// Starts it again, retrying until the last child of the dead one is gone.
     pub(super) async fn restart(&self) {
         let mut said = String::new();
         for _ in 0..100 {
@@ -44,8 +44,8 @@ impl PrivateServer {
     }
 }
 
-/// kill -9 on one server process that works for us. The postmaster then ends all the others and recovers.
-pub(super) fn kill_backend(place: &Place) {
+/// Kills one backend of this database with kill -9. The postmaster then ends all the others and recovers.
+pub(super) fn kill_backend(place: &Workspace) {
     let statement = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
         ORDER BY (state = 'idle'), query_start DESC LIMIT 1";
     if let Some(row) = sql::rows(place, statement).first() {
@@ -54,7 +54,7 @@ pub(super) fn kill_backend(place: &Place) {
 }
 
 /// Ends all connections of the place's database, as an administrator or a failover does.
-pub(super) fn cut_connections(place: &Place) {
+pub(super) fn cut_connections(place: &Workspace) {
     sql::rows(
         place,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -62,8 +62,8 @@ pub(super) fn cut_connections(place: &Place) {
     );
 }
 
-/// Waits until the server takes questions.
-pub(super) async fn answers(place: &Place) {
+/// Waits until the server accepts queries.
+pub(super) async fn answers(place: &Workspace) {
     for _ in 0..600 {
         if sql::answers(place) {
             return;

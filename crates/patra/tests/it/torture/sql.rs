@@ -1,13 +1,13 @@
-//! Reading a store as it is, past the program: SQLite's file or PostgreSQL.
+//! Reads a store directly, without the program: SQLite's file or PostgreSQL.
 
 use tokio::runtime::Handle;
 use tokio::task::block_in_place;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
-use crate::support::Place;
+use crate::support::Workspace;
 
-/// Rows of text; a NULL is an empty text. The statement must mean the same in both dialects.
-pub(super) fn rows(place: &Place, statement: &str) -> Vec<Vec<String>> {
+/// Returns rows of text; NULL becomes an empty text. The statement must mean the same in both dialects.
+pub(super) fn rows(place: &Workspace, statement: &str) -> Vec<Vec<String>> {
     let rows = match place.database_url() {
         Some(url) => block_in_place(|| Handle::current().block_on(postgres(&url, statement))),
         None => sqlite(place, statement).map_err(|error| error.to_string()),
@@ -15,13 +15,13 @@ pub(super) fn rows(place: &Place, statement: &str) -> Vec<Vec<String>> {
     rows.unwrap_or_else(|error| panic!("{statement}: {error}"))
 }
 
-/// Whether the database takes questions now.
-pub(super) fn answers(place: &Place) -> bool {
+/// Whether the database accepts queries.
+pub(super) fn answers(place: &Workspace) -> bool {
     let Some(url) = place.database_url() else { return true };
     block_in_place(|| Handle::current().block_on(postgres(&url, "SELECT 1"))).is_ok()
 }
 
-fn sqlite(place: &Place, statement: &str) -> rusqlite::Result<Vec<Vec<String>>> {
+fn sqlite(place: &Workspace, statement: &str) -> rusqlite::Result<Vec<Vec<String>>> {
     use rusqlite::types::Value;
     let connection = rusqlite::Connection::open(place.folder.path().join("data/patra.db"))?;
     connection.busy_timeout(std::time::Duration::from_secs(10))?;

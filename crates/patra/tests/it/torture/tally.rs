@@ -1,4 +1,4 @@
-//! What was done and what came of it, for the line at the end.
+//! Counts of actions and results, for the final line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::fleet::lease;
 
-/// A task of a killed executor should run again within the lease and this.
+/// A task of a killed executor should run again within the lease plus this.
 const GRACE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Tally {
     pub(super) records: usize,
     pub(super) gaps: usize,
     pub(super) doubles: usize,
-    /// Pages that were read and not committed, because their process died: read again by the next.
+    /// Pages that were read and not committed, because their process died. The next process reads them again.
     pub(super) pages_again: u64,
     harms: BTreeMap<String, u64>,
     missed: BTreeMap<String, u64>,
@@ -25,9 +25,9 @@ pub(super) struct Tally {
     late_reruns: u64,
     /// Writes that a zombie certainly sent: it was frozen right before them.
     pub(super) stale_writes: u64,
-    /// Wakings after which something had changed that should not.
+    /// Wake-ups after which a zombie had changed data.
     pub(super) accepted: u64,
-    /// Runs that stopped because their lease was lost, whoever noticed.
+    /// Runs that stopped because their lease was lost.
     pub(super) lost: usize,
 }
 
@@ -36,7 +36,7 @@ impl Tally {
         *self.harms.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// A crash point that the round did not come to.
+    /// A crash point that the round did not reach.
     pub(super) fn missed(&mut self, point: &str) {
         *self.missed.entry(point.to_owned()).or_default() += 1;
     }
@@ -45,14 +45,14 @@ impl Tally {
         self.slowest_recovery = self.slowest_recovery.max(after);
     }
 
-    /// A task of a dead executor was begun again.
+    /// A task of a dead executor was started again.
     pub(super) fn rerun(&mut self, after: Duration) {
         self.reruns += 1;
         self.slowest_rerun = self.slowest_rerun.max(after);
         self.late_reruns += u64::from(after > lease() + GRACE);
     }
 
-    /// The figure is for a quiet machine. Beyond this one, something is wrong also on a busy one.
+    /// The first limit is for an idle machine. Beyond this one, something is wrong even on a busy one.
     pub(super) fn judge(&self) {
         assert!(self.slowest_rerun < lease() + GRACE * 5, "a task waited {:?} for its next run", self.slowest_rerun);
     }

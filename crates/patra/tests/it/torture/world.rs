@@ -1,4 +1,5 @@
-//! A store and an upstream that grows. What the upstream shows is known to the record, so the store can be held against it.
+//! A store and a growing upstream. The visible records of the upstream are known exactly, so the store can be compared
+//! with them.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -11,16 +12,16 @@ use patra_core::Ts;
 use patra_core::rng::Rng;
 use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script};
 
-use crate::support::Place;
+use crate::support::Workspace;
 
-/// Rounds that one store lives through. More would only make its checks slow.
+/// Rounds per store. More would only make its checks slow.
 pub(super) const ROUNDS_OF_A_STORE: u64 = 100;
-/// A round shows this many more hours; each is a slice of sixty records in pages of fifteen.
+/// Hours that a round adds; each is a slice of sixty records in pages of fifteen.
 const HOURS: Range<u64> = 3..7;
 const RECORDS: u64 = (ROUNDS_OF_A_STORE + 2) * HOURS.end * 60;
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Ways to read the upstream; a store has one of them for its life: path, query, pagination, items and their total.
+/// Ways to read the upstream; a store uses one of them for its life: path, query, pagination, items and their total.
 const SHAPES: [[&str; 4]; 3] = [
     [
         "/cursor",
@@ -42,7 +43,7 @@ const SHAPES: [[&str; 4]; 3] = [
     ],
 ];
 
-/// The upstream refuses at its own will, not because of the rate: lowering that would only make the rounds longer.
+/// The upstream's 429 responses do not depend on the rate: lowering it would only make the rounds longer.
 fn manifest(base_url: &str, [path, query, pagination, items]: [&str; 4]) -> String {
     format!(
         r#"
@@ -68,15 +69,15 @@ pub(super) enum Kind {
 }
 
 pub(super) struct World {
-    pub(super) place: Place,
-    pub(super) far: MockApi,
+    pub(super) place: Workspace,
+    pub(super) mock_api: MockApi,
     pub(super) key: String,
-    /// Everything before this is shown, and no job asks for more.
+    /// Everything before this is visible, and no job requests more.
     pub(super) shown: Ts,
     jobs: u64,
 }
 
-/// What is asked for in a round.
+/// The job of a round.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) public_id: String,
@@ -84,11 +85,11 @@ pub(super) struct Job {
 }
 
 impl World {
-    /// `None` where there is no such server.
+    /// `None` if there is no such server.
     pub(super) fn new(kind: Kind, rng: &mut Rng) -> Option<World> {
         let place = match kind {
-            Kind::Sqlite => Place::sqlite(),
-            Kind::Postgres => Place::postgres()?,
+            Kind::Sqlite => Workspace::sqlite(),
+            Kind::Postgres => Workspace::postgres()?,
         };
         let dataset = Dataset::builder().seed(rng.next_u64()).count(RECORDS as usize).build();
         let script = Script {
@@ -101,27 +102,27 @@ impl World {
             reset: FaultSchedule::every(67),
             ..Script::default()
         };
-        let far = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
-        place.apply(&manifest(far.base_url(), SHAPES[rng.below(SHAPES.len() as u64) as usize]));
+        let mock_api = MockApi::start(([127, 0, 0, 1], 0).into(), dataset, script).unwrap();
+        place.apply(&manifest(mock_api.base_url(), SHAPES[rng.below(SHAPES.len() as u64) as usize]));
         let key = place.run(&["key", "create", "torture", "--scope", "write"]);
         assert!(key.status.success(), "{}", String::from_utf8_lossy(&key.stderr));
         let key = String::from_utf8(key.stdout).unwrap().trim().to_owned();
         let shown = "2024-01-01T00:00:00Z".parse().unwrap();
-        Some(World { place, far, key, shown, jobs: 0 })
+        Some(World { place, mock_api, key, shown, jobs: 0 })
     }
 
-    /// Shows some more hours; the job that wants them, and the indexes of their records.
+    /// Makes more hours visible. Returns the job for them, and the indexes of their records.
     pub(super) fn grow(&mut self, rng: &mut Rng) -> (Job, Range<usize>) {
         let before = self.shown;
         for _ in 0..HOURS.start + rng.below(HOURS.end - HOURS.start) {
             self.shown = self.shown + HOUR;
         }
-        let new = self.far.dataset().range(before.micros(), self.shown.micros());
-        self.far.script().update(|script| script.visible = Some(new.end));
+        let new = self.mock_api.dataset().range(before.micros(), self.shown.micros());
+        self.mock_api.script().update(|script| script.visible = Some(new.end));
         (self.job(), new)
     }
 
-    /// A job for everything that is shown.
+    /// Creates a job for everything that is visible.
     pub(super) fn job(&mut self) -> Job {
         self.jobs += 1;
         let public_id = format!("job-{}", self.jobs);
@@ -130,7 +131,7 @@ impl World {
         Job { public_id, body }
     }
 
-    /// Whether the job was accepted. A server that is dying or away gives no answer, or one that is no acceptance.
+    /// Submits the job and returns whether it was accepted. A dying server may give no response, or an error.
     pub(super) fn post(&self, address: &str, job: &Job) -> bool {
         let answer = ask(address, &self.key, "/api/v1/jobs", Some(&job.body));
         if let Ok((400..500, answer)) = &answer {
@@ -139,7 +140,7 @@ impl World {
         matches!(answer, Ok((200 | 202, _)))
     }
 
-    /// Whether an accepted job has ended; `None` where nobody answers.
+    /// Whether an accepted job has ended; `None` without a response.
     pub(super) fn is_finished(&self, address: &str, job: &Job) -> Option<bool> {
         let (status, answer) = ask(address, &self.key, &format!("/api/v1/jobs/{}", job.public_id), None).ok()?;
         assert_ne!(status, 404, "{} was accepted and is gone", job.public_id);
@@ -147,7 +148,7 @@ impl World {
     }
 }
 
-/// One request to a server that may die while it answers.
+/// Sends one request to a server that may die while it responds.
 fn ask(address: &str, key: &str, path: &str, body: Option<&str>) -> io::Result<(u16, Value)> {
     const PATIENCE: Duration = Duration::from_secs(12);
     let method = if body.is_some() { "POST" } else { "GET" };

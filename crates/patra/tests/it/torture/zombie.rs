@@ -1,5 +1,5 @@
-//! Rounds of zombies: an executor freezes in the middle of its runs, another takes them over, and the first one wakes
-//! and believes that it still holds them. None of its writes may do anything.
+//! Rounds with zombies: an executor freezes in the middle of its runs, another takes them over, and the first one wakes
+//! and believes that it still has the leases. None of its writes may have an effect.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use patra_core::rng::Rng;
 use super::arena::{self, Arena, Harm};
 use super::fleet::{Process, lease};
 use super::world::Kind;
-use super::{Wish, sql};
+use super::{Params, sql};
 
-/// Where an executor freezes, and the last passage at which it may.
+/// A point where an executor freezes, and the last passage at which it may.
 const POINTS: &[(&str, u64)] = &[
     ("run.before-StartRun", 3),
     ("run.before-CommitBatch", 10),
@@ -29,31 +29,31 @@ const POINTS: &[(&str, u64)] = &[
     ("run.before-AdvanceCursor", 1),
 ];
 
-/// The first of all rounds freezes in the middle of the work.
+/// The very first round freezes in the middle of the work.
 const FIRST: (&str, u64) = ("run.before-CommitBatch", 3);
 
-/// Right behind the first so many comes a write under a lease.
+/// Right after the first so many points comes a write under a lease.
 const BEFORE_WRITES: usize = 4;
 
 /// Slow enough that a job lasts for some renewals.
 const LATENCY_MS: u64 = 60;
 
-/// So many tenths of a lease is it frozen: every lease has run out then, whenever it was renewed.
+/// Tenths of a lease that it is frozen: every lease has expired then, whenever it was renewed.
 const FROZEN: u32 = 22;
 
 /// The executor that freezes, and the one that takes over.
 const VICTIM: usize = 1;
 const OTHER: usize = 2;
 
-pub(super) async fn torture(wish: &Wish) {
-    arena::torture(Kind::Postgres, "zombie", wish, &mut Zombies).await;
+pub(super) async fn torture(params: &Params) {
+    arena::torture(Kind::Postgres, "zombie", params, &mut Zombies).await;
 }
 
 struct Zombies;
 
 impl Harm for Zombies {
     async fn round(&mut self, arena: &mut Arena, rng: &mut Rng) -> Result<(), String> {
-        arena.world.far.script().update(|script| script.latency_ms = LATENCY_MS);
+        arena.world.mock_api.script().update(|script| script.latency_ms = LATENCY_MS);
         arena.fleet.complete(&arena.world.place).await?;
         let (job, new) = arena.world.grow(rng);
         let accepted = freeze(arena, &job, rng).await?;
@@ -73,9 +73,9 @@ impl Harm for Zombies {
     }
 }
 
-/// Freezes the victim at a point or at a random moment. Gives whether the job had been accepted.
+/// Freezes the victim at a point or at a random moment. Returns whether the job had been accepted.
 async fn freeze(arena: &mut Arena, job: &super::world::Job, rng: &mut Rng) -> Result<bool, String> {
-    // It comes to a full queue, so that it has something to lose.
+    // It starts with a full queue, so that it has work to lose.
     arena.fleet.kill(VICTIM);
     if rng.chance(700) || arena.tally.rounds == 0 {
         arena.fleet.kill(OTHER);
@@ -111,24 +111,24 @@ async fn freeze(arena: &mut Arena, job: &super::world::Job, rng: &mut Rng) -> Re
     Ok(accepted)
 }
 
-/// Wakes the victim, and sees that nothing comes of what it held but refusals.
+/// Wakes the victim, and checks that all of its writes are refused.
 async fn wake(arena: &mut Arena, held: usize) -> Result<(), String> {
     const PATIENCE: Duration = Duration::from_secs(5);
     let lost = |arena: &Arena| arena.fleet.count(&arena.world.place, "lease lost");
-    let (before, told) = (fingerprint(arena), lost(arena));
+    let (before, lost_before) = (fingerprint(arena), lost(arena));
     if let Some(process) = arena.fleet.process(VICTIM) {
         process.signal("CONT");
     }
     let start = Instant::now();
-    while lost(arena) < told + held {
+    while lost(arena) < lost_before + held {
         arena.fleet.check()?;
         if start.elapsed() > PATIENCE {
-            let only = lost(arena) - told;
-            return Err(format!("the zombie held {held} tasks and gave up {only} of them within {PATIENCE:?}"));
+            let only = lost(arena) - lost_before;
+            return Err(format!("the zombie had {held} leases and gave up {only} of them within {PATIENCE:?}"));
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Time for a write that comes after all.
+    // Time for a late write.
     tokio::time::sleep(Duration::from_millis(100)).await;
     if fingerprint(arena) == before {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Where the provider's key comes from.
+//! Sources of the provider's key.
 
 use patra_upstream::TweetProvider;
 
 use super::{KEY, MASTER_KEY, provider};
-use crate::support::Place;
+use crate::support::Workspace;
 
 // covers: TWEET-22, TWEET-REQ-5
 #[tokio::test(flavor = "multi_thread")]
@@ -13,7 +13,7 @@ async fn api_key_comes_from_either_variable_and_the_new_name_wins() {
     for (variables, is_good) in
         [(&[(old, KEY)][..], true), (&[(old, "another"), (new, KEY)], true), (&[(old, KEY), (new, "another")], false)]
     {
-        let place = Place::sqlite();
+        let place = Workspace::sqlite();
         let mut patra = place.patra();
         patra.env("PATRA_MASTER_KEY", MASTER_KEY).env("TWITTER_BASE_URL", upstream.base_url());
         patra.env("TWITTER_RATE_PER_SEC", "1000").env("SCRAPER_USERNAMES", "alice").envs(variables.iter().copied());

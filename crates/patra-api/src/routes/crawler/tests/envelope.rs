@@ -14,7 +14,7 @@ fn reply() -> Reply {
     Reply { cookie_used: Some("account_01".into()), ..Reply::to(RequestId::of("wf-1-abc-detail")) }
 }
 
-/// The status and the body, whose latency must be a number.
+/// The status and the body of a response, whose latency must be a number.
 async fn read(response: Response) -> (StatusCode, Value) {
     let status = response.status();
     let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();

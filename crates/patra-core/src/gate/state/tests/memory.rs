@@ -1,4 +1,4 @@
-//! What a key must remember, and what it must not trust.
+//! State that a key keeps, and input that it must not trust.
 
 use super::requests::{at, limits, request};
 use super::*;
@@ -149,7 +149,7 @@ fn unreadable_state_grants_nothing_and_recovers() {
 }
 
 #[test]
-fn quota_status_tells_when_requests_are_free() {
+fn quota_status_reports_when_requests_are_free() {
     let limits = GateLimits { quotas: Quotas { hourly: Some(100), daily: None }, ..limits(10.0, 30.0) };
     let mut state = GateState::new(limits, at(0));
     assert_eq!(state.request(limits, &GateRequest::default(), at(0)).view.hourly.unwrap().frees_at, None);

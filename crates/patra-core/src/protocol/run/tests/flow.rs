@@ -113,7 +113,7 @@ fn a_group_ends_behind_a_page_with_urls_for_the_pool() {
 }
 
 #[test]
-fn of_a_group_that_is_refused_only_the_page_at_fault_is_lost() {
+fn refused_group_loses_only_the_page_at_fault() {
     let (mut driver, _) = with_group();
     let refused = || failed(TxError::Refused("no".into()));
     assert_eq!(commit(&driver.on(refused())).batch_no, 2, "each by itself");

@@ -211,7 +211,7 @@ fn paused_task_is_returned_at_the_next_batch_uncounted() {
 proptest! {
     // covers: ING-12.2-02
     #[test]
-    fn whatever_the_advice_every_record_is_read_once(
+    fn any_advice_reads_every_record_once(
         records in 0u64..200,
         page_size in 1u32..40,
         min_page_size in 1u32..20,

@@ -237,7 +237,7 @@ fn deleted_records_are_checked_and_do_not_fail_the_slice() {
     assert!(last.checked.iter().all(|one| one.failed.is_some() && one.looked_at));
     assert!(last.checked.is_sorted_by_key(|one| &one.key));
 
-    // Of some hundred, most are gone; one is there, and that is proof enough.
+    // Most of a hundred ids are gone; one exists, which is proof enough.
     let (batches, close) = play(60, refreshing(), |names| (names != ["b58", "b59"]).then(|| refused(410)));
     assert_eq!(close.end, RunEnd::Succeeded);
     assert_eq!(all_checked(&batches).iter().filter(|one| one.looked_at).count(), 60);

@@ -1,4 +1,4 @@
-//! What people and housekeeping do.
+//! Operations of operators and maintenance.
 
 use patra_core::state::{Operation, PauseKind};
 use patra_core::tx::{
@@ -18,7 +18,7 @@ impl Generator {
         store.tasks.get(from + self.rng.below(6) as usize)
     }
 
-    /// Seldom much at once, or everything would stand still.
+    /// Broad subjects are rare, otherwise all work would stop.
     fn subject(&mut self, store: &MemStore) -> Option<PauseSubject> {
         let none = PauseSubject::default();
         Some(match self.rng.below(20) {
@@ -42,7 +42,7 @@ impl Generator {
     pub(super) fn release(&mut self, store: &MemStore) -> Option<Tx> {
         let last: Vec<_> = store.holds.values().filter(|row| row.released.is_none()).collect();
         let row = last.get(self.rng.below(last.len().max(1) as u64) as usize)?;
-        // By its subject: a fuse has a number that no answer tells, and stores number differently.
+        // By its subject: no result contains the number of a halt, and stores number differently.
         let which = PauseSelector::On(row.subject.clone());
         Some(ResumeWork { target: which, by: "somebody".into() }.into())
     }

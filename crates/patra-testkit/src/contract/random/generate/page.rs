@@ -49,7 +49,7 @@ impl Generator {
             page.stats.failed = page.rejected.len() as u32;
         }
         if self.rng.chance(300) {
-            // A token seldom comes again within a run; then the page is refused.
+            // A token is rarely repeated within a run; then the page is refused.
             let token = if self.rng.chance(350) { "again".to_owned() } else { format!("token {batch_no}") };
             page.before_token = Some(token.clone());
             page.position = Position::Token(Some(token));
@@ -68,13 +68,13 @@ impl Generator {
     fn capture(&mut self) -> Capture {
         let library = if self.rng.chance(400) { Library::Shared } else { Library::Project };
         let urls: BTreeSet<_> = (0..1 + self.rng.below(4)).map(|_| self.rng.below(20)).collect();
-        // A domain that no column takes, seldom: then none of them is stored, now or before.
+        // Rarely a domain that is too long for its column: then none of the URLs is stored.
         let domain = if self.rng.chance(100) { "d".repeat(256) } else { "a.example".to_owned() };
         let urls = urls.into_iter().map(|no| (format!("https://{domain}/{no:02}"), domain.clone())).collect();
         Capture { library, job_type: "demo".into(), urls }
     }
 
-    /// An answer whose time is over at once, or never.
+    /// A response that expires at once, or never.
     fn keep(&mut self) -> Duration {
         if self.rng.chance(500) { Duration::ZERO } else { make::LONG }
     }

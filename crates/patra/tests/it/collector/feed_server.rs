@@ -25,23 +25,23 @@ struct State {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Far {
+pub(crate) struct FeedServer {
     port: u16,
     state: Arc<Mutex<State>>,
 }
 
-impl Far {
-    pub(crate) fn start() -> Far {
+impl FeedServer {
+    pub(crate) fn start() -> FeedServer {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-        let far = Far { port: listener.local_addr().unwrap().port(), state: Arc::default() };
-        let serving = far.clone();
+        let feeds = FeedServer { port: listener.local_addr().unwrap().port(), state: Arc::default() };
+        let serving = feeds.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let far = serving.clone();
-                std::thread::spawn(move || far.serve(stream));
+                let feeds = serving.clone();
+                std::thread::spawn(move || feeds.serve(stream));
             }
         });
-        far
+        feeds
     }
 
     /// The address of a path on the host with this number.
@@ -69,7 +69,7 @@ impl Far {
         (state.most, state.most_of_a_host)
     }
 
-    /// Lets what is held be answered.
+    /// Releases the delayed responses.
     pub(crate) fn release(&self) {
         self.state.lock().unwrap().released = true;
     }
@@ -129,7 +129,7 @@ impl Far {
                 send("304 Not Modified", "ETag: \"v1\"\r\n", b"");
             }
             "feed" => send("200 OK", "ETag: \"v1\"\r\nContent-Type: application/rss+xml\r\n", feed.as_bytes()),
-            // Without validators: only the body tells that nothing is new.
+            // Without validators, only the body shows that nothing is new.
             "bare" => send("200 OK", "", feed.as_bytes()),
             "held" => {
                 while !self.state.lock().unwrap().released {
@@ -142,7 +142,7 @@ impl Far {
                 std::thread::sleep(Duration::from_millis(millis));
                 send("200 OK", "", feed.as_bytes());
             }
-            // An id of its own for every reader.
+            // A different id for every reader.
             "guids" => {
                 let feed = feed.replace("<guid>", &format!("<guid>{}-", self.hits().len()));
                 send("200 OK", "", feed.as_bytes());
@@ -182,7 +182,7 @@ impl Far {
     }
 }
 
-/// Two gigabytes of blanks, packed.
+/// Two gigabytes of blanks, compressed.
 fn bomb() -> Vec<u8> {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     let blanks = vec![b' '; 1 << 20];

@@ -1,4 +1,4 @@
-//! Who asks for what: a harvest first, then anything that the world has.
+//! Job requests: a harvest first, then anything that the world has.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::world::World;
 use super::{partition, update};
 
 impl World {
-    /// Somebody asks for work: the numbers of the rough times for anything, later ones for all of one kind.
+    /// Requests a job. The numbers of the rough phase request anything, later ones everything of one operation.
     pub(super) fn fire(&mut self, number: u64) -> Result<(), Broken> {
         let operation = self.operation(number);
         let rough = number > 0 && number < 100;
         let backfill = operation == Operation::Backfill;
-        let wished = rough && (backfill || operation == Operation::Harvest && self.rng.chance(200));
+        let bounded = rough && (backfill || operation == Operation::Harvest && self.rng.chance(200));
         let partitioned = (200..300).contains(&number)
             || rough && self.profile.partitions.is_some() && operation != Operation::Update && self.rng.chance(500);
         // A backfill may begin before the manifest does; only then its namespace begins with it, and its cursor moves.
@@ -30,8 +30,8 @@ impl World {
             provenance_code: "p".into(),
             endpoint_name: if partitioned { partition::ENDPOINT } else { "e" }.into(),
             operation,
-            window_from: wished.then_some(from),
-            window_to: wished.then(|| from + Duration::from_secs(1 + self.rng.below(80))),
+            window_from: bounded.then_some(from),
+            window_to: bounded.then(|| from + Duration::from_secs(1 + self.rng.below(80))),
             reason: (operation == Operation::Update).then(|| update::reason(&mut self.rng)),
             activity: (!own).then(|| "a".to_owned()),
             priority: 0,
@@ -39,7 +39,7 @@ impl World {
             overrides: "{}".into(),
         }
         .into();
-        // Whoever asks twice under one name gets one trigger.
+        // Two requests with one public id make one trigger.
         let times = 1 + self.rng.below(2);
         for _ in 0..times {
             self.execute(&fire)?;

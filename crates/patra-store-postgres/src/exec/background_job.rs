@@ -1,5 +1,5 @@
-//! Chores: rows of the ledger that no planner takes. Their provenance is written out in the statements, as in the index that
-//! they are found by.
+//! Background jobs: rows of the ledger that no planner takes. The statements spell out their provenance, as their index
+//! does.
 
 use patra_core::tx::{
     BackgroundJobUpdated, ClaimBackgroundJob, ClaimedBackgroundJob, JobRequested, RequestBackgroundJob, TxError,
@@ -14,7 +14,7 @@ use crate::error::Fail;
 use crate::json::{Json, JsonText};
 use crate::pool::{Session, pipeline};
 
-const ASK: &str = "
+const REQUEST: &str = "
 INSERT INTO ing_schedule_instance (public_id, scheduler_code, scheduler_job_id, scheduler_log_id, trigger_type_code,
   project_key, job_type, provenance_code, endpoint_name, operation_code, priority, params, overrides, status_code,
   not_before, request_id, created_at)
@@ -23,7 +23,7 @@ SELECT $1, 'patra', $1, $1, 'API', $2, $3, 'resource_pool', $3, 'HARVEST', 0, $4
 FROM (SELECT clock_timestamp() AS now) AS moment
 ON CONFLICT (public_id) DO NOTHING";
 
-const TAKE: &str = "
+const CLAIM: &str = "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
 next AS (
   SELECT i.id FROM ing_schedule_instance i
@@ -40,8 +40,8 @@ FROM next, moment
 WHERE i.id = next.id
 RETURNING i.id, i.lease_epoch, i.public_id, i.project_key, i.job_type, i.params";
 
-/// One that goes on keeps its lease, one that has ended has none.
-const KEEP: &str = "
+/// A job that continues keeps its lease; a job that has ended has none.
+const UPDATE_JOB: &str = "
 UPDATE ing_schedule_instance
 SET status_code = $4, result = $5, record_remarks = coalesce($6, record_remarks),
   finished_at = CASE WHEN $4 <> 'REQUESTED' THEN clock_timestamp() END,
@@ -52,23 +52,23 @@ WHERE id = $1 AND lease_epoch = $2 AND lease_owner IS NOT NULL AND status_code =
 RETURNING id";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[ASK, TAKE, KEEP];
+pub(super) const STATEMENTS: &[&str] = &[REQUEST, CLAIM, UPDATE_JOB];
 
-pub(super) async fn ask(session: &Session, op: &RequestBackgroundJob) -> Result<JobRequested, Fail> {
-    let [ask, find] = session.prepare([ASK, FIND]).await?;
+pub(super) async fn request(session: &Session, op: &RequestBackgroundJob) -> Result<JobRequested, Fail> {
+    let [request, find] = session.prepare([REQUEST, FIND]).await?;
     let params = Json(op.params.as_str());
     let ((), made, found) = pipeline!(
         session.begin(),
-        session.write(&ask, &[&op.public_id, &op.project_key, &op.job_type, &params, &op.request_id]),
+        session.write(&request, &[&op.public_id, &op.project_key, &op.job_type, &params, &op.request_id]),
         session.one(&find, &[&op.public_id]),
     )?;
     session.commit().await?;
     Ok(JobRequested { job: JobId(found.try_get(0)?), existed: made == 0 })
 }
 
-pub(super) async fn take(session: &Session, op: &ClaimBackgroundJob) -> Result<Option<ClaimedBackgroundJob>, Fail> {
-    let [take] = session.prepare([TAKE]).await?;
-    let rows = session.alone(&take, &[&op.owner, &micros(op.lease)]).await?;
+pub(super) async fn claim(session: &Session, op: &ClaimBackgroundJob) -> Result<Option<ClaimedBackgroundJob>, Fail> {
+    let [claim] = session.prepare([CLAIM]).await?;
+    let rows = session.alone(&claim, &[&op.owner, &micros(op.lease)]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     Ok(Some(ClaimedBackgroundJob {
         job: JobId(row.try_get(0)?),
@@ -80,14 +80,14 @@ pub(super) async fn take(session: &Session, op: &ClaimBackgroundJob) -> Result<O
     }))
 }
 
-pub(super) async fn keep(session: &Session, op: &UpdateBackgroundJob) -> Result<BackgroundJobUpdated, Fail> {
-    let [keep] = session.prepare([KEEP]).await?;
+pub(super) async fn update(session: &Session, op: &UpdateBackgroundJob) -> Result<BackgroundJobUpdated, Fail> {
+    let [update] = session.prepare([UPDATE_JOB]).await?;
     let (status, result, remarks) = match &op.done {
         None => ("REQUESTED", None, None),
         Some(Ok(result)) => ("FINISHED", Some(Json(result.as_str())), None),
         Some(Err(error)) => ("FAILED", None, Some(Json::of(&json!({ "error": error }))?)),
     };
-    let rows = session.alone(&keep, &[&op.job.0, &op.fence.0, &micros(op.lease), &status, &result, &remarks]).await?;
+    let rows = session.alone(&update, &[&op.job.0, &op.fence.0, &micros(op.lease), &status, &result, &remarks]).await?;
     if rows.is_empty() { Err(TxError::Fenced.into()) } else { Ok(BackgroundJobUpdated) }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_statements_name_the_provenance_of_chores() {
+    fn statements_name_the_provenance_of_background_jobs() {
         let named = format!("'{}'", patra_core::tx::BACKGROUND_JOBS);
         assert!(STATEMENTS.iter().all(|sql| sql.contains(&named)));
         assert!(super::super::trigger::TAKE.contains(&format!("<> {named}")));

@@ -1,5 +1,5 @@
-//! One request of somebody who is logged in: who it is, what they may, what their form says, and the way to an answer.
-//! No handler is reached without a session, and no handler that changes something without the session's own token.
+//! Context of one request of a logged-in user: rights, form and rendering. Every handler requires a session, and every
+//! handler that changes data requires the token of the session.
 
 use std::sync::Arc;
 
@@ -22,28 +22,28 @@ use crate::Api;
 use crate::auth::{self, Caller, Known, Tenant};
 use crate::envelope::Failure;
 
-/// Largest form: a manifest has room in it.
+/// Most bytes of a form; a manifest fits.
 pub(super) const MAX_FORM: usize = 1 << 20;
-/// What the choice of a project calls all of them.
+/// Label of the choice for all projects.
 pub(super) const ALL_PROJECTS: &str = "all projects";
 
-/// What the pages share.
+/// State that all pages share.
 #[derive(Clone, Debug)]
-pub(super) struct Door {
+pub(super) struct ConsoleState {
     pub(super) api: Api,
     pub(super) sessions: Sessions,
 }
 
-/// What a form or a query says.
+/// Fields of a form or a query.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Said(Vec<(String, String)>);
+pub(super) struct FormFields(Vec<(String, String)>);
 
-impl Said {
-    fn read(bytes: &[u8]) -> Said {
-        Said(form_urlencoded::parse(bytes).into_owned().collect())
+impl FormFields {
+    fn read(bytes: &[u8]) -> FormFields {
+        FormFields(form_urlencoded::parse(bytes).into_owned().collect())
     }
 
-    /// Without the blanks around it; `None` when it is not there or says nothing.
+    /// A trimmed value; `None` if it is missing or empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
         value.filter(|value| !value.is_empty())
@@ -63,15 +63,15 @@ impl Said {
     }
 }
 
-/// A request on its way through the pages. An extension of the request.
+/// A request of a logged-in user. An extension of the request.
 #[derive(Clone, Debug)]
-pub(super) struct Visit {
+pub(super) struct ConsoleContext {
     pub(super) api: Api,
     pub(super) scope: KeyScope,
     pub(super) caller: Caller,
     pub(super) tenant: Tenant,
-    pub(super) query: Said,
-    pub(super) form: Said,
+    pub(super) query: FormFields,
+    pub(super) form: FormFields,
     pub(super) path: String,
     projects: Arc<[String]>,
     sessions: Sessions,
@@ -79,58 +79,58 @@ pub(super) struct Visit {
     session_id: String,
 }
 
-/// What a handler that changes something answers: what to say, and where to go on.
+/// Result of an action: a notice, and the page to show next.
 pub(super) type Done = Result<(Note, String), Failure>;
 
-/// What everybody may change: their own session.
+/// Actions on the user's own session, which every key may do.
 const OWN: &[&str] = &["/logout", "/project"];
 
-pub(super) async fn layer(State(door): State<Door>, request: Request, next: Next) -> Response {
+pub(super) async fn layer(State(state): State<ConsoleState>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let changes = !matches!(parts.method, Method::GET | Method::HEAD);
-    let Some((session_id, session)) = door.sessions.of(&parts.headers, door.api.clock.now()) else {
-        // A form that comes back too late is not sent again behind the login: it leads to the overview.
+    let Some((session_id, session)) = state.sessions.of(&parts.headers, state.api.clock.now()) else {
+        // A form is not sent again after the login, so the login leads to the overview.
         return login::first(if changes { "/" } else { parts.uri.path_and_query().map_or("/", |at| at.as_str()) });
     };
     let Ok(bytes) = to_bytes(body, MAX_FORM).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
-    let visit = match Visit::new(&door, session_id.clone(), session, &parts, &bytes).await {
-        Ok(visit) => visit,
+    let ctx = match ConsoleContext::new(&state, session_id.clone(), session, &parts, &bytes).await {
+        Ok(ctx) => ctx,
         Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
-            door.sessions.end(&session_id);
+            state.sessions.end(&session_id);
             return login::first("/");
         }
         Err(failure) => return (failure.status, failure.message).into_response(),
     };
-    if changes && !visit.session.owns(visit.form.text("csrf")) {
+    if changes && !ctx.session.owns(ctx.form.text("csrf")) {
         let message = "this form is not one of this session";
         let failure = Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message).hint("load the page again");
-        return visit.show(Err(failure));
+        return ctx.show(Err(failure));
     }
     let needed = if changes && !OWN.contains(&parts.uri.path()) { KeyScope::Write } else { KeyScope::Read };
-    if let Err(failure) = visit.may(needed) {
-        return visit.show(Err(failure));
+    if let Err(failure) = ctx.may(needed) {
+        return ctx.show(Err(failure));
     }
     let mut request = Request::from_parts(parts, Body::empty());
-    request.extensions_mut().insert(visit);
+    request.extensions_mut().insert(ctx);
     next.run(request).await
 }
 
-impl Visit {
+impl ConsoleContext {
     async fn new(
-        door: &Door,
+        state: &ConsoleState,
         session_id: String,
         session: Session,
         parts: &Parts,
         form: &[u8],
-    ) -> Result<Visit, Failure> {
-        let api = door.api.clone();
+    ) -> Result<ConsoleContext, Failure> {
+        let api = state.api.clone();
         let known = Known::by_prefix(&api, &session.prefix).await?;
         let mut projects = known.projects(&api).await?;
         let project = match (&session.project, projects.contains(session.project.as_ref().unwrap_or(&String::new()))) {
             (Some(project), true) => Some(project.clone()),
-            // Of several projects that a key is bound to, one has to be looked at.
+            // A key that is bound to projects always shows one of them.
             _ if known.is_bound() => projects.first().cloned(),
             _ => None,
         };
@@ -138,32 +138,32 @@ impl Visit {
             projects.insert(0, ALL_PROJECTS.to_owned());
         }
         let tenant = known.tenant_of(&api, project).await?;
-        Ok(Visit {
+        Ok(ConsoleContext {
             api,
             scope: known.scope,
             caller: known.caller,
             tenant,
-            query: Said::read(parts.uri.query().unwrap_or_default().as_bytes()),
-            form: Said::read(form),
+            query: FormFields::read(parts.uri.query().unwrap_or_default().as_bytes()),
+            form: FormFields::read(form),
             path: parts.uri.path().to_owned(),
             projects: projects.into(),
-            sessions: door.sessions.clone(),
+            sessions: state.sessions.clone(),
             session,
             session_id,
         })
     }
 
-    /// Refuses who may not.
+    /// Refuses a key without this scope.
     pub(super) fn may(&self, needed: KeyScope) -> Result<(), Failure> {
         auth::require(self.scope, needed)
     }
 
-    /// Whether to offer what needs a scope.
+    /// Whether to offer actions that need this scope.
     pub(super) fn is(&self, needed: KeyScope) -> bool {
         self.scope >= needed
     }
 
-    /// Who does something, as it is put on record.
+    /// Name of the caller, for the record.
     pub(super) fn by(&self) -> String {
         format!("console (key {})", self.caller.0)
     }
@@ -180,7 +180,7 @@ impl Visit {
         Ok(())
     }
 
-    /// The page, or what stands against it.
+    /// Renders the page, or the failure.
     pub(super) fn show(&self, page: Result<Page, Failure>) -> Response {
         let (status, page) = match page {
             Ok(page) => (StatusCode::OK, page),
@@ -194,11 +194,11 @@ impl Visit {
         (status, self.framed(&page)).into_response()
     }
 
-    /// Says what was done on the page that follows.
+    /// Redirects to the next page, which shows the notice.
     pub(super) fn done(&self, done: Done) -> Response {
         match done {
             Ok((note, to)) => {
-                self.sessions.tell(&self.session_id, note);
+                self.sessions.set_notice(&self.session_id, note);
                 Redirect::to(&to).into_response()
             }
             Err(failure) => self.show(Err(failure)),
@@ -208,7 +208,7 @@ impl Visit {
     fn framed(&self, page: &Page) -> Response {
         let framed = Framed {
             page,
-            notice: self.sessions.told(&self.session_id),
+            notice: self.sessions.take_notice(&self.session_id),
             csrf: &self.session.csrf,
             menu: self.menu(),
             who: format!("key {} may {}", self.caller.0, self.scope.as_str()),
@@ -245,12 +245,12 @@ impl Visit {
 #[derive(Clone, Copy, Debug)]
 enum Needs {
     Nothing,
-    /// What is of no project.
+    /// A key that is bound to no project.
     Operator,
     Admin,
 }
 
-/// A word, where it leads, and who is offered it.
+/// Label, address and required rights of a link.
 type Offer = (&'static str, &'static str, Needs);
 
 const MENU: &[(&str, &[Offer])] = &[
@@ -279,12 +279,12 @@ const MENU: &[(&str, &[Offer])] = &[
         "Limits",
         &[
             ("Gates", "/gates", Needs::Nothing),
-            ("Holds", "/holds", Needs::Operator),
+            ("Pauses", "/holds", Needs::Operator),
             ("Alerts", "/alerts", Needs::Operator),
         ],
     ),
     (
-        "House",
+        "Administration",
         &[
             ("Endpoints", "/endpoints", Needs::Operator),
             ("Credentials", "/credentials", Needs::Admin),

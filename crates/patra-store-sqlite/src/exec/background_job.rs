@@ -1,4 +1,4 @@
-//! Chores: jobs without a plan, leased as they are.
+//! Background jobs: jobs without a plan, leased directly.
 
 use patra_core::tx::{
     BACKGROUND_JOBS, BackgroundJobUpdated, ClaimBackgroundJob, ClaimedBackgroundJob, JobRequested,
@@ -20,7 +20,7 @@ VALUES (?1, 'patra', ?1, ?1, 'API', ?2, ?3, ?4, ?3, 'HARVEST', 0, ?5, '{}', 'REQ
 ON CONFLICT (public_id) DO NOTHING
 RETURNING id";
 
-pub(crate) const TAKE: &str = "
+pub(crate) const CLAIM: &str = "
 UPDATE ing_schedule_instance
 SET lease_owner = ?1, leased_until = ?2, lease_epoch = lease_epoch + 1, started_at = coalesce(started_at, ?3)
 WHERE id = (
@@ -30,7 +30,7 @@ WHERE id = (
   LIMIT 1)
 RETURNING id, lease_epoch, public_id, project_key, job_type, params";
 
-const KEEP: &str = "
+const RENEW: &str = "
 UPDATE ing_schedule_instance
 SET leased_until = ?3
 WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'REQUESTED' AND leased_until IS NOT NULL
@@ -44,9 +44,9 @@ WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'REQUESTED' AND leased_unti
   AND provenance_code = 'resource_pool'";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[INSERT, TAKE, KEEP, END];
+pub(super) const STATEMENTS: &[&str] = &[INSERT, CLAIM, RENEW, END];
 
-pub(super) fn ask(db: &Connection, op: &RequestBackgroundJob, now: Ts) -> Result<JobRequested> {
+pub(super) fn request(db: &Connection, op: &RequestBackgroundJob, now: Ts) -> Result<JobRequested> {
     let values =
         params![op.public_id, op.project_key, op.job_type, BACKGROUND_JOBS, op.params, op.request_id, now.micros()];
     let inserted: Option<i64> = db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0)).optional()?;
@@ -58,9 +58,9 @@ pub(super) fn ask(db: &Connection, op: &RequestBackgroundJob, now: Ts) -> Result
     Ok(JobRequested { job: JobId(instance), existed })
 }
 
-pub(super) fn take(db: &Connection, op: &ClaimBackgroundJob, now: Ts) -> Result<Option<ClaimedBackgroundJob>> {
+pub(super) fn claim(db: &Connection, op: &ClaimBackgroundJob, now: Ts) -> Result<Option<ClaimedBackgroundJob>> {
     let values = params![op.owner, (now + op.lease).micros(), now.micros()];
-    let taken = db.prepare_cached(TAKE)?.query_row(values, |row| {
+    let claimed = db.prepare_cached(CLAIM)?.query_row(values, |row| {
         Ok(ClaimedBackgroundJob {
             job: JobId(row.get(0)?),
             fence: Fence(row.get(1)?),
@@ -70,13 +70,13 @@ pub(super) fn take(db: &Connection, op: &ClaimBackgroundJob, now: Ts) -> Result<
             params: row.get(5)?,
         })
     });
-    Ok(taken.optional()?)
+    Ok(claimed.optional()?)
 }
 
-pub(super) fn keep(db: &Connection, op: &UpdateBackgroundJob, now: Ts) -> Result<BackgroundJobUpdated> {
+pub(super) fn update(db: &Connection, op: &UpdateBackgroundJob, now: Ts) -> Result<BackgroundJobUpdated> {
     let (id, fence) = (op.job.0, op.fence.0);
-    let kept = match &op.done {
-        None => db.prepare_cached(KEEP)?.execute(params![id, fence, (now + op.lease).micros()])?,
+    let updated = match &op.done {
+        None => db.prepare_cached(RENEW)?.execute(params![id, fence, (now + op.lease).micros()])?,
         Some(done) => {
             let (result, error) = match done {
                 Ok(result) => (Some(result), None),
@@ -85,5 +85,5 @@ pub(super) fn keep(db: &Connection, op: &UpdateBackgroundJob, now: Ts) -> Result
             db.prepare_cached(END)?.execute(params![id, fence, result, error, now.micros()])?
         }
     };
-    if kept == 1 { Ok(BackgroundJobUpdated) } else { Err(TxError::Fenced.into()) }
+    if updated == 1 { Ok(BackgroundJobUpdated) } else { Err(TxError::Fenced.into()) }
 }

@@ -1,5 +1,5 @@
-//! What the slices of a plan have in common, from the frozen spec: the planner cuts by it, and so does a run whose window
-//! turns out to be too much.
+//! Slice contexts from the frozen spec: the common part of a plan's slices. Used by the planner, and by a run that
+//! splits a window that is too large.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use patra_core::record::RecordStream;
 use patra_core::window::Align;
 use patra_spec::Snapshot;
 
-/// `params` are those of the trigger or task, defaults included; `trigger` says whose work it is.
-pub(crate) fn shape(snapshot: &Snapshot, project_key: &str, params: Params, trigger: String) -> SliceContext {
-    // Dimensions, and what only a parent of theirs can have bound.
+/// The context of the slices of a trigger or task. `params` include defaults; `trigger` names the owner of the work.
+pub(crate) fn slice_context(snapshot: &Snapshot, project_key: &str, params: Params, trigger: String) -> SliceContext {
+    // Params that partitions bind: dimensions, and params that only a parent can have bound.
     let bound = |name: &String| {
         let dimension = snapshot.partitions.iter().any(|dimension| dimension.param == *name);
         dimension || snapshot.params.get(name).is_some_and(|param| param.default.is_none())
@@ -38,7 +38,7 @@ pub(crate) fn shape(snapshot: &Snapshot, project_key: &str, params: Params, trig
     }
 }
 
-/// The records that an endpoint gives.
+/// The stream of an endpoint's records.
 pub(crate) fn stream(snapshot: &Snapshot, project_key: &str) -> RecordStream {
     RecordStream {
         project_key: project_key.to_owned(),
@@ -50,7 +50,7 @@ pub(crate) fn stream(snapshot: &Snapshot, project_key: &str) -> RecordStream {
     }
 }
 
-/// The requests that the rate allows in the time of a slice, and never more than the limits say (ING-8.1-07).
+/// Budget of a slice: the requests that the rate allows in its time, within the declared limits (ING-8.1-07).
 pub(crate) fn budget(snapshot: &Snapshot) -> SliceBudget {
     let max_requests = snapshot.limits.max_requests;
     let max_duration_secs = u32::try_from(snapshot.limits.max_duration.0.as_secs()).unwrap_or(u32::MAX).max(1);
@@ -60,8 +60,8 @@ pub(crate) fn budget(snapshot: &Snapshot) -> SliceBudget {
     SliceBudget { max_requests, max_duration_secs }
 }
 
-/// Records that one slice can read: no more pages than it may have, and no more requests than its budget, those for details
-/// included (ING-8.1-07).
+/// Most records that one slice can read within its page limit and its request budget, requests for details included
+/// (ING-8.1-07).
 pub(crate) fn depth(snapshot: &Snapshot) -> u64 {
     let page_size = u64::from(snapshot.paging().page_size.max(1));
     let requests = u64::from(budget(snapshot).max_requests);
@@ -75,7 +75,7 @@ pub(crate) fn depth(snapshot: &Snapshot) -> u64 {
     affordable.min(page_size * u64::from(snapshot.limits.page_depth)).max(1)
 }
 
-/// The narrowest window that a slice is cut into: what the borders are aligned to, or the declared minimum.
+/// The narrowest window of a slice: the alignment of its borders, or the declared minimum.
 pub(crate) fn narrowest(snapshot: &Snapshot) -> Duration {
     let aligned = snapshot.window.align.map(Align::unit).unwrap_or(Duration::from_secs(1));
     aligned.max(snapshot.window.min_window.unwrap_or_default().0)

@@ -1,4 +1,4 @@
-//! What other processes have to say at once: a connection of its own that listens.
+//! Notifications from other processes, received on a connection of their own.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -10,48 +10,48 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, NoTls};
 use crate::Options;
 use crate::pool::quoted;
 
-/// Before a lost connection is tried again.
+/// Pause before a lost connection is opened again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Opened when somebody listens for the first time: most processes never do.
+/// The connection is opened on the first call of `next`: most processes never listen.
 #[derive(Clone, Debug)]
-pub(crate) struct News {
+pub(crate) struct Notifications {
     config: Config,
     schema: Option<String>,
-    heard: Arc<Mutex<Option<mpsc::UnboundedReceiver<String>>>>,
+    receiver: Arc<Mutex<Option<mpsc::UnboundedReceiver<String>>>>,
 }
 
-impl News {
-    pub(crate) fn new(config: &Config, options: &Options) -> News {
-        News { config: config.clone(), schema: options.schema.clone(), heard: Arc::default() }
+impl Notifications {
+    pub(crate) fn new(config: &Config, options: &Options) -> Notifications {
+        Notifications { config: config.clone(), schema: options.schema.clone(), receiver: Arc::default() }
     }
 
-    /// The next key. Whoever stops waiting misses nothing: what was heard meanwhile comes next.
+    /// Waits for the next key. A dropped wait loses nothing: the next one returns what was received meanwhile.
     pub(crate) async fn next(&self) -> String {
-        let mut heard = self.heard.lock().await;
-        let receiver = heard.get_or_insert_with(|| {
-            let (tell, receiver) = mpsc::unbounded_channel();
-            tokio::spawn(listen(self.config.clone(), self.schema.clone(), tell));
+        let mut receiver = self.receiver.lock().await;
+        let receiver = receiver.get_or_insert_with(|| {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            tokio::spawn(listen(self.config.clone(), self.schema.clone(), sender));
             receiver
         });
-        // It ends only with the runtime.
+        // The sender ends only with the runtime.
         receiver.recv().await.unwrap_or_default()
     }
 }
 
-async fn listen(config: Config, schema: Option<String>, tell: mpsc::UnboundedSender<String>) {
-    while !tell.is_closed() {
-        if let Err(error) = hear(&config, schema.as_deref(), &tell).await {
-            tracing::debug!(%error, "not listening for news of the rate gate");
+async fn listen(config: Config, schema: Option<String>, sender: mpsc::UnboundedSender<String>) {
+    while !sender.is_closed() {
+        if let Err(error) = receive(&config, schema.as_deref(), &sender).await {
+            tracing::debug!(%error, "the connection for notifications of the rate gate ended");
         }
         tokio::time::sleep(PAUSE).await;
-        // Nobody knows what was said meanwhile: everything may have changed.
-        let _gone = tell.send(String::new());
+        // Notifications may have been missed: an empty key means that everything may have changed.
+        let _gone = sender.send(String::new());
     }
 }
 
 /// Listens until the connection ends.
-async fn hear(config: &Config, schema: Option<&str>, tell: &mpsc::UnboundedSender<String>) -> Result<(), Error> {
+async fn receive(config: &Config, schema: Option<&str>, sender: &mpsc::UnboundedSender<String>) -> Result<(), Error> {
     let (client, mut connection) = config.connect(NoTls).await?;
     let (passed, mut messages) = mpsc::unbounded_channel();
     let driver = async move {
@@ -66,7 +66,7 @@ async fn hear(config: &Config, schema: Option<&str>, tell: &mpsc::UnboundedSende
         let own = subscribe(&client, schema).await?;
         while let Some(payload) = messages.recv().await {
             if let Some((_, key)) = payload.split_once(' ').filter(|(schema, _)| *schema == own) {
-                let _gone = tell.send(key.to_owned());
+                let _gone = sender.send(key.to_owned());
             }
         }
         Ok(())
@@ -74,7 +74,7 @@ async fn hear(config: &Config, schema: Option<&str>, tell: &mpsc::UnboundedSende
     tokio::try_join!(driver, reader).map(|_: ((), ())| ())
 }
 
-/// The schema whose news are ours.
+/// Subscribes, and returns the schema whose notifications are for this store.
 async fn subscribe(client: &Client, schema: Option<&str>) -> Result<String, Error> {
     if let Some(schema) = schema {
         client.batch_execute(&format!("SET search_path = {}", quoted(schema))).await?;

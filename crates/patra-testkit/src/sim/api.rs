@@ -11,16 +11,16 @@ use patra_core::rng::Rng;
 use patra_core::{Code, Ts, Window};
 
 use super::profile::Profile;
-use super::shape::Pages;
+use super::api_behavior::Pages;
 
-/// All that the upstream will ever show.
+/// The upstream: all records, revisions and limits of one world.
 #[derive(Debug)]
-pub(super) struct Far {
-    pub(super) records: Vec<FarRecord>,
+pub(super) struct MockApi {
+    pub(super) records: Vec<ApiRecord>,
     pub(super) poison: Option<Poison>,
     /// Lists show ids only.
     pub(super) ids_only: bool,
-    /// A query gives out only so many records, and tells how many there are.
+    /// A query returns at most so many records, and reports how many there are.
     pub(super) ceiling: Option<u64>,
     pages: Pages,
     descending: bool,
@@ -28,16 +28,16 @@ pub(super) struct Far {
 }
 
 #[derive(Debug)]
-pub(super) struct FarRecord {
+pub(super) struct ApiRecord {
     pub(super) key: &'static str,
     /// The partition that it is shown in; `None` for a record of the endpoint that has none.
     pub(super) partition: Option<usize>,
-    /// Each is shown from its `visible_at` on, in place of the one before.
+    /// The first revision. Each revision replaces the one before from its `visible_at` on.
     first: Revision,
     later: Vec<Revision>,
-    /// Its old revisions stay in the lists, as in an index that is cleaned up late.
+    /// Old revisions of the record stay in the lists, as in an index that is cleaned up late.
     ghost: bool,
-    /// Who asks for its details is refused, whatever else is asked for.
+    /// Requests for details of the record are rejected, with whatever else they name.
     pub(super) bad: bool,
 }
 
@@ -50,12 +50,12 @@ pub(super) struct Revision {
     late: bool,
 }
 
-/// A window that holds this instant can never be read.
+/// A window with this instant can never be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Poison {
     pub(super) at: Ts,
     pub(super) kind: PoisonKind,
-    /// Only from the second page on, so that there is a page to resume from.
+    /// Applies from the second page on, so that there is a page to resume from.
     pub(super) later_pages_only: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Poison {
 pub(super) enum PoisonKind {
     Transient,
     Refused,
-    /// Whoever reads it dies.
+    /// A process that reads it crashes.
     Deadly,
 }
 
@@ -72,7 +72,7 @@ impl Revision {
     fn draw(rng: &mut Rng, profile: &Profile, updated_at: Ts, before: Ts) -> Revision {
         let late = if rng.chance(400) { rng.below(profile.lag.as_micros() as u64 - 1_000_000) } else { 0 };
         let mut visible_at = before.max(updated_at + Duration::from_micros(late));
-        if let Some(lookback) = profile.shape.lookback.filter(|_| rng.chance(250)) {
+        if let Some(lookback) = profile.api.lookback.filter(|_| rng.chance(250)) {
             visible_at = visible_at.max(updated_at + profile.lag + lookback / (1 + rng.below(3) as u32));
         }
         let late = visible_at > updated_at + profile.lag;
@@ -91,25 +91,25 @@ impl Poison {
     }
 }
 
-impl Far {
-    pub(super) fn new(rng: &mut Rng, profile: &Profile, start: Ts, records: Vec<FarRecord>) -> Far {
-        let mut far = Far {
+impl MockApi {
+    pub(super) fn new(rng: &mut Rng, profile: &Profile, start: Ts, records: Vec<ApiRecord>) -> MockApi {
+        let mut api = MockApi {
             records,
             poison: None,
             ids_only: profile.details.is_some(),
             ceiling: None,
-            pages: profile.shape.pages,
-            descending: profile.shape.order == Some(RecordOrder::Descending),
-            lookback: profile.shape.lookback.unwrap_or_default(),
+            pages: profile.api.pages,
+            descending: profile.api.order == Some(RecordOrder::Descending),
+            lookback: profile.api.lookback.unwrap_or_default(),
         };
-        far.add(rng, profile, start, profile.records);
-        if profile.shape.range.is_some() {
-            far.steady(profile.page_size as usize);
+        api.add(rng, profile, start, profile.records);
+        if profile.api.range.is_some() {
+            api.steady(profile.page_size as usize);
         }
         // With less, a window would be cut into a slice for each record.
-        far.ceiling = profile.ceiling.then(|| far.densest().max(3) + 1 + rng.below(2));
-        far.poison = profile.poison.then(|| Poison::draw(rng, profile, start));
-        far
+        api.ceiling = profile.ceiling.then(|| api.densest().max(3) + 1 + rng.below(2));
+        api.poison = profile.poison.then(|| Poison::draw(rng, profile, start));
+        api
     }
 
     /// Records of the whole time of a world that begins at `start`; none appears later than the safety lag after its
@@ -134,13 +134,13 @@ impl Far {
                 newest = Revision::draw(rng, profile, at, newest.visible_at);
                 later.push(newest);
             }
-            self.records.push(FarRecord {
+            self.records.push(ApiRecord {
                 key: KEYS.get(self.records.len()).map_or("", String::as_str),
                 partition: None,
                 first,
                 later,
                 ghost: rng.chance(250),
-                // Three and nothing else in a page are taken for an upstream that gives no details at all.
+                // Three bad records alone in a page look like an upstream without any details.
                 bad: rng.chance(40) && self.records.iter().filter(|record| record.bad).count() < 2,
             });
         }
@@ -157,7 +157,7 @@ impl Far {
     /// The most records that share a second: a window cannot be cut below that.
     pub(super) fn densest(&self) -> u64 {
         let mut seconds = std::collections::BTreeMap::new();
-        for revision in self.records.iter().flat_map(FarRecord::revisions) {
+        for revision in self.records.iter().flat_map(ApiRecord::revisions) {
             *seconds.entry(revision.updated_at.floor_to(Duration::from_secs(1))).or_insert(0) += 1;
         }
         seconds.into_values().max().unwrap_or(0)
@@ -169,7 +169,7 @@ impl Far {
         (!first || !poison.later_pages_only).then_some(poison.kind)
     }
 
-    /// The content behind these ids, as it is at `now`; nothing when one of them is bad. An id that is not shown is left out.
+    /// The details of these ids at `now`; `None` if one of them is bad. Hidden ids are left out.
     pub(super) fn details(&self, ids: &[String], now: Ts) -> Option<FetchedPage> {
         let mut page = blank_page();
         for record in ids.iter().filter_map(|id| self.records.get(number(id)?)) {
@@ -199,7 +199,7 @@ impl Far {
         self.page_of(None, window, position, size, now, from_inclusive)
     }
 
-    /// The same of one partition, whose lists show whole records.
+    /// The page of one partition, whose lists contain whole records.
     pub(super) fn page_of(
         &self,
         partition: Option<usize>,
@@ -242,7 +242,7 @@ impl Far {
         page.facts.total = numbered.map(|_| total);
         if let (Some(ceiling), None) = (self.ceiling, partition) {
             page.facts.total = Some(total);
-            // What lies beyond is not given out, and nothing says so but the total.
+            // Records beyond the ceiling are not returned, and only the total shows it.
             more &= total <= ceiling;
         }
         for (index, (updated_at, id, malformed)) in found.iter().enumerate() {
@@ -266,23 +266,23 @@ impl Far {
     }
 }
 
-impl FarRecord {
+impl ApiRecord {
     /// Oldest first.
     fn revisions(&self) -> impl DoubleEndedIterator<Item = &Revision> {
         std::iter::once(&self.first).chain(&self.later)
     }
 
-    /// What is shown at `now`; without `late`, not what could not be seen in time.
+    /// The revision that a collector must have at `now`; without `late`, only revisions that appeared in time.
     pub(super) fn owed(&self, now: Ts, late: bool) -> Option<Revision> {
         self.shown(now).filter(|shown| late || !shown.late)
     }
 
-    /// What is shown at `now`.
+    /// The visible revision at `now`.
     pub(super) fn shown(&self, now: Ts) -> Option<Revision> {
         self.revisions().rev().find(|revision| revision.visible_at <= now).copied()
     }
 
-    /// What lists show at `now`.
+    /// The revisions in the lists at `now`.
     fn listed(&self, now: Ts) -> impl Iterator<Item = &Revision> {
         let visible = self.revisions().rev().filter(move |revision| revision.visible_at <= now);
         visible.take(if self.ghost { usize::MAX } else { 1 })
@@ -324,7 +324,7 @@ fn blank_page() -> FetchedPage {
     }
 }
 
-/// Nothing to keep of an exchange that never happened.
+/// Empty evidence, for an exchange that never happened.
 pub(super) fn no_evidence() -> ExchangeEvidence {
     ExchangeEvidence {
         latency_ms: 0,

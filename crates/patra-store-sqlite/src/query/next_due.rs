@@ -1,4 +1,4 @@
-//! When there is something to do: the first entry of each queue.
+//! Next due time of each queue: its first entry.
 
 use patra_core::Ts;
 use patra_core::port::next_due::NextDue;
@@ -10,24 +10,24 @@ use crate::error::Result;
 use crate::exec::first_scheduled;
 use crate::sql::maybe_time;
 
-// When the first of the rows that wait is free, by whether they are chores. Mostly one is free now: then it need not be found
-// out which was so first.
+// Time at which the first waiting row is free, for jobs (`<>`) or background jobs (`=`). Mostly a row is free now, and
+// then the smallest time is not computed. A missing lease counts as free.
 macro_rules! first_free {
-    ($index:literal, $is_chore:literal) => {
+    ($index:literal, $comparison:literal) => {
         concat!(
             "coalesce(
     (SELECT max(not_before, coalesce(leased_until, 0)) FROM ing_schedule_instance INDEXED BY ",
             $index,
             "
      WHERE status_code = 'REQUESTED' AND provenance_code ",
-            $is_chore,
+            $comparison,
             " 'resource_pool' AND max(not_before, coalesce(leased_until, 0)) <= ?1
      ORDER BY id LIMIT 1),
     (SELECT min(max(not_before, coalesce(leased_until, 0))) FROM ing_schedule_instance INDEXED BY ",
             $index,
             "
      WHERE status_code = 'REQUESTED' AND provenance_code ",
-            $is_chore,
+            $comparison,
             " 'resource_pool'))"
         )
     };
@@ -53,7 +53,7 @@ pub(super) const STATEMENTS: &[&str] = &[LOOK];
 
 pub(super) fn read(db: &Connection, now: Ts) -> Result<NextDue> {
     let task = first_scheduled(db)?;
-    let ahead = db.prepare_cached(LOOK)?.query_row([now.micros(), micros(ADVISORY_TTL)], |row| {
+    let next_due = db.prepare_cached(LOOK)?.query_row([now.micros(), micros(ADVISORY_TTL)], |row| {
         let (trigger, advice) = (maybe_time(row, 1)?, maybe_time(row, 2)?);
         Ok(NextDue {
             now,
@@ -65,5 +65,5 @@ pub(super) fn read(db: &Connection, now: Ts) -> Result<NextDue> {
             lease: maybe_time(row, 5)?,
         })
     })?;
-    Ok(ahead)
+    Ok(next_due)
 }

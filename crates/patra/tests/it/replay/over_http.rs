@@ -1,15 +1,15 @@
-//! The same by HTTP.
+//! Replays, diagnostic bundles and redrives by HTTP.
 
 use super::{RUN, code, dump::dump, keeping, locked, upstream};
 use crate::cli::{serve, serve_with};
-use crate::support::{Place, http};
+use crate::support::{Workspace, http};
 use patra_upstream::Script;
 
 // covers: ING-14.10-04, ING-14.9-07, ING-DOD-10
 #[tokio::test(flavor = "multi_thread")]
-async fn replays_black_boxes_and_redrives_are_there_by_http() {
+async fn replays_bundles_and_redrives_work_over_http() {
     let server = upstream(Script::default());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 0);
     let batch = &place.list(&["batches"])[0];
@@ -42,12 +42,12 @@ async fn replays_black_boxes_and_redrives_are_there_by_http() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_by_http_is_signed_and_names_the_key_and_a_failed_task_is_driven_again() {
+async fn http_export_is_signed_and_http_redrive_runs_a_failed_task_again() {
     let server = upstream(locked());
-    let place = Place::sqlite();
+    let place = Workspace::sqlite();
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 1);
-    // A key beside the database, as the first credential would have made it.
+    // A key next to the database, as the first credential would have created it.
     let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     std::fs::write(place.folder.path().join("data/master.key"), key).unwrap();
     let serving = serve(&place);

@@ -1,4 +1,4 @@
-//! A served Patra with a platform of notes as its upstream, and somebody who calls it.
+//! A Patra server with a platform of notes as its upstream, and a client.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use patra_upstream::{Dataset, MockApi, Script};
 use serde_json::{Value, json};
 
-use crate::support::{On, Place};
+use crate::support::{On, Workspace};
 
 pub(crate) const MASTER_KEY: &str = "a text of more than thirty-two characters";
 pub(crate) const GOOD: &str = "a1=CANARY-a1; web_session=CANARY-good";
@@ -16,18 +16,18 @@ pub(crate) const GOOD: &str = "a1=CANARY-a1; web_session=CANARY-good";
 /// A variable that makes the server collect sources too.
 pub(crate) const WITH_COLLECTOR: &str = "WITH_COLLECTOR";
 
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Value,
     pub(crate) request_id: String,
-    /// The body as it came.
+    /// The raw body.
     pub(crate) text: String,
     pub(crate) retry_after: Option<String>,
 }
 
-pub(crate) struct Desk {
-    pub(crate) far: MockApi,
-    pub(crate) place: Place,
+pub(crate) struct TestServer {
+    pub(crate) mock_api: MockApi,
+    pub(crate) place: Workspace,
     child: Child,
     address: String,
     pub(crate) key: String,
@@ -35,45 +35,45 @@ pub(crate) struct Desk {
     variables: Vec<(String, String)>,
 }
 
-/// The shipped manifest, for an upstream on this machine that needs no signature, at any rate.
-pub(crate) fn manifest(far: &MockApi) -> String {
+/// The shipped manifest, for an upstream on this machine that needs no signature.
+pub(crate) fn manifest(mock_api: &MockApi) -> String {
     let shipped = include_str!("../../../../../sources/xhs.yaml");
     shipped
-        .replace("https://edith.xiaohongshu.com", far.base_url())
+        .replace("https://edith.xiaohongshu.com", mock_api.base_url())
         .replace("signing_hook: xhs, ", "")
         .replace("refill_rate_per_sec: 1, burst: 1", "refill_rate_per_sec: 10000, burst: 1000, demote_rate: 1")
         .replace("name: Xiaohongshu", "name: Xiaohongshu\nallow_http: true")
 }
 
-pub(crate) fn far(script: Script) -> MockApi {
+pub(crate) fn mock_api(script: Script) -> MockApi {
     MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 10), script).unwrap()
 }
 
-/// On both stores.
-pub(crate) fn everywhere(on: On, script: &Script, variables: &[(&str, &str)], test: impl Fn(&Desk)) {
+/// Runs the test on both stores.
+pub(crate) fn everywhere(on: On, script: &Script, variables: &[(&str, &str)], test: impl Fn(&TestServer)) {
     for place in on.places() {
-        test(&Desk::open(place, far(script.clone()), variables));
+        test(&TestServer::open(place, mock_api(script.clone()), variables));
     }
 }
 
-impl Desk {
-    pub(crate) fn open(place: Place, far: MockApi, variables: &[(&str, &str)]) -> Desk {
-        place.apply(&manifest(&far));
-        Desk::open_with(place, far, variables, None)
+impl TestServer {
+    pub(crate) fn open(place: Workspace, mock_api: MockApi, variables: &[(&str, &str)]) -> TestServer {
+        place.apply(&manifest(&mock_api));
+        TestServer::open_with(place, mock_api, variables, None)
     }
 
-    /// With a key that there is already; without one, the first start shows it.
-    pub(crate) fn open_with(place: Place, far: MockApi, variables: &[(&str, &str)], known: Option<String>) -> Desk {
+    /// With an existing key; without one, the first start shows it.
+    pub(crate) fn open_with(place: Workspace, mock_api: MockApi, variables: &[(&str, &str)], known: Option<String>) -> TestServer {
         let mut variables: Vec<(String, String)> =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         if !variables.iter().any(|(name, _)| name == "COOKIE_MASTER_KEY") {
             variables.push(("COOKIE_MASTER_KEY".to_owned(), MASTER_KEY.to_owned()));
         }
         let (child, log, address, key) = serve(&place, &variables);
-        Desk { far, place, child, address, key: known.or(key).unwrap(), log, variables }
+        TestServer { mock_api, place, child, address, key: known.or(key).unwrap(), log, variables }
     }
 
-    /// Dies at once and is started again.
+    /// Kills the server and starts it again.
     pub(crate) fn restart(&mut self) {
         let _ = self.child.kill();
         self.child.wait().unwrap();
@@ -105,7 +105,7 @@ impl Desk {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    pub(crate) fn call(&self, method: &str, path: &str, id: Option<&str>, body: Option<&Value>) -> Answer {
+    pub(crate) fn call(&self, method: &str, path: &str, id: Option<&str>, body: Option<&Value>) -> Response {
         self.call_as(Some(&self.key), method, path, id, body.map(Value::to_string).as_deref())
     }
 
@@ -116,11 +116,11 @@ impl Desk {
         path: &str,
         id: Option<&str>,
         body: Option<&str>,
-    ) -> Answer {
+    ) -> Response {
         self.call_with(key, method, path, id, body, "")
     }
 
-    /// With further lines of the head.
+    /// With additional headers.
     pub(crate) fn call_with(
         &self,
         key: Option<&str>,
@@ -129,7 +129,7 @@ impl Desk {
         id: Option<&str>,
         body: Option<&str>,
         head: &str,
-    ) -> Answer {
+    ) -> Response {
         let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{head}", self.address);
         if let Some(key) = key {
             request.push_str(&format!("Authorization: Bearer {key}\r\n"));
@@ -148,7 +148,7 @@ impl Desk {
             let lines = head.lines().filter_map(|line| line.split_once(": "));
             lines.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
         };
-        Answer {
+        Response {
             status: head.split(' ').nth(1).unwrap().parse().unwrap(),
             request_id: header("x-request-id").unwrap_or_default(),
             body: serde_json::from_str(body).unwrap_or(Value::Null),
@@ -157,15 +157,15 @@ impl Desk {
         }
     }
 
-    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Response {
         self.call("POST", &format!("/api/v1/crawler{path}"), None, Some(body))
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
+    pub(crate) fn get(&self, path: &str) -> Response {
         self.call("GET", &format!("/api/v1/crawler{path}"), None, None)
     }
 
-    /// The data of an answer that must be a success.
+    /// Returns the data of a response that must be a success.
     #[track_caller]
     pub(crate) fn data(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         let answer = self.call(method, &format!("/api/v1/crawler{path}"), None, body);
@@ -188,7 +188,7 @@ impl Desk {
         self.data("POST", "/executions/acquire", Some(&json!({ "workflow_name": workflow })))
     }
 
-    /// Searches, and puts what is found into the candidates.
+    /// Searches, and adds the results to the candidates.
     pub(crate) fn candidates(&self, keyword: &str) -> Vec<Value> {
         let found =
             self.data("POST", "/search", Some(&json!({ "platform": "xhs", "keyword": keyword, "page_size": 50 })));
@@ -198,7 +198,7 @@ impl Desk {
         items
     }
 
-    /// Makes a time of a row earlier by so many minutes.
+    /// Moves a time column back by so many minutes.
     pub(crate) fn age(&self, table: &str, column: &str, minutes: i64) {
         let by = match self.place.database_url() {
             Some(_) => format!("interval '{minutes} minutes'"),
@@ -208,14 +208,14 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn serve(place: &Place, variables: &[(String, String)]) -> (Child, std::path::PathBuf, String, Option<String>) {
+fn serve(place: &Workspace, variables: &[(String, String)]) -> (Child, std::path::PathBuf, String, Option<String>) {
     let log = place.folder.path().join(format!("serve-{}.log", crate::support::now_micros()));
     let mut command = place.patra();
     command.args(["serve", "--listen", "127.0.0.1:0"]).stdout(Stdio::null());

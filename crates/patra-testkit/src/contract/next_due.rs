@@ -1,4 +1,4 @@
-//! When there will be something to do.
+//! Due times of the next work.
 
 use patra_core::Ts;
 use patra_core::port::next_due::NextDue;
@@ -6,13 +6,13 @@ use patra_core::state::{Operation, PauseKind};
 use patra_core::tx::{ADVISORY_TTL, ClaimBackgroundJob, JobSettlement, PauseSelector, ResumeWork, RunEnd, SettleJob};
 
 use super::source::feed;
-use super::{Fixture, chore, make};
+use super::{Fixture, background_job, make};
 
-/// That the answer is never too late is looked at wherever a case finds something, see [`Fixture::ok`].
-pub(super) async fn for_each_part_it_is_told_when_it_may_find_something(fx: Fixture) {
+/// [`Fixture::ok`] checks in every case that the reported time is never too late.
+pub(super) async fn next_due_reports_a_time_for_each_kind_of_work(fx: Fixture) {
     let named = |ahead: &NextDue| {
-        let NextDue { schedule, job: trigger, background_job: chore, task, poll, lease, .. } = ahead;
-        [schedule, trigger, chore, task, poll, lease].map(Option::is_some)
+        let NextDue { schedule, job: trigger, background_job, task, poll, lease, .. } = ahead;
+        [schedule, trigger, background_job, task, poll, lease].map(Option::is_some)
     };
     let nothing = fx.ahead().await;
     assert_eq!(named(&nothing), [false; 6]);
@@ -27,7 +27,7 @@ pub(super) async fn for_each_part_it_is_told_when_it_may_find_something(fx: Fixt
         assert!(first.is_some_and(|first| first > ahead.now && first <= ahead.now + make::LONG), "{ahead:?}");
     };
 
-    // Advice that nothing else ends, ends some time.
+    // Advice expires if nothing else ends it.
     let advice = fx.ok(make::hold(PauseKind::Advisory, make::partition(Operation::Harvest))).await;
     let ahead = fx.ahead().await;
     assert_eq!(named(&ahead), [false, true, false, false, false, false]);
@@ -35,7 +35,7 @@ pub(super) async fn for_each_part_it_is_told_when_it_may_find_something(fx: Fixt
     fx.ok(ResumeWork { target: PauseSelector::Id(advice.pause), by: "me".into() }).await;
     assert_eq!(named(&fx.ahead().await), [false; 6]);
 
-    // A trigger that waits, that somebody has, that is put off.
+    // A trigger that waits, is leased, and is deferred.
     fx.fire("a").await;
     let ahead = fx.ahead().await;
     assert_eq!(named(&ahead), [false, true, false, false, false, false]);
@@ -48,7 +48,7 @@ pub(super) async fn for_each_part_it_is_told_when_it_may_find_something(fx: Fixt
     let ahead = fx.ahead().await;
     is_later(&ahead, ahead.job);
     assert!(ahead.job.is_some_and(|first| first <= ahead.now + make::LONG / 2));
-    // The first of several is what counts.
+    // The earliest of several counts.
     fx.fire("b").await;
     let ahead = fx.ahead().await;
     is_now(&ahead, ahead.job);
@@ -56,17 +56,17 @@ pub(super) async fn for_each_part_it_is_told_when_it_may_find_something(fx: Fixt
     let (instance, fence) = taken.lease();
     fx.ok(SettleJob { job: instance, fence, settlement: JobSettlement::Refused { error: "no".into() } }).await;
 
-    // A chore is no trigger.
-    fx.ok(chore::ask_for("c")).await;
+    // A background job is not a trigger.
+    fx.ok(background_job::request("c")).await;
     let ahead = fx.ahead().await;
     assert_eq!(named(&ahead), [false, true, true, false, false, false]);
     is_now(&ahead, ahead.background_job);
     is_later(&ahead, ahead.job);
-    fx.ok(ClaimBackgroundJob { owner: "worker".into(), lease: make::LONG }).await.expect("the chore");
+    fx.ok(ClaimBackgroundJob { owner: "worker".into(), lease: make::LONG }).await.expect("the job");
     let ahead = fx.ahead().await;
     is_later(&ahead, ahead.background_job);
 
-    // Tasks of two lanes, one of them put off; a poll is no task.
+    // Tasks of two operations, one of them requeued; a poll is not a task.
     fx.plan("d", &make::windows(0, 1)).await;
     let ahead = fx.ahead().await;
     assert_eq!(named(&ahead), [false, true, true, true, false, false]);

@@ -1,4 +1,4 @@
-//! What all work has in common: gates and budgets, alerts, the URL pool, credentials, keys, settings.
+//! Administration: gates and budgets, alerts, the URL pool, credentials, keys, settings.
 
 use axum::Extension;
 use axum::response::Response;
@@ -14,36 +14,35 @@ use patra_engine::board::{self, GateBudget};
 use patra_engine::sources::checked_type;
 
 use super::chart::figure;
+use super::context::ConsoleContext;
 use super::page::{Action, Field, FieldKind, Form, Note, Page, Shown, Table, Tone};
-use super::visit::Visit;
 use super::{lists, overview};
 use crate::envelope::Failure;
 use crate::key;
 use crate::routes::input::{PathText, path_text};
 
-/// URLs of one page.
+/// URLs per page.
 const PAGE: u32 = 50;
-/// Settings that say nothing to people, or that nobody needs to see.
+/// Settings that the page does not show.
 const HIDDEN: &[&str] = &["cookie_salt"];
 
-pub(super) async fn gates(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn gates(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        let page = Page::new("Gates and budgets").live().with(budgets(&visit).await?);
-        // Gates are everybody's.
-        Ok(if visit.tenant.is_operator().is_ok() { page.with(all_gates(&visit).await?) } else { page })
+        let page = Page::new("Gates and budgets").live().with(budgets(&ctx).await?);
+        // Gates are shared by all projects.
+        Ok(if ctx.tenant.is_operator().is_ok() { page.with(all_gates(&ctx).await?) } else { page })
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-/// How fast requests leave beside how fast they may, what slowed them, and what was done about it.
-async fn budgets(visit: &Visit) -> Result<Table, Failure> {
-    let (store, clock) = (&*visit.api.store, &*visit.api.clock);
-    let about = WorkFilter { project_key: visit.tenant.sight()?.map(str::to_owned), ..WorkFilter::default() };
+/// Actual and allowed request rates, what slowed requests down, and what healed by itself.
+async fn budgets(ctx: &ConsoleContext) -> Result<Table, Failure> {
+    let (store, clock) = (&*ctx.api.store, &*ctx.api.clock);
+    let about = WorkFilter { project_key: ctx.tenant.sight()?.map(str::to_owned), ..WorkFilter::default() };
     let window = board::window(None, None, clock.now()).map_err(|error| Failure::bad_request(error.to_string()))?;
     let head =
         ["where", "requests/s", "budget/s", "rate now", "left", "429", "slowed down", "quota", "waited", "healed"];
-    let mut table =
-        Table::new("Budgets of the last hour", &head, "Nothing was asked of any upstream in the last hour.");
+    let mut table = Table::new("Budgets of the last hour", &head, "No requests were sent in the last hour.");
     for line in board::budget(store, store, clock, about, window).await? {
         let (slow, healing) = (&line.slowdowns, &line.self_healing);
         let of_gate = |text: fn(&GateBudget) -> String| Shown::amount(line.gate.as_ref().map_or("–".to_owned(), text));
@@ -69,8 +68,8 @@ async fn budgets(visit: &Visit) -> Result<Table, Failure> {
     Ok(table)
 }
 
-async fn all_gates(visit: &Visit) -> Result<Table, Failure> {
-    let (api, now) = (&visit.api, visit.api.clock.now());
+async fn all_gates(ctx: &ConsoleContext) -> Result<Table, Failure> {
+    let (api, now) = (&ctx.api, ctx.api.clock.now());
     let head = [
         "rate key",
         "state",
@@ -82,7 +81,7 @@ async fn all_gates(visit: &Visit) -> Result<Table, Failure> {
         "slowed down",
         "changed",
     ];
-    let mut table = Table::new("Gates", &head, "Nothing has been asked of any upstream yet.");
+    let mut table = Table::new("Gates", &head, "No requests were sent yet.");
     for gate in patra_engine::operations::gates(&*api.store, &*api.clock).await? {
         let view = &gate.view;
         let (state, tone) = match view.cooldown_until.filter(|until| *until > now) {
@@ -110,12 +109,12 @@ async fn all_gates(visit: &Visit) -> Result<Table, Failure> {
     Ok(table)
 }
 
-pub(super) async fn alerts(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn alerts(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        visit.tenant.is_operator()?;
-        let head = ["alert", "state", "level", "about", "value", "threshold", "since", "told"];
-        let mut table = Table::new("", &head, "Nothing has been watched yet.");
-        for alert in visit.api.store.alerts().await? {
+        ctx.tenant.is_operator()?;
+        let head = ["alert", "state", "level", "about", "value", "threshold", "since", "notified"];
+        let mut table = Table::new("", &head, "No alert was evaluated yet.");
+        for alert in ctx.api.store.alerts().await? {
             let firing = alert.state.firing;
             let cells = vec![
                 Shown::text(alert.alert.as_str()),
@@ -131,16 +130,16 @@ pub(super) async fn alerts(Extension(visit): Extension<Visit>) -> Response {
         }
         Ok(Page::new("Alerts").live().with(table))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-pub(super) async fn pool(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn pool(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        let (project, page) = (visit.tenant.sight()?, visit.query.number("page")?.unwrap_or(1u32).max(1));
-        let domain = visit.query.text("domain").to_lowercase();
-        let found = visit.api.store.pool_urls(UrlFilter {
+        let (project, page) = (ctx.tenant.sight()?, ctx.query.number("page")?.unwrap_or(1u32).max(1));
+        let domain = ctx.query.text("domain").to_lowercase();
+        let found = ctx.api.store.pool_urls(UrlFilter {
             project_key: project.unwrap_or_default().to_owned(),
-            // Without a project there is the shared library only.
+            // Without a project, only the shared library can be read.
             scope: if project.is_some() { LibraryScope::Effective } else { LibraryScope::Shared },
             source: None,
             domain: Some(domain.clone()).filter(|domain| !domain.is_empty()),
@@ -176,14 +175,14 @@ pub(super) async fn pool(Extension(visit): Extension<Visit>) -> Response {
         };
         Ok(Page::new("URL pool").with(form).with(table))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-pub(super) async fn credentials(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn credentials(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
         let all = ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() };
-        let known = lists::rows(&visit, View::Credentials, all.clone()).await?;
-        let states = lists::rows(&visit, View::CredentialStates, all).await?;
+        let known = lists::rows(&ctx, View::Credentials, all.clone()).await?;
+        let states = lists::rows(&ctx, View::CredentialStates, all).await?;
         let page =
             Page::new("Credentials").live().with(Table { title: "In the vault".to_owned(), next: None, ..known });
         let page = page.with(Table {
@@ -193,41 +192,41 @@ pub(super) async fn credentials(Extension(visit): Extension<Visit>) -> Response 
             ..states
         });
         Ok(page
-            .with(cookies(&visit).await?)
+            .with(cookies(&ctx).await?)
             .with(Note::new(Tone::Plain, "Secrets are never shown.").hint("patra credential add, rotate, revoke")))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-async fn cookies(visit: &Visit) -> Result<Table, Failure> {
+async fn cookies(ctx: &ConsoleContext) -> Result<Table, Failure> {
     let head = ["cookie", "platform", "status", "used today", "errors in a row", "cooling until", "last used"];
     let mut table = Table::new("Cookies", &head, "There are none.");
-    let (cookies, now) = visit.api.store.cookies(None).await?;
+    let (cookies, now) = ctx.api.store.cookies(None).await?;
     for cookie in cookies {
-        let wear = cookie.usage.after_cooling(now);
+        let usage = cookie.usage.after_cooling(now);
         let cells = vec![
             Shown::text(cookie.cookie_name.as_str()),
             Shown::text(cookie.platform.as_str()),
-            Shown::status(wear.status.as_str()),
-            Shown::amount(format!("{} of {}", wear.daily_used, wear.daily_limit)),
-            Shown::number(wear.consecutive_errors),
-            Shown::maybe_time(wear.cooling_until),
-            Shown::maybe_time(wear.last_used_at),
+            Shown::status(usage.status.as_str()),
+            Shown::amount(format!("{} of {}", usage.daily_used, usage.daily_limit)),
+            Shown::number(usage.consecutive_errors),
+            Shown::maybe_time(usage.cooling_until),
+            Shown::maybe_time(usage.last_used_at),
         ];
         table.row(Tone::Plain, cells);
     }
     Ok(table)
 }
 
-pub(super) async fn keys(Extension(visit): Extension<Visit>) -> Response {
-    visit.show(keys_page(&visit).await)
+pub(super) async fn keys(Extension(ctx): Extension<ConsoleContext>) -> Response {
+    ctx.show(keys_page(&ctx).await)
 }
 
-async fn keys_page(visit: &Visit) -> Result<Page, Failure> {
-    visit.may(KeyScope::Admin)?;
+async fn keys_page(ctx: &ConsoleContext) -> Result<Page, Failure> {
+    ctx.may(KeyScope::Admin)?;
     let (view, filter) = (View::Keys, ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() });
-    let (rows, _) = crate::routes::views::found(&visit.api, &visit.tenant, view, filter.clone()).await?;
-    let mut table = lists::rows(visit, view, filter).await?;
+    let (rows, _) = crate::routes::views::query(&ctx.api, &ctx.tenant, view, filter.clone()).await?;
+    let mut table = lists::rows(ctx, view, filter).await?;
     for (line, row) in table.rows.iter_mut().zip(&rows) {
         line.actions = revoking(row).into_iter().collect();
     }
@@ -240,7 +239,7 @@ async fn keys_page(visit: &Visit) -> Result<Page, Failure> {
         fields: vec![
             Field::new("name", "Name", "", FieldKind::Line).hint("what it is for"),
             Field::new("scope", "Scope", "read", FieldKind::Choice(scopes.into())),
-            Field::new("project", "Project", "", FieldKind::Line).hint("the only one that it is for; empty: all"),
+            Field::new("project", "Project", "", FieldKind::Line).hint("the only one it may access; empty: all"),
         ],
         button: "Make".to_owned(),
         twin: "patra key create NAME --scope SCOPE --project KEY".to_owned(),
@@ -258,54 +257,54 @@ fn revoking(row: &ViewRow) -> Option<Action> {
     }
 }
 
-/// The key is part of this answer and of no other.
-pub(super) async fn make_key(Extension(visit): Extension<Visit>) -> Response {
+/// Creates a key. This response is the only one that contains it.
+pub(super) async fn make_key(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        visit.may(KeyScope::Admin)?;
-        visit.tenant.is_operator()?;
-        let form = &visit.form;
+        ctx.may(KeyScope::Admin)?;
+        ctx.tenant.is_operator()?;
+        let form = &ctx.form;
         let name = key::checked_name(form.text("name")).map_err(Failure::bad_request)?;
         let scope: KeyScope =
             form.text("scope").parse().map_err(|_| Failure::bad_request("a key may read, write or admin"))?;
         let projects: Vec<_> = form.get("project").map(str::to_owned).into_iter().collect();
         for project in &projects {
-            visit.tenant.admit(&visit.api, project).await?;
+            ctx.tenant.admit(&ctx.api, project).await?;
         }
         let (text, create) = key::generate(name, scope, projects, false, false)
             .map_err(|error| Failure::bad_request(format!("no randomness: {error}")))?;
-        visit.api.store.run(create).await?;
-        let mut page = keys_page(&visit).await?;
+        ctx.api.store.run(create).await?;
+        let mut page = keys_page(&ctx).await?;
         page.blocks.insert(0, Note::good(text).hint("This is the key. It is shown only now.").into());
         Ok(page)
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-pub(super) async fn revoke_key(Extension(visit): Extension<Visit>, prefix: PathText) -> Response {
+pub(super) async fn revoke_key(Extension(ctx): Extension<ConsoleContext>, prefix: PathText) -> Response {
     let done = async {
-        visit.may(KeyScope::Admin)?;
-        visit.tenant.is_operator()?;
+        ctx.may(KeyScope::Admin)?;
+        ctx.tenant.is_operator()?;
         let prefix = path_text(prefix)?;
-        if !visit.api.store.run(RevokeKey { prefix: prefix.clone() }).await?.revoked {
+        if !ctx.api.store.run(RevokeKey { prefix: prefix.clone() }).await?.revoked {
             return Err(lists::missing(format!("there is no key {prefix:?} that could be revoked")));
         }
         Ok((Note::good(format!("Key {prefix} is revoked.")), "/keys".to_owned()))
     };
-    visit.done(done.await)
+    ctx.done(done.await)
 }
 
-pub(super) async fn settings(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn settings(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        visit.may(KeyScope::Admin)?;
-        visit.tenant.is_operator()?;
+        ctx.may(KeyScope::Admin)?;
+        ctx.tenant.is_operator()?;
         let mut table = Table::new("In the database", &["setting", "value"], "There are none.");
-        for (name, value) in visit.api.store.settings().await? {
+        for (name, value) in ctx.api.store.settings().await? {
             if !HIDDEN.contains(&name.as_str()) {
                 table.row(Tone::Plain, vec![Shown::code(name), Shown::text(value)]);
             }
         }
         let mut types = Table::new("Types of sources", &["type", "every", "says"], "No collector has run yet.");
-        for row in visit.api.store.source_types().await? {
+        for row in ctx.api.store.source_types().await? {
             let cells = vec![
                 Shown::text(row.r#type.as_str()),
                 Shown::text(format!("{} minutes", row.interval.minutes)),
@@ -320,32 +319,32 @@ pub(super) async fn settings(Extension(visit): Extension<Visit>) -> Response {
             action: "/settings".to_owned(),
             fields: vec![
                 Field::new("type", "Type", "rss", FieldKind::Choice(choices)),
-                Field::new("minutes", "Minutes", "", FieldKind::Line).hint("empty: as often as before"),
+                Field::new("minutes", "Minutes", "", FieldKind::Line).hint("empty: the default"),
             ],
             button: "Set".to_owned(),
             twin: "patra source interval TYPE MINUTES".to_owned(),
         };
         Ok(Page::new("Settings").with(types).with(form).with(table))
     };
-    visit.show(page.await)
+    ctx.show(page.await)
 }
 
-pub(super) async fn set_interval(Extension(visit): Extension<Visit>) -> Response {
+pub(super) async fn set_interval(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let done = async {
-        visit.may(KeyScope::Admin)?;
-        visit.tenant.is_operator()?;
-        let r#type = checked_type(visit.form.text("type")).map_err(Failure::bad_request)?;
-        let minutes: Option<u32> = visit.form.number("minutes")?;
+        ctx.may(KeyScope::Admin)?;
+        ctx.tenant.is_operator()?;
+        let r#type = checked_type(ctx.form.text("type")).map_err(Failure::bad_request)?;
+        let minutes: Option<u32> = ctx.form.number("minutes")?;
         if minutes.is_some_and(|minutes| minutes == 0 || minutes > MAX_MINUTES) {
             return Err(Failure::bad_request(format!("an interval has 1 to {MAX_MINUTES} minutes")));
         }
         let (key, value) = (format!("fetch_interval.{type}"), minutes.map(|minutes| minutes.to_string()));
-        visit.api.store.run(SaveSetting { key, value }).await?;
-        (visit.api.nudge)();
+        ctx.api.store.run(SaveSetting { key, value }).await?;
+        (ctx.api.nudge)();
         Ok((
-            Note::good(format!("Sources of type {type} follow with the next look of the collector.")),
+            Note::good(format!("Sources of type {type} change at the next tick of the collector.")),
             "/settings".to_owned(),
         ))
     };
-    visit.done(done.await)
+    ctx.done(done.await)
 }

@@ -1,5 +1,5 @@
-//! How the upstream is read in a world: by tokens or by numbers, in which order, how much at once; and what is advised about
-//! it when it seems to be in trouble.
+//! The paging and order of the upstream in a world, the limits of a run, and the advice while the upstream seems to be in
+//! trouble.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use patra_core::{CredentialId, Ts};
 use super::world::World;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct ApiBehavior {
     pub(super) pages: Pages,
     /// Pages of one slice, where pages are read side by side.
     pub(super) range: Option<u32>,
-    /// By update time, as the upstream declares and keeps.
+    /// Order by update time, which the upstream declares and keeps.
     pub(super) order: Option<RecordOrder>,
-    /// Requests of one run.
+    /// Maximum number of requests of one run.
     pub(super) budget: Option<u32>,
     pub(super) trouble: Trouble,
-    /// Windows reach so much further back than they are, for records that come late.
+    /// Windows are extended backwards by this much, for late records.
     pub(super) lookback: Option<Duration>,
-    /// Triggers take turns with two credentials.
+    /// Triggers alternate between two credentials.
     pub(super) credentials: bool,
 }
 
-/// How pages are named.
+/// Paging style.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pages {
     Tokens,
@@ -36,7 +36,7 @@ pub(super) enum Pages {
     Numbers { base: u64 },
 }
 
-/// What is advised, in permille of the requests.
+/// Frequency of each advice, in permille of the requests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Trouble {
     narrower: u64,
@@ -44,9 +44,9 @@ pub(super) struct Trouble {
     circuit: u64,
 }
 
-impl Shape {
-    /// `plain`: nothing that needs a window without a ceiling, or pages of records.
-    pub(super) fn draw(rng: &mut Rng, plain: bool) -> Shape {
+impl ApiBehavior {
+    /// With `plain`, draws nothing that needs a window without a ceiling, or pages of records.
+    pub(super) fn draw(rng: &mut Rng, plain: bool) -> ApiBehavior {
         let pages = match rng.below(1_000) {
             _ if plain => Pages::Tokens,
             0..80 => Pages::Offsets,
@@ -55,14 +55,14 @@ impl Shape {
         };
         let trouble = if rng.chance(120) { Trouble::draw(rng) } else { Trouble::default() };
         let ordered = !plain && (trouble != Trouble::default() || rng.chance(100));
-        Shape {
+        ApiBehavior {
             pages,
             range: (pages != Pages::Tokens && rng.chance(500)).then(|| 1 + rng.below(2) as u32),
             order: (ordered && rng.chance(700))
                 .then(|| if rng.chance(600) { RecordOrder::Ascending } else { RecordOrder::Descending }),
             budget: rng.chance(60).then(|| 1 + rng.below(4) as u32),
             trouble,
-            // Where pages are numbered, one record that comes hides from the total another that goes.
+            // With numbered pages, a record that appears hides one that disappears from the total.
             lookback: (!plain && pages == Pages::Tokens && rng.chance(70))
                 .then(|| Duration::from_secs(1 + rng.below(20))),
             credentials: rng.chance(150),
@@ -82,7 +82,7 @@ impl Shape {
         SliceLimits { page_range: self.range, max_requests: self.budget.unwrap_or(usual.max_requests), ..usual }
     }
 
-    /// Windows can be cut because of it.
+    /// Whether windows can be split.
     pub(super) fn cuts(&self) -> bool {
         self.range.is_some() || self.trouble.narrower > 0 || self.order.is_some() && self.budget.is_some()
     }
@@ -93,7 +93,7 @@ impl Shape {
 }
 
 impl Pages {
-    /// How many records lie before this place; none where pages are not numbered.
+    /// Number of records before this position; `None` if pages are not numbered.
     pub(super) fn before(self, position: &Position, size: usize) -> Option<usize> {
         match (self, position) {
             (_, Position::Offset(at)) => Some(*at as usize),
@@ -111,10 +111,10 @@ impl Trouble {
 }
 
 impl World {
-    /// What the gate says, and what the health of the upstream, as this process sees it, makes of that.
+    /// The decision of the gate, and the advice from this process's view of the upstream's health.
     pub(super) fn permit(&mut self, process: usize) -> (GateDecision, Advice) {
         let now: Ts = self.processes[process].local(self.now);
-        let Trouble { narrower, smaller, circuit } = self.profile.shape.trouble;
+        let Trouble { narrower, smaller, circuit } = self.profile.api.trouble;
         if self.calm || narrower + smaller + circuit == 0 {
             return (self.processes[process].machines.gate.acquire(now), Advice::default());
         }

@@ -1,4 +1,4 @@
-//! What stands still: setting and releasing holds, and asking whether one covers a task.
+//! Pauses: setting and ending them, and checking whether one covers a task.
 
 use patra_core::state::Operation;
 use patra_core::tx::{ADVISORY_TTL, PauseSelector, PauseSubject, PauseWork, ResumeWork, WorkPaused, WorkResumed};
@@ -17,22 +17,22 @@ RETURNING id";
 
 const READ_ID: &str = "SELECT id FROM ing_hold WHERE kind_code = ?1 AND subject = ?2 AND released_at IS NULL";
 
-const RELEASE_ID: &str = "
+const RESUME_ID: &str = "
 UPDATE ing_hold SET released_by = ?2, released_at = ?3 WHERE id = ?1 AND released_at IS NULL";
 
-const RELEASE_SUBJECT: &str = "
+const RESUME_SUBJECT: &str = "
 UPDATE ing_hold SET released_by = ?2, released_at = ?3
 WHERE kind_code IN ('PAUSE', 'BREAK', 'ADVISORY') AND subject = ?1 AND released_at IS NULL";
 
-const RELEASE_ADVISORY: &str = "
+const RESUME_ADVISORY: &str = "
 UPDATE ing_hold SET released_by = ?2, released_at = ?3
 WHERE kind_code = 'ADVISORY' AND subject = ?1 AND released_at IS NULL";
 
-const RELEASE_ADVISED: &str = "
+const RESUME_ADVISED: &str = "
 UPDATE ing_hold SET released_by = ?2, released_at = ?3
 WHERE kind_code = 'ADVISORY' AND provenance_code = ?1 AND released_at IS NULL";
 
-const RELEASE_OLD_ADVICE: &str = "
+const RESUME_OLD_ADVICE: &str = "
 UPDATE ing_hold SET released_by = ?2, released_at = ?3
 WHERE kind_code = 'ADVISORY' AND released_at IS NULL AND created_at <= ?1";
 
@@ -45,11 +45,11 @@ WHERE kind_code IN ('PAUSE', 'BREAK') AND released_at IS NULL";
 pub(super) const STATEMENTS: &[&str] = &[
     INSERT,
     READ_ID,
-    RELEASE_ID,
-    RELEASE_SUBJECT,
-    RELEASE_ADVISORY,
-    RELEASE_ADVISED,
-    RELEASE_OLD_ADVICE,
+    RESUME_ID,
+    RESUME_SUBJECT,
+    RESUME_ADVISORY,
+    RESUME_ADVISED,
+    RESUME_OLD_ADVICE,
     READ_STOPPING,
 ];
 
@@ -60,8 +60,8 @@ pub(super) fn set(db: &Connection, op: &PauseWork, now: Ts) -> Result<WorkPaused
     let PauseSubject { provenance_code, endpoint_name, operation, credential, plan, slice, task } = &op.subject;
     let (kind, subject) = (op.kind.as_str(), op.subject.to_text());
     let id = |row: &Row<'_>| row.get(0).map(PauseId);
-    if let Some(hold) = db.prepare_cached(READ_ID)?.query_row([kind, &*subject], id).optional()? {
-        return Ok(WorkPaused { pause: hold, existed: true });
+    if let Some(pause) = db.prepare_cached(READ_ID)?.query_row([kind, &*subject], id).optional()? {
+        return Ok(WorkPaused { pause, existed: true });
     }
     let values = params![
         kind,
@@ -80,96 +80,96 @@ pub(super) fn set(db: &Connection, op: &PauseWork, now: Ts) -> Result<WorkPaused
     Ok(WorkPaused { pause: db.prepare_cached(INSERT)?.query_row(values, id)?, existed: false })
 }
 
-pub(super) fn release(db: &Connection, op: &ResumeWork, now: Ts) -> Result<WorkResumed> {
-    let released = match &op.target {
-        PauseSelector::Id(hold) => db.prepare_cached(RELEASE_ID)?.execute(params![hold.0, op.by, now.micros()])?,
+pub(super) fn resume(db: &Connection, op: &ResumeWork, now: Ts) -> Result<WorkResumed> {
+    let resumed = match &op.target {
+        PauseSelector::Id(pause) => db.prepare_cached(RESUME_ID)?.execute(params![pause.0, op.by, now.micros()])?,
         PauseSelector::On(subject) => {
-            db.prepare_cached(RELEASE_SUBJECT)?.execute(params![subject.to_text(), op.by, now.micros()])?
+            db.prepare_cached(RESUME_SUBJECT)?.execute(params![subject.to_text(), op.by, now.micros()])?
         }
     };
-    Ok(WorkResumed { resumed: released as u32 })
+    Ok(WorkResumed { resumed: resumed as u32 })
 }
 
 /// Ends the advisory pause on exactly this partition: a task of it succeeded.
-pub(super) fn release_advisory(db: &Connection, partition: &PauseSubject, now: Ts) -> Result<()> {
-    db.prepare_cached(RELEASE_ADVISORY)?.execute(params![partition.to_text(), ResumeWork::BY_SUCCESS, now.micros()])?;
+pub(super) fn resume_advisory(db: &Connection, partition: &PauseSubject, now: Ts) -> Result<()> {
+    db.prepare_cached(RESUME_ADVISORY)?.execute(params![partition.to_text(), ResumeWork::BY_SUCCESS, now.micros()])?;
     Ok(())
 }
 
 /// Ends the advisory pauses of a provenance: it has another manifest now.
-pub(super) fn release_advised(db: &Connection, provenance_code: &str, now: Ts) -> Result<()> {
-    db.prepare_cached(RELEASE_ADVISED)?.execute(params![provenance_code, ResumeWork::BY_MANIFEST, now.micros()])?;
+pub(super) fn resume_advised(db: &Connection, provenance_code: &str, now: Ts) -> Result<()> {
+    db.prepare_cached(RESUME_ADVISED)?.execute(params![provenance_code, ResumeWork::BY_MANIFEST, now.micros()])?;
     Ok(())
 }
 
 /// Ends the advisory pauses that have lasted long enough.
-pub(super) fn release_old_advice(db: &Connection, now: Ts) -> Result<()> {
+pub(super) fn resume_old_advice(db: &Connection, now: Ts) -> Result<()> {
     let values = params![(now - ADVISORY_TTL).micros(), ResumeWork::BY_TIME, now.micros()];
-    db.prepare_cached(RELEASE_OLD_ADVICE)?.execute(values)?;
+    db.prepare_cached(RESUME_OLD_ADVICE)?.execute(values)?;
     Ok(())
 }
 
-/// The holds that stop tasks: PAUSE and BREAK. Few, or there would be nothing to do.
-pub(super) struct Stopping {
-    /// Those that know no single plan, slice or task.
+/// Pauses that stop tasks: PAUSE and BREAK. There are few.
+pub(super) struct StoppingPauses {
+    /// Pauses that name no plan, slice or task.
     wide: Vec<PauseSubject>,
     narrow: Vec<PauseSubject>,
 }
 
-/// What many tasks have in common that a hold can name.
-pub(super) struct Common<'a> {
+/// Attributes shared by many tasks that a pause can name.
+pub(super) struct TaskAttributes<'a> {
     pub(super) provenance_code: &'a str,
     pub(super) endpoint_name: &'a str,
     pub(super) operation: Operation,
     pub(super) credential: Option<CredentialId>,
 }
 
-/// What of one task a hold can name beside that.
-pub(super) struct Own {
+/// The ids of one task that a pause can name.
+pub(super) struct TaskIds {
     pub(super) plan: PlanId,
     pub(super) slice: SliceId,
     pub(super) task: TaskId,
 }
 
-impl Stopping {
-    pub(super) fn read(db: &Connection) -> Result<Stopping> {
+impl StoppingPauses {
+    pub(super) fn read(db: &Connection) -> Result<StoppingPauses> {
         let mut statement = db.prepare_cached(READ_STOPPING)?;
         let all = statement.query_map((), read_subject)?.collect::<rusqlite::Result<Vec<_>>>()?;
         let (wide, narrow) = all.into_iter().partition(|subject: &PauseSubject| {
             subject.plan.is_none() && subject.slice.is_none() && subject.task.is_none()
         });
-        Ok(Stopping { wide, narrow })
+        Ok(StoppingPauses { wide, narrow })
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.wide.is_empty() && self.narrow.is_empty()
     }
 
-    /// All tasks with this in common are stopped.
-    pub(super) fn stops_all(&self, common: &Common<'_>) -> bool {
-        self.wide.iter().any(|subject| names(subject, common))
+    /// Whether all tasks with these attributes are paused.
+    pub(super) fn stops_all(&self, attributes: &TaskAttributes<'_>) -> bool {
+        self.wide.iter().any(|subject| names(subject, attributes))
     }
 
-    /// Some tasks with this in common may be stopped, although not all are.
-    pub(super) fn may_stop_some(&self, common: &Common<'_>) -> bool {
-        self.narrow.iter().any(|subject| names(subject, common))
+    /// Whether some tasks with these attributes may be paused, although not all are.
+    pub(super) fn may_stop_some(&self, attributes: &TaskAttributes<'_>) -> bool {
+        self.narrow.iter().any(|subject| names(subject, attributes))
     }
 
-    pub(super) fn stops(&self, common: &Common<'_>, own: &Own) -> bool {
+    pub(super) fn stops(&self, attributes: &TaskAttributes<'_>, ids: &TaskIds) -> bool {
         self.wide.iter().chain(&self.narrow).any(|subject| {
-            names(subject, common)
-                && subject.plan.is_none_or(|id| id == own.plan)
-                && subject.slice.is_none_or(|id| id == own.slice)
-                && subject.task.is_none_or(|id| id == own.task)
+            names(subject, attributes)
+                && subject.plan.is_none_or(|id| id == ids.plan)
+                && subject.slice.is_none_or(|id| id == ids.slice)
+                && subject.task.is_none_or(|id| id == ids.task)
         })
     }
 }
 
-fn names(subject: &PauseSubject, common: &Common<'_>) -> bool {
-    subject.provenance_code.as_deref().is_none_or(|code| code == common.provenance_code)
-        && subject.endpoint_name.as_deref().is_none_or(|name| name == common.endpoint_name)
-        && subject.operation.is_none_or(|operation| operation == common.operation)
-        && subject.credential.is_none_or(|id| Some(id) == common.credential)
+fn names(subject: &PauseSubject, attributes: &TaskAttributes<'_>) -> bool {
+    subject.provenance_code.as_deref().is_none_or(|code| code == attributes.provenance_code)
+        && subject.endpoint_name.as_deref().is_none_or(|name| name == attributes.endpoint_name)
+        && subject.operation.is_none_or(|operation| operation == attributes.operation)
+        && subject.credential.is_none_or(|id| Some(id) == attributes.credential)
 }
 
 fn read_subject(row: &Row<'_>) -> rusqlite::Result<PauseSubject> {

@@ -1,4 +1,4 @@
-//! What stands still: setting and releasing holds, and the condition under which one covers a task.
+//! Pauses: setting and ending them, and the condition under which one covers a task.
 
 use patra_core::PauseId;
 use patra_core::state::Operation;
@@ -10,7 +10,7 @@ use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
 use crate::time::Time;
 
-/// Whether hold `h` names the partition of row `t`, or any.
+/// Whether pause `h` names the partition of row `t`, or any.
 macro_rules! names_partition {
     ($h:literal, $t:literal) => {
         concat!(
@@ -40,11 +40,11 @@ macro_rules! names_partition {
 }
 pub(super) use names_partition;
 
-/// Whether hold `h` covers task `t`.
+/// Whether pause `h` covers task `t`.
 macro_rules! covers_task {
     ($h:literal, $t:literal) => {
         concat!(
-            $crate::exec::hold::names_partition!($h, $t),
+            $crate::exec::pause::names_partition!($h, $t),
             "
     AND (",
             $h,
@@ -86,57 +86,57 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (kind_code, subject) WHERE released_at IS NULL DO NOTHING
 RETURNING id";
 
-/// A statement of its own, so that it sees a hold that was set while ours waited for it.
+/// A separate statement, so that it sees a pause that was set while the first one waited.
 const FIND: &str = "SELECT id FROM ing_hold WHERE kind_code = $1 AND subject = $2 AND released_at IS NULL";
 
-const RELEASE_ID: &str = "
+const RESUME_ID: &str = "
 UPDATE ing_hold SET released_by = $2, released_at = clock_timestamp()
 WHERE id = $1 AND released_at IS NULL
 RETURNING id";
 
-const RELEASE_SUBJECT: &str = "
+const RESUME_SUBJECT: &str = "
 UPDATE ing_hold SET released_by = $2, released_at = clock_timestamp()
 WHERE kind_code IN ('PAUSE', 'BREAK', 'ADVISORY') AND subject = $1 AND released_at IS NULL
 RETURNING id";
 
-/// The advisory pause on exactly this partition: a task of it succeeded.
-pub(super) const RELEASE_ADVISORY: &str = "
+/// Ends the advisory pause on exactly this partition: a task of it succeeded.
+pub(super) const RESUME_ADVISORY: &str = "
 UPDATE ing_hold SET released_by = $2, released_at = $3
 WHERE kind_code = 'ADVISORY' AND subject = ANY ($1) AND released_at IS NULL";
 
-/// All that advise about a provenance: it has another manifest now.
-pub(super) const RELEASE_ADVISED: &str = "
+/// Ends the advisory pauses of a provenance: it has another manifest now.
+pub(super) const RESUME_ADVISED: &str = "
 UPDATE ing_hold SET released_by = $2, released_at = $3
 WHERE kind_code = 'ADVISORY' AND provenance_code = $1 AND released_at IS NULL";
 
-/// Those that have lasted long enough.
-pub(super) const RELEASE_OLD_ADVICE: &str = "
+/// Ends the advisory pauses that have lasted long enough.
+pub(super) const RESUME_OLD_ADVICE: &str = "
 UPDATE ing_hold SET released_by = $2, released_at = clock_timestamp()
 WHERE kind_code = 'ADVISORY' AND released_at IS NULL
   AND created_at <= clock_timestamp() - $1::bigint * interval '1 microsecond'";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[INSERT, FIND, RELEASE_ID, RELEASE_SUBJECT, RELEASE_ADVISORY, RELEASE_ADVISED, RELEASE_OLD_ADVICE];
+    &[INSERT, FIND, RESUME_ID, RESUME_SUBJECT, RESUME_ADVISORY, RESUME_ADVISED, RESUME_OLD_ADVICE];
 
 pub(super) async fn set(session: &Session, op: &PauseWork) -> Result<WorkPaused, Fail> {
     let [now, insert, find] = session.prepare([NOW, INSERT, FIND]).await?;
     let ((), now) = pipeline!(session.begin(), moment(session, &now))?;
     let made = put(session, &insert, op, now).await?;
-    let holding = match made {
-        Some(hold) => WorkPaused { pause: hold, existed: false },
+    let paused = match made {
+        Some(pause) => WorkPaused { pause, existed: false },
         None => {
             let found = session.opt(&find, &[&op.kind.as_str(), &op.subject.to_text()]).await?;
-            // Released between the two statements: then ours is to be set after all.
+            // Resumed between the two statements: set a new pause.
             let found = found.ok_or(patra_core::tx::TxError::Busy)?;
             WorkPaused { pause: PauseId(found.try_get(0)?), existed: true }
         }
     };
     session.commit().await?;
-    Ok(holding)
+    Ok(paused)
 }
 
-/// Sets a hold unless it lasts already; with [`INSERT`], in the caller's transaction.
+/// Sets a pause unless it exists. Uses [`INSERT`] in the caller's transaction.
 pub(super) async fn put(
     session: &Session,
     insert: &Statement,
@@ -169,15 +169,15 @@ pub(super) async fn put(
     Ok(made.map(|row| row.try_get(0).map(PauseId)).transpose()?)
 }
 
-pub(super) async fn release(session: &Session, op: &ResumeWork) -> Result<WorkResumed, Fail> {
+pub(super) async fn resume(session: &Session, op: &ResumeWork) -> Result<WorkResumed, Fail> {
     let rows = match &op.target {
-        PauseSelector::Id(hold) => {
-            let [release] = session.prepare([RELEASE_ID]).await?;
-            session.alone(&release, &[&hold.0, &op.by]).await?
+        PauseSelector::Id(pause) => {
+            let [resume] = session.prepare([RESUME_ID]).await?;
+            session.alone(&resume, &[&pause.0, &op.by]).await?
         }
         PauseSelector::On(subject) => {
-            let [release] = session.prepare([RELEASE_SUBJECT]).await?;
-            session.alone(&release, &[&subject.to_text(), &op.by]).await?
+            let [resume] = session.prepare([RESUME_SUBJECT]).await?;
+            session.alone(&resume, &[&subject.to_text(), &op.by]).await?
         }
     };
     Ok(WorkResumed { resumed: u32::try_from(rows.len()).unwrap_or(u32::MAX) })

@@ -1,4 +1,4 @@
-//! When there is something to do: the first entry of each queue.
+//! Next due time of each queue: its first entry.
 
 use patra_core::Ts;
 use patra_core::port::next_due::NextDue;
@@ -10,20 +10,20 @@ use crate::exec::lanes;
 use crate::pool::Session;
 use crate::time::Time;
 
-/// When the first of the rows that wait is free, by whether they are chores. Mostly one is free now: then it need not be
-/// found out which was so first. `greatest` takes no notice of a lease that is none.
+/// Time at which the first waiting row is free, for jobs (`<>`) or background jobs (`=`). Mostly a row is free now, and
+/// then the smallest time is not computed. A missing lease counts as free.
 macro_rules! first_free {
-    ($is_chore:literal) => {
+    ($comparison:literal) => {
         concat!(
             "coalesce(
     (SELECT greatest(not_before, leased_until) FROM ing_schedule_instance
      WHERE status_code = 'REQUESTED' AND provenance_code ",
-            $is_chore,
+            $comparison,
             " 'resource_pool' AND greatest(not_before, leased_until) <= (SELECT now FROM moment)
      ORDER BY id LIMIT 1),
     (SELECT min(greatest(not_before, leased_until)) FROM ing_schedule_instance
      WHERE status_code = 'REQUESTED' AND provenance_code ",
-            $is_chore,
+            $comparison,
             " 'resource_pool'))"
         )
     };

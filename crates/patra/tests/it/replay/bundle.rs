@@ -1,16 +1,16 @@
-//! Packages: signed, on record, good for a while, and enough for a place that has nothing else.
+//! Diagnostic bundles: signed, recorded, valid for a while, and sufficient for a replay elsewhere.
 
 use serde_json::Value;
 
 use super::{RUN, SECRET, code, dump::dump, keeping, line, locked, upstream, with_echo};
-use crate::support::{On, Place};
+use crate::support::{On, Workspace};
 use patra_upstream::Script;
 
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
-/// Exports a batch and gives the package.
+/// Exports a batch and returns the package.
 #[track_caller]
-fn export(place: &Place, batch: &Value, options: &[&str]) -> (String, Value) {
+fn export(place: &Workspace, batch: &Value, options: &[&str]) -> (String, Value) {
     let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
     let args = ["bundle", "export", &run, &no, "--reason", "ticket 7", "--by", "ann"];
     let output = place.patra().env("PATRA_MASTER_KEY", KEY).args(args).args(options).output().unwrap();
@@ -21,8 +21,8 @@ fn export(place: &Place, batch: &Value, options: &[&str]) -> (String, Value) {
 }
 
 // covers: ING-DOD-25, ING-14.11-04, ING-14.9-01, ING-14.9-02, ING-14.9-03, ING-14.9-04, ING-14.9-05, ING-14.9-06, ING-14.10-04, G-14
-on_both!(a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place);
-async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place(on: On) {
+on_both!(bundle_has_all_evidence_is_recorded_and_replays_elsewhere);
+async fn bundle_has_all_evidence_is_recorded_and_replays_elsewhere(on: On) {
     on.run(|place| {
         let server = upstream(Script::default());
         place.apply(&keeping(server.base_url()));
@@ -65,7 +65,7 @@ async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place
         };
         assert_eq!(of(&before), of(&dump(place)), "an export writes its own row and nothing else");
 
-        let empty = Place::sqlite();
+        let empty = Workspace::sqlite();
         let file = empty.file("package.json", &text);
         let shown = empty.patra().env("PATRA_MASTER_KEY", KEY).args(["bundle", "show", &file]).output().unwrap();
         let shown = code(&shown, 0);
@@ -88,8 +88,8 @@ async fn a_package_holds_all_evidence_is_on_record_and_replays_in_an_empty_place
 
 // covers: ING-DOD-25, ING-14.0-01
 #[tokio::test(flavor = "multi_thread")]
-async fn the_black_box_of_a_failed_batch_tells_why_and_fails_again_elsewhere() {
-    let place = Place::sqlite();
+async fn bundle_of_a_failed_batch_fails_the_same_way_elsewhere() {
+    let place = Workspace::sqlite();
     let server = upstream(locked());
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 1);
@@ -97,7 +97,7 @@ async fn the_black_box_of_a_failed_batch_tells_why_and_fails_again_elsewhere() {
     let batch = &place.list(&["batches", "--status", "FAILED"])[0];
     let (text, package) = export(&place, batch, &["--with-raw"]);
     assert_eq!(package["processing"]["error"]["level"], "L4");
-    let empty = Place::sqlite();
+    let empty = Workspace::sqlite();
     let file = empty.file("package.json", &text);
     let output = empty.patra().env("PATRA_MASTER_KEY", KEY).args(["replay", "--file", &file, "-o", "json"]).output();
     let report: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
@@ -106,8 +106,8 @@ async fn the_black_box_of_a_failed_batch_tells_why_and_fails_again_elsewhere() {
 
 // covers: G-14, ING-14.10-04
 #[tokio::test(flavor = "multi_thread")]
-async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
-    let place = Place::sqlite();
+async fn changed_or_unverifiable_bundle_is_refused() {
+    let place = Workspace::sqlite();
     let server = upstream(Script::default());
     place.apply(&keeping(server.base_url()));
     code(&place.run(&RUN), 0);
@@ -125,10 +125,10 @@ async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
     code(&open(&text, Some(KEY)), 0);
     let file = place.file("package.json", &text);
     let replayed = place.patra().env("PATRA_MASTER_KEY", KEY).args(["replay", "--file", &file]).output().unwrap();
-    let told = code(&replayed, 78);
-    assert!(told.contains("the package has no answer in it: it was made without --with-raw"), "{told}");
-    assert!(told.contains("bundle export RUN BATCH --with-raw") && !told.contains("--live"), "{told}");
-    // Reformatted is not changed.
+    let refusal = code(&replayed, 78);
+    assert!(refusal.contains("the bundle has no response in it: it was made without --with-raw"), "{refusal}");
+    assert!(refusal.contains("bundle export RUN BATCH --with-raw") && !refusal.contains("--live"), "{refusal}");
+    // Reformatting is not a change.
     code(&open(&serde_json::to_string_pretty(&package).unwrap(), Some(KEY)), 0);
     for changed in [
         text.replace("ticket 7", "ticket 8"),
@@ -136,8 +136,8 @@ async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
         text.replacen("\"status\":200", "\"status\":201", 1),
     ] {
         assert_ne!(changed, text);
-        let told = code(&open(&changed, Some(KEY)), 1);
-        assert!(told.contains("was changed after it was exported"), "{told}");
+        let refusal = code(&open(&changed, Some(KEY)), 1);
+        assert!(refusal.contains("was changed after it was exported"), "{refusal}");
     }
     let other = open(&text, Some("ICECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="));
     assert!(code(&other, 78).contains("which is not given"));
@@ -152,16 +152,16 @@ async fn a_package_that_was_changed_or_cannot_be_checked_is_refused() {
     let unknown = place.patra().env("PATRA_MASTER_KEY", KEY).args(unknown).output().unwrap();
     assert!(code(&unknown, 78).contains("has no batch 999"));
     assert!(!std::path::Path::new(&file).exists(), "no empty file is left behind");
-    assert_eq!(place.list(&["exports"]).len(), 1, "what was refused is not on record");
+    assert_eq!(place.list(&["exports"]).len(), 1, "a refused export is not recorded");
 }
 
 // covers: ING-14.10-01, ING-14.10-02
 #[tokio::test(flavor = "multi_thread")]
-async fn a_package_holds_no_secret_even_with_the_answer_in_it() {
-    let place = Place::sqlite();
+async fn bundle_with_raw_response_has_no_secret() {
+    let place = Workspace::sqlite();
     let batch = with_echo(&place);
     let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
-    // The key that the credential was sealed with.
+    // Signed with the key that the credential was sealed with.
     let output = place.run(&["bundle", "export", &run, &no, "--reason", "look", "--with-raw"]);
     let text = code(&output, 0);
     assert!(!text.contains("canary") && !text.contains("ann@example.org"), "{text}");

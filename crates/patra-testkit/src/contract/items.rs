@@ -1,4 +1,4 @@
-//! What sources brought: to whom it belongs, how it is listed, and how it goes.
+//! Items of sources: links, lists, counts and deletion.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use patra_core::record::{Record, RecordStream};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{BatchStats, ChangeSource, CommitBatch, ExpiredPurged, PurgeExpired, RunEnd};
 
-use super::source::{PROJECT, failed, feed, told};
+use super::source::{PROJECT, failed, feed, poll_end};
 use super::{Fixture, make};
 
 const TICK: Duration = Duration::from_millis(5);
@@ -19,7 +19,7 @@ fn articles() -> Arc<RecordStream> {
     Arc::new(RecordStream { kind: "article".into(), ..make::stream() })
 }
 
-/// A poll that brings these; what became of them.
+/// Polls a source that returns these records, and returns the stats of the page.
 async fn bring(fx: &Fixture, id: SourceId, records: Vec<Record>) -> BatchStats {
     bring_of(fx, id, articles(), records).await
 }
@@ -30,7 +30,7 @@ async fn bring_of(fx: &Fixture, id: SourceId, stream: Arc<RecordStream>, records
     let raw = Some(make::raw("<feed/>", make::LONG));
     let page = CommitBatch { stream, raw, ..make::page(&lease, run, 1, records, false) };
     let stats = fx.ok(Arc::new(page)).await.stats;
-    assert_eq!(fx.end_poll(&lease, run, RunEnd::Succeeded, told(id)).await, TaskStatus::Succeeded);
+    assert_eq!(fx.end_poll(&lease, run, RunEnd::Succeeded, poll_end(id)).await, TaskStatus::Succeeded);
     fx.pass(TICK).await;
     stats
 }
@@ -47,9 +47,9 @@ async fn keys(fx: &Fixture, ask: ItemFilter) -> Vec<String> {
     items(fx, ask).await.into_iter().map(|item| format!("{} of {}", item.dedup_key, item.source_name)).collect()
 }
 
-pub(super) async fn an_item_belongs_to_every_source_that_found_it(fx: Fixture) {
+pub(super) async fn item_belongs_to_every_source_that_found_it(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b")]).await;
-    // Stored before any source has found it.
+    // The item was stored before any source found it.
     fx.plan("plan", &make::windows(0, 1)).await;
     let lease = fx.next().await;
     let run = fx.start(&lease).await;
@@ -63,7 +63,7 @@ pub(super) async fn an_item_belongs_to_every_source_that_found_it(fx: Fixture) {
     assert_eq!(keys(&fx, ask()).await, ["y of b", "x of b", "x of a", "old of a"]);
     let both = items(&fx, ask()).await;
     assert_eq!((both[1].id, both[1].fields == both[2].fields), (both[2].id, true));
-    // When it was found first stays.
+    // The time of the first link stays.
     bring(&fx, ids[0], vec![make::record("x", 3)]).await;
     let now = items(&fx, ask()).await;
     assert_eq!(
@@ -72,12 +72,12 @@ pub(super) async fn an_item_belongs_to_every_source_that_found_it(fx: Fixture) {
     );
     assert_eq!(RawItem { fields: first[0].fields.clone(), ..now[2].clone() }, first[0]);
     assert_eq!((&*now[2].fields, &*now[2].source_type, now[2].source), (r#"{"at":3}"#, "rss", ids[0]));
-    // A page that brings nothing belongs to nobody.
+    // An empty page links nothing.
     bring(&fx, ids[1], Vec::new()).await;
     assert_eq!(items(&fx, ask()).await, now);
 }
 
-pub(super) async fn items_are_listed_from_the_last_to_the_first(fx: Fixture) {
+pub(super) async fn items_are_listed_newest_first(fx: Fixture) {
     let ids = fx.feeds(&[feed("a"), feed("b")]).await;
     bring(&fx, ids[0], vec![make::record("1", 1), make::record("2", 1)]).await;
     bring(&fx, ids[1], vec![make::record("3", 1)]).await;
@@ -95,24 +95,24 @@ pub(super) async fn items_are_listed_from_the_last_to_the_first(fx: Fixture) {
     assert_eq!(keys(&fx, ItemFilter { since: Some(since), ..ask() }).await, ["4 of a", "3 of b"]);
     assert_eq!(keys(&fx, ItemFilter { since: Some(since), sources: of(&[ids[0]]), ..ask() }).await, ["4 of a"]);
     assert_eq!(keys(&fx, ItemFilter { project_key: "other".into(), ..ask() }).await, ["5 of b"]);
-    // What a deleted source brought is still there.
+    // Items of a deleted source stay.
     fx.change(ids[1], ChangeSource { delete: true, ..ChangeSource::default() }).await.expect("a deletion");
     assert_eq!(keys(&fx, ItemFilter { limit: 2, ..ask() }).await, ["4 of a", "3 of b"]);
 }
 
-pub(super) async fn what_collectors_did_is_counted(fx: Fixture) {
+pub(super) async fn collector_stats_count_fetches_errors_and_items(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c", "d"].map(feed)).await;
     fx.plan("plan", &make::windows(0, 1)).await;
     fx.finish(&fx.next().await, RunEnd::Succeeded).await;
     bring(&fx, ids[0], vec![make::record("1", 1), make::record("2", 1)]).await;
     bring(&fx, ids[1], vec![make::record("2", 1)]).await;
-    fx.fetch(ids[1], failed("no"), told(ids[1])).await;
+    fx.fetch(ids[1], failed("no"), poll_end(ids[1])).await;
     fx.change(ids[3], ChangeSource { is_active: Some(false), ..ChangeSource::default() }).await.expect("a pause");
     fx.queue(&[ids[0]]).await;
     let running = fx.polled_of(&[ids[2]]).await;
-    let told = fx.subject.store.collector_stats(PROJECT).await.expect("an answer");
-    assert_eq!((told.fetches_24h, told.errors_24h, told.items_24h, told.running), (3, 1, 3, running));
-    assert_eq!(told.heartbeats, []);
+    let stats = fx.subject.store.collector_stats(PROJECT).await.expect("an answer");
+    assert_eq!((stats.fetches_24h, stats.errors_24h, stats.items_24h, stats.running), (3, 1, 3, running));
+    assert_eq!(stats.heartbeats, []);
     assert_eq!(fx.subject.store.collector_stats("other").await.expect("an answer").items_24h, 0);
     let stats = fx.subject.store.raw_item_stats(PROJECT).await.expect("an answer");
     let counts: Vec<_> = stats.iter().map(|row| (row.source, &*row.name, row.total_items, row.items_24h)).collect();
@@ -121,14 +121,14 @@ pub(super) async fn what_collectors_did_is_counted(fx: Fixture) {
     assert_eq!((stats[1].last_item_at, stats[2].last_item_at, &*stats[0].r#type), (Some(last), None, "rss"));
     assert_eq!(fx.subject.store.raw_item_stats("other").await, Ok(Vec::new()));
     fx.pass(Duration::from_secs(90_000)).await;
-    let told = fx.subject.store.collector_stats(PROJECT).await.expect("an answer");
-    assert_eq!((told.fetches_24h, told.errors_24h, told.items_24h), (0, 0, 0));
+    let stats = fx.subject.store.collector_stats(PROJECT).await.expect("an answer");
+    assert_eq!((stats.fetches_24h, stats.errors_24h, stats.items_24h), (0, 0, 0));
     let stats = fx.subject.store.raw_item_stats(PROJECT).await.expect("an answer");
     assert_eq!((stats[0].total_items, stats[0].items_24h), (2, 0));
 }
 
 impl Fixture {
-    /// Queues polls of these as well and claims all that wait; how many.
+    /// Queues polls of these sources, claims all waiting polls, and returns their number.
     async fn polled_of(&self, ids: &[SourceId]) -> i64 {
         self.queue(ids).await;
         self.claim_polls("collector", 10, 10).await.len() as i64
@@ -156,7 +156,7 @@ pub(super) async fn old_items_are_emptied_and_do_not_come_back(fx: Fixture) {
     let rows = fx.rows(View::Items).await;
     assert_eq!(rows.column("payload"), [Cell::Json(r#"{"id":"work","at":1}"#.into()), Cell::Null, Cell::Null]);
     assert_eq!(rows.column("fields"), [Cell::Json(r#"{"at":1}"#.into()), Cell::Null, Cell::Null]);
-    // Neither as new nor as newer, and a feed that still has it does not own it again.
+    // It is stored neither as new nor as newer, and a feed that still lists it is not linked again.
     let stats = bring(&fx, ids[0], vec![make::record("1", 5), make::record("2", 1), make::record("3", 1)]).await;
     assert_eq!((stats.inserted, stats.updated, stats.skipped), (1, 0, 2));
     assert_eq!(keys(&fx, ask()).await, ["3 of a", "work of b"]);
@@ -171,7 +171,7 @@ pub(super) async fn old_items_are_emptied_and_do_not_come_back(fx: Fixture) {
     assert_eq!(fx.ok(Arc::new(other)).await.stats.skipped, 1, "a refresh brings it back neither");
     let stats = fx.subject.store.raw_item_stats(PROJECT).await.expect("an answer");
     assert_eq!(stats.iter().map(|row| row.total_items).collect::<Vec<_>>(), [1, 1]);
-    // At most so many at once.
+    // The limit applies.
     bring(&fx, ids[0], ["4", "5"].map(|key| make::record(key, 1)).to_vec()).await;
     let mut emptied = Vec::new();
     for _ in 0..3 {
@@ -227,7 +227,7 @@ pub(super) async fn old_polls_are_forgotten_and_nothing_else(fx: Fixture) {
     assert_eq!(fx.task_status(&held).await, "EXECUTING");
 }
 
-pub(super) async fn cleaning_and_collecting_at_once_lose_nothing(fx: Fixture) {
+pub(super) async fn concurrent_cleaning_and_collecting_lose_nothing(fx: Fixture) {
     let names: Vec<_> = (0..8).map(|no| feed(&format!("s{no}"))).collect();
     let ids = fx.feeds(&names).await;
     fx.queue(&ids).await;
@@ -241,7 +241,7 @@ pub(super) async fn cleaning_and_collecting_at_once_lose_nothing(fx: Fixture) {
             let page = CommitBatch { stream: articles(), ..make::page(&lease, run, 1, records, false) };
             fx.ok(Arc::new(page)).await;
             let id = lease.source.expect("a source");
-            fx.end_poll(&lease, run, RunEnd::Succeeded, told(id)).await
+            fx.end_poll(&lease, run, RunEnd::Succeeded, poll_end(id)).await
         })
     });
     let polls: Vec<_> = polls.collect();
