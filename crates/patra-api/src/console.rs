@@ -55,7 +55,7 @@ pub(crate) fn router(api: Api) -> Router<Api> {
         .route("/runs/{run}/batches/{no}", get(details::batch))
         .route("/runs/{run}/batches/{no}/replay", post(actions::replay_batch))
         .route("/runs/{run}/batches/{no}/redrive", post(actions::redrive_batch))
-        .route("/runs/{run}/batches/{no}/blackbox", post(actions::export_bundle))
+        .route("/runs/{run}/batches/{no}/bundle", post(actions::export_bundle))
         .route("/jobs/{public_id}", get(details::job))
         .route("/jobs/{public_id}/cancel", post(actions::cancel_job))
         .route("/cursors", get(cursors::list))
@@ -79,8 +79,7 @@ pub(crate) fn router(api: Api) -> Router<Api> {
         inside = inside.route(&format!("/{}", view.as_str()), get(move |ctx| lists::list(ctx, view)));
     }
     for view in lists::SHOWN.iter().copied() {
-        inside =
-            inside.route(&format!("/{}/{{id}}", view.as_str()), get(move |ctx, id| lists::show(ctx, id, view)));
+        inside = inside.route(&format!("/{}/{{id}}", view.as_str()), get(move |ctx, id| lists::show(ctx, id, view)));
     }
     // Trying a manifest and listening for changes may take longer than the deadline.
     let inside = inside

@@ -16,8 +16,8 @@ use patra_core::{Code, Fault, Level};
 use patra_spec::{DedupScope, MissingDetail, RateScope, Snapshot};
 
 use crate::gate::RateLane;
-use crate::slice_context::{budget, narrowest, slice_context, stream};
 use crate::shared::lock;
+use crate::slice_context::{budget, narrowest, slice_context, stream};
 
 const MAX_ENTRIES: usize = 1_000;
 

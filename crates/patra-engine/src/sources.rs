@@ -309,7 +309,8 @@ fn hackernews(config: &Value) -> Result<Params, String> {
 /// An endpoint of an applied manifest, or a mapping of its own.
 fn custom(config: &Value) -> Result<PollTarget, String> {
     if let Some(code) = given(config, "provenance")? {
-        let endpoint = given(config, "endpoint")?.ok_or("`config.endpoint` is missing: `config.provenance` needs it")?;
+        let endpoint =
+            given(config, "endpoint")?.ok_or("`config.endpoint` is missing: `config.provenance` needs it")?;
         let params = match config.get("params") {
             None | Some(Value::Null) => Params::new(),
             Some(Value::Object(map)) => map

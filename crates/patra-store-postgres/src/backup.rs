@@ -222,7 +222,10 @@ async fn run(program: &'static str, mut command: Command) -> Result<Output, Back
     }
     let output_text = String::from_utf8_lossy(&output.stderr);
     let output_text: String = mask(output_text.trim()).chars().take(MAX_OUTPUT).collect();
-    Err(BackupError::Program { program, reason: if output_text.is_empty() { output.status.to_string() } else { output_text } })
+    Err(BackupError::Program {
+        program,
+        reason: if output_text.is_empty() { output.status.to_string() } else { output_text },
+    })
 }
 
 fn private_folder(path: &Path) -> io::Result<()> {

@@ -202,8 +202,8 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
 /// Statements whose plans are tested.
 #[cfg(test)]
 pub(crate) mod hot {
-    pub(crate) use super::batch::REPLACE_ITEM;
     pub(crate) use super::background_job::CLAIM as CLAIM_BACKGROUND_JOB;
+    pub(crate) use super::batch::REPLACE_ITEM;
     pub(crate) use super::claim::{HEAD, HEAD_WITH_HOLDS, NEXT_LANE};
     pub(crate) use super::clean::{FORGET_BACKGROUND_JOBS, OLD_POLLS, OLD_SCRAPES};
     pub(crate) use super::cover::{BEYOND_BACKFILL, BEYOND_FORWARD, NEWEST_PLAN, NEXT_ORDINAL, SEGMENTS};
@@ -213,8 +213,8 @@ pub(crate) mod hot {
     };
     pub(crate) use super::fan::{COUNT_CHILDREN, COUNT_WAITING, READ_PARENTS};
     pub(crate) use super::fetched::READ_KEYS;
-    pub(crate) use super::pause::READ_STOPPING;
     pub(crate) use super::outbox::TAKE as TAKE_EVENTS;
+    pub(crate) use super::pause::READ_STOPPING;
     pub(crate) use super::plan::COUNT_QUEUED;
     pub(crate) use super::poll::NEXT as NEXT_POLLS;
     pub(crate) use super::pool::{COVER, IS_SHARED};

@@ -57,15 +57,8 @@ pub(super) async fn listed(ctx: &ConsoleContext, view: View) -> Result<Vec<Block
         let button = "Filter".to_owned();
         let twin = query.twin(view);
         blocks.push(
-            Form {
-                title: String::new(),
-                method: "get",
-                action: ctx.path.clone(),
-                fields: query.fields,
-                button,
-                twin,
-            }
-            .into(),
+            Form { title: String::new(), method: "get", action: ctx.path.clone(), fields: query.fields, button, twin }
+                .into(),
         );
     }
     blocks.push(table.into());

@@ -135,8 +135,7 @@ fn meaning(level: Level, code: Code) -> &'static str {
 }
 
 fn waiting(queue: &[QueueLine]) -> Block {
-    let mut table =
-        Table::new("Waiting work", &["where", "tasks", "why", "until"], "Nothing waits for anything.");
+    let mut table = Table::new("Waiting work", &["where", "tasks", "why", "until"], "Nothing waits for anything.");
     for line in queue.iter().filter(|line| line.depth > 0) {
         let (why, until, tone) = match &line.waits {
             Some(wait) => (wait.why.as_str(), Shown::maybe_time(wait.until), Tone::Warn),
@@ -222,11 +221,8 @@ fn filled(throughput: &Throughput, of: fn(&patra_core::port::board::WorkCounts) 
 }
 
 fn lagging(cursors: &[LaggingCursor]) -> Block {
-    let mut table = Table::new(
-        "Lag",
-        &["cursor", "where", "namespace", "stands at", "lag"],
-        "No harvest has a cursor yet.",
-    );
+    let mut table =
+        Table::new("Lag", &["cursor", "where", "namespace", "stands at", "lag"], "No harvest has a cursor yet.");
     for cursor in cursors {
         let of = &cursor.watermark;
         let tone = if cursor.lag_seconds > LATE.as_secs() { Tone::Warn } else { Tone::Plain };

@@ -72,8 +72,7 @@ async fn find_hits(ctx: &ConsoleContext) -> Result<Vec<Shown>, Failure> {
         for source in ctx.api.store.sources(filter).await? {
             hits.push(Shown::text(format!("Source {id}: {}", source.name)).to(format!("/sources/{id}")));
         }
-        for view in NUMBERED.iter().copied().filter(|view| view.owner().is_some() || ctx.tenant.is_operator().is_ok())
-        {
+        for view in NUMBERED.iter().copied().filter(|view| view.owner().is_some() || ctx.tenant.is_operator().is_ok()) {
             let filter = ViewFilter { id: Some(id), limit: 1, ..ViewFilter::default() };
             let (rows, _) = views::query(&ctx.api, &ctx.tenant, view, filter).await?;
             hits.extend(

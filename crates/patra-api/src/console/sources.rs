@@ -36,11 +36,8 @@ pub(super) async fn list(Extension(ctx): Extension<ConsoleContext>) -> Response 
 
 async fn listed(ctx: &ConsoleContext) -> Result<Page, Failure> {
     let choice = |name| ctx.query.get(name).filter(|word| *word != ANY).map(str::to_owned);
-    let conditions = SourceConditions {
-        text: ctx.query.text("q").to_lowercase(),
-        r#type: choice("type"),
-        status: choice("status"),
-    };
+    let conditions =
+        SourceConditions { text: ctx.query.text("q").to_lowercase(), r#type: choice("type"), status: choice("status") };
     let after = ctx.query.number("after")?.unwrap_or_default();
     let filter = SourceFilter {
         project_key: ctx.tenant.sight()?.map(str::to_owned),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use patra_core::gate::{GateLimits, GateRefusal, Quotas, Rate};
 use patra_engine::gate::{GateFeedback, PermitRequester, RateGate, RateLane};
 
-use crate::support::{MockApi, MANIFEST, World, stop};
+use crate::support::{MANIFEST, MockApi, World, stop};
 
 fn lane(per_sec: f64, burst: f64) -> RateLane {
     RateLane {

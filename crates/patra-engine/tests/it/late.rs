@@ -6,7 +6,7 @@ use patra_core::Ts;
 use patra_core::port::CommandsExt;
 use patra_core::tx::RequestJob;
 
-use crate::support::{MockApi, MANIFEST, World, fire, stop};
+use crate::support::{MANIFEST, MockApi, World, fire, stop};
 
 // covers: ING-11.7-03, G-13, ING-4.4-23
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use patra_core::state::{Operation, UpdateReason};
 use patra_core::tx::RequestJob;
 use patra_core::{Ts, Window};
 
-use crate::support::{END, MockApi, MANIFEST, World, fire, stop};
+use crate::support::{END, MANIFEST, MockApi, World, fire, stop};
 
 const DETAIL: &str = r#"    update: { detail: one, stale_after: PT1S, segment_size: 10 }
     batching: { id_batch_size: 5 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use patra_core::state::{JobStatus, TaskStatus};
 use patra_engine::{EngineRole, registry};
 
-use crate::support::{MockApi, MANIFEST, World, stop};
+use crate::support::{MANIFEST, MockApi, World, stop};
 
 // covers: ING-3.1-03, ING-3.5-01, ING-3.8-03, ING-3.10-04, ING-5.1-04, ING-DOD-05, ING-1.2-04, ING-1.3-03, ING-2.2-01
 #[tokio::test(start_paused = true)]

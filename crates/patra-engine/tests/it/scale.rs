@@ -6,7 +6,7 @@ use std::time::Duration;
 use patra_core::port::Queries;
 use patra_engine::EngineRole;
 
-use crate::support::{END, MockApi, MANIFEST, World, stop};
+use crate::support::{END, MANIFEST, MockApi, World, stop};
 
 /// Sixty slices of two seconds, one request each, and room for all of them at once.
 fn fine() -> String {

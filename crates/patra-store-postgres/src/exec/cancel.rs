@@ -156,7 +156,12 @@ async fn find(session: &Session, target: &CancelSubject) -> Result<Option<Cancel
 }
 
 /// Runs in the caller's transaction, which has locked the triggers.
-pub(super) async fn end(session: &Session, op: &CancelWork, targets: &CancelTargets, now: Time) -> Result<WorkCancelled, Fail> {
+pub(super) async fn end(
+    session: &Session,
+    op: &CancelWork,
+    targets: &CancelTargets,
+    now: Time,
+) -> Result<WorkCancelled, Fail> {
     let [tasks, slices, triggers, plans] =
         session.prepare([CANCEL_TASKS, CANCEL_SLICES, CANCEL_TRIGGERS, CANCEL_PLANS]).await?;
     let (error, remarks) = (Json::of(&op.fault())?, Json(op.remarks()));

@@ -105,7 +105,9 @@ pub(super) async fn find(
     }
     let execution = read_execution(&row)?;
     let found = match execution.status {
-        ExecutionStatus::Running if is_alive(execution.heartbeat_at, now.0, timeout) => ExecutionState::Live { project_key },
+        ExecutionStatus::Running if is_alive(execution.heartbeat_at, now.0, timeout) => {
+            ExecutionState::Live { project_key }
+        }
         ExecutionStatus::Running => ExecutionState::Ended(time_out(session, execution_id, now).await?),
         _ => ExecutionState::Ended(execution),
     };

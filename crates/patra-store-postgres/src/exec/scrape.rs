@@ -124,7 +124,11 @@ async fn tasks(session: &Session, op: &QueuePolls, job: i64) -> Result<Vec<Optio
     Ok(op.polls.iter().map(|poll| found.get(&poll.source.0).copied()).collect())
 }
 
-fn conflict(polls: &[NewPoll], kept: &HashMap<i64, ScheduledSource>, at_it: &BTreeMap<i64, String>) -> Option<ScrapeConflict> {
+fn conflict(
+    polls: &[NewPoll],
+    kept: &HashMap<i64, ScheduledSource>,
+    at_it: &BTreeMap<i64, String>,
+) -> Option<ScrapeConflict> {
     if let Some(public_id) = at_it.values().next() {
         let sources = at_it.iter().filter(|(_, by)| *by == public_id).map(|(id, _)| SourceId(*id));
         return Some(ScrapeConflict { public_id: public_id.clone(), sources: sources.collect() });

@@ -257,7 +257,8 @@ pub(super) async fn save(session: &Session, op: &SaveSources) -> Result<SourcesS
     let made = made.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
     let found = found.iter().map(|row| Ok((row.try_get(1)?, row.try_get(0)?)));
     let found = found.collect::<Result<HashMap<String, i64>, Fail>>()?;
-    let mut kept = session.rows(&read, &[&made]).await?.iter().map(ScheduledSource::of).collect::<Result<Vec<_>, _>>()?;
+    let mut kept =
+        session.rows(&read, &[&made]).await?.iter().map(ScheduledSource::of).collect::<Result<Vec<_>, _>>()?;
     for kept in &mut kept {
         kept.state.reschedule(kept.id, kept.interval());
     }

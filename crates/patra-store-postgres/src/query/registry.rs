@@ -34,7 +34,8 @@ pub(crate) async fn read(session: &Session, provenance_code: String) -> Result<O
     let (mut document_hash, mut rows) = (None, Vec::new());
     for row in session.rows(&statement, &[&provenance_code]).await? {
         let name: &str = row.try_get(0)?;
-        let table = RegistryTable::named(name).ok_or_else(|| refused(format!("{name} is not a table of the registry")))?;
+        let table =
+            RegistryTable::named(name).ok_or_else(|| refused(format!("{name} is not a table of the registry")))?;
         document_hash = document_hash.or(row.try_get(3)?);
         rows.push(RegistryRow { table, endpoint_name: row.try_get(1)?, config: row.try_get(2)? });
     }

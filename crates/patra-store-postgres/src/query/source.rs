@@ -190,7 +190,8 @@ async fn settings(session: &Session) -> Result<Vec<(String, String)>, Fail> {
 async fn raw_items(session: &Session, filter: ItemFilter) -> Result<Vec<RawItem>, Fail> {
     let [items] = session.prepare([ITEMS]).await?;
     let (limit, offset) = (i64::from(filter.limit), i64::from(filter.offset));
-    let rows = session.rows(&items, &[&filter.project_key, &filter.since.map(Time), &filter.sources, &limit, &offset]).await?;
+    let rows =
+        session.rows(&items, &[&filter.project_key, &filter.since.map(Time), &filter.sources, &limit, &offset]).await?;
     let read = |row: &Row| {
         Ok(RawItem {
             id: row.try_get(0)?,

@@ -81,7 +81,9 @@ pub(super) fn find(
 ) -> Result<ExecutionState> {
     let found = db.prepare_cached(READ)?.query_row([execution_id], |row| Ok((read_execution(row)?, row.get(8)?)));
     let is_theirs = |(_, of): &(Execution, String)| project.is_none_or(|project| project == of);
-    let Some((execution, project_key)) = found.optional()?.filter(is_theirs) else { return Ok(ExecutionState::Unknown) };
+    let Some((execution, project_key)) = found.optional()?.filter(is_theirs) else {
+        return Ok(ExecutionState::Unknown);
+    };
     if execution.status != ExecutionStatus::Running {
         return Ok(ExecutionState::Ended(execution));
     }

@@ -42,16 +42,8 @@ FROM ing_hold
 WHERE kind_code IN ('PAUSE', 'BREAK') AND released_at IS NULL";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[
-    INSERT,
-    READ_ID,
-    RESUME_ID,
-    RESUME_SUBJECT,
-    RESUME_ADVISORY,
-    RESUME_ADVISED,
-    RESUME_OLD_ADVICE,
-    READ_STOPPING,
-];
+pub(super) const STATEMENTS: &[&str] =
+    &[INSERT, READ_ID, RESUME_ID, RESUME_SUBJECT, RESUME_ADVISORY, RESUME_ADVISED, RESUME_OLD_ADVICE, READ_STOPPING];
 
 pub(super) fn set(db: &Connection, op: &PauseWork, now: Ts) -> Result<WorkPaused> {
     if let Some(flaw) = op.subject.invalid_reason() {

@@ -122,7 +122,9 @@ pub(super) fn queue(db: &Connection, op: &QueuePolls, now: Ts) -> Result<PollsQu
         Some(job) => match scrape::begin(db, job, &op.polls, now)? {
             ScrapeStart::Started(instance) => Some(instance),
             ScrapeStart::Existing(tasks) => return Ok(PollsQueued { tasks, busy: None, now }),
-            ScrapeStart::Busy(busy) => return Ok(PollsQueued { tasks: vec![None; op.polls.len()], busy: Some(busy), now }),
+            ScrapeStart::Busy(busy) => {
+                return Ok(PollsQueued { tasks: vec![None; op.polls.len()], busy: Some(busy), now });
+            }
         },
     };
     for (hash, body) in &op.snapshots {

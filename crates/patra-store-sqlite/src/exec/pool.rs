@@ -165,7 +165,10 @@ fn run(db: &Connection, sql: &str) -> Result<()> {
 
 pub(super) fn configure(db: &Connection, op: &ConfigureCapture, now: Ts) -> Result<CaptureConfigured> {
     if op.job_types.len() > MAX_JOB_TYPES {
-        return Err(Error::refused(format!("{} job types in one request: at most {MAX_JOB_TYPES}", op.job_types.len())));
+        return Err(Error::refused(format!(
+            "{} job types in one request: at most {MAX_JOB_TYPES}",
+            op.job_types.len()
+        )));
     }
     for job_type in &op.job_types {
         let values = params![op.project_key, job_type, op.library.as_str(), op.enabled, now.micros()];

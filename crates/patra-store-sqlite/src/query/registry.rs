@@ -38,8 +38,8 @@ pub(super) fn read(db: &Connection, code: &str) -> Result<Option<RegisteredProve
     let (mut document_hash, mut rows) = (None, Vec::new());
     while let Some(row) = found.next()? {
         let name: String = row.get(0)?;
-        let table =
-            RegistryTable::named(&name).ok_or_else(|| Error::refused(format!("{name} is not a table of the registry")))?;
+        let table = RegistryTable::named(&name)
+            .ok_or_else(|| Error::refused(format!("{name} is not a table of the registry")))?;
         document_hash = document_hash.or(row.get(3)?);
         rows.push(RegistryRow { table, endpoint_name: row.get(1)?, config: row.get(2)? });
     }

@@ -66,10 +66,7 @@ pub(super) async fn background_job_is_requested_once_claimed_and_finished(fx: Fi
     fx.ok(update(&first, None)).await;
     fx.ok(update(&first, Some(Ok(r#"{"urls_new":3}"#)))).await;
     let done = fx.progress("c1").await;
-    assert_eq!(
-        (done.job_status, done.in_progress, done.started_at),
-        (JobStatus::Finished, false, running.started_at)
-    );
+    assert_eq!((done.job_status, done.in_progress, done.started_at), (JobStatus::Finished, false, running.started_at));
     assert!(done.finished_at.is_some() && done.is_finished());
     assert_eq!(parsed(done.result), json!({ "urls_new": 3 }));
     for done in [None, Some(Ok("{}"))] {

@@ -81,14 +81,16 @@ pub(super) async fn quotas_and_silence_survive_a_restart(fx: Fixture) {
     let refused = ask(&fx, "q", limits, GateRequest { first: true, ..want("b", 1) }).await;
     let Some((GateRefusal::QuotaHard, until)) = refused.refused else { panic!("{refused:?}") };
     assert!(until.since(refused.now) > Duration::from_secs(3_500));
-    let silence = GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
+    let silence =
+        GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
     assert!(ask(&fx, "s", FAST, silence.clone()).await.notify_others, "the others must be notified");
     let refused = ask(&fx, "s", FAST, want("a", 1)).await;
     assert!(matches!(refused.refused, Some((GateRefusal::Cooldown, _))), "{refused:?}");
 }
 
 pub(super) async fn gate_keys_are_independent(fx: Fixture) {
-    let silence = GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
+    let silence =
+        GateRequest { signals: vec![GateSignal::RetryAfter(Duration::from_secs(60))], ..GateRequest::default() };
     ask(&fx, "p/a", FAST, silence).await;
     assert_eq!(ask(&fx, "p/b", FAST, want("a", 1)).await.slots.len(), 1);
     assert_eq!(fx.rows(View::Gates).await.len(), 2);

@@ -203,11 +203,11 @@ pub(super) async fn page_writes_its_events_once(fx: Fixture) {
     fx.ok(Arc::new(emitted(3, vec![make::record("a", 1)], true))).await;
     fx.ok(Arc::new(make::page(&lease, run, 4, vec![make::record("d", 1)], false))).await;
     let events = fx.ok(take_records("x", 10)).await.events;
-    let changes: Vec<_> = events.iter().map(changes_of).collect();
+    let stored: Vec<_> = events.iter().map(changes_of).collect();
     let changes =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(id, is)| ((*id).into(), (*is).into())).collect::<Vec<_>>();
     assert_eq!(
-        changes,
+        stored,
         [
             (changes(&[("a", "inserted"), ("b", "inserted")]), json!(1)),
             (changes(&[("b", "updated"), ("c", "inserted")]), json!(2))

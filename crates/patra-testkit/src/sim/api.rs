@@ -10,8 +10,8 @@ use patra_core::record::{DetailCandidate, Record, RecordVersion, RejectedRecord}
 use patra_core::rng::Rng;
 use patra_core::{Code, Ts, Window};
 
-use super::profile::Profile;
 use super::api_behavior::Pages;
+use super::profile::Profile;
 
 /// The upstream: all records, revisions and limits of one world.
 #[derive(Debug)]

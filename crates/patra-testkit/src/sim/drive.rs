@@ -10,8 +10,8 @@ use patra_core::tx::{BatchCommitted, Captured, CommitBatch, Done, RunStarted, Tx
 use patra_core::{Code, Fault, Level, Ts, Window};
 
 use super::Mutant;
-use super::event::{Event, Exchange, Machine};
 use super::api::{PoisonKind, no_evidence};
+use super::event::{Event, Exchange, Machine};
 use super::process::Machines;
 use super::scene;
 use super::world::World;

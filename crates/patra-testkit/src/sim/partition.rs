@@ -13,8 +13,8 @@ use patra_core::tx::{ClaimedJob, Done, Lease, ReadParents, Tx, TxError};
 use serde_json::{Value, json};
 
 use super::Mutant;
-use super::check::Broken;
 use super::api::{MockApi, number};
+use super::check::Broken;
 use super::profile::Profile;
 use super::scene::{self, Planned};
 use super::world::World;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use patra_core::rng::Rng;
 use patra_core::window::{Align, Cut};
 
-use super::partition::Partitions;
 use super::api_behavior::ApiBehavior;
+use super::partition::Partitions;
 use super::update::Update;
 
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use patra_core::rng::Rng;
 use patra_core::state::{Operation, SignalStatus, TaskStatus, UpdateReason};
 use patra_core::tx::{ClaimedJob, SignalRecords};
 
-use super::check::Broken;
 use super::api::key;
+use super::check::Broken;
 use super::profile::Profile;
 use super::scene;
 use super::world::World;

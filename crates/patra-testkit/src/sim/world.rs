@@ -10,9 +10,9 @@ use patra_core::state::TaskStatus;
 use patra_core::tx::{Done, Tx, TxError};
 
 use super::Mutant;
+use super::api::{ApiRecord, MockApi, PoisonKind};
 use super::check::{Broken, Checker};
 use super::event::{Agenda, Event, Exchange, Machine, Pool, Sender};
-use super::api::{MockApi, ApiRecord, PoisonKind};
 use super::process::{Machines, Process, Role};
 use super::profile::{Faults, Profile};
 use super::scene;

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use server::{TestServer, GOOD, everywhere};
+use server::{GOOD, TestServer, everywhere};
 
 fn script() -> Script {
     Script { notes: 25, ..Script::default() }

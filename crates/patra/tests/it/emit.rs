@@ -122,7 +122,8 @@ async fn stored_records_are_delivered_in_order_and_retried(on: On) {
         assert!(waiting.len() == 5 && waiting.iter().all(|event| event["status_code"] == "PENDING"), "{waiting:?}");
         retry_by_command(&place, &waiting);
         let (url, delivered) = webhook(vec![500, 503]);
-        let server = TestServer::open(place, mock_api, &[("RECORDS_WEBHOOK_URL", &url), ("RECORDS_WEBHOOK_SECRET", SECRET)]);
+        let server =
+            TestServer::open(place, mock_api, &[("RECORDS_WEBHOOK_URL", &url), ("RECORDS_WEBHOOK_SECRET", SECRET)]);
         let events: Vec<Value> = (0..5).map(|_| delivered.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
         let mut records = Vec::new();
         for (event, batch_no) in events.iter().zip(1..) {

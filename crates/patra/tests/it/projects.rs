@@ -36,8 +36,9 @@ fn two(place: Workspace) -> Two {
     let server = TestServer::open_with(place, mock_api, &[], Some(admin.trim().to_owned()));
     let doc = json!({ "uri": "doc:1", "content": "https://rich.example/secret-page" });
     let head = "X-Project-Key: rich\r\n";
-    let call =
-        |path: &str, body: &Value| server.call_with(Some(&server.key), "POST", path, None, Some(&body.to_string()), head);
+    let call = |path: &str, body: &Value| {
+        server.call_with(Some(&server.key), "POST", path, None, Some(&body.to_string()), head)
+    };
     assert_eq!(call("/api/v1/documents", &doc).status, 201);
     let extracted = call("/api/v1/resource_pool/extract/from-documents", &json!({}));
     assert!(extracted.body["data"]["result"]["urls_new"].as_u64() > Some(0), "{}", extracted.body);
@@ -262,7 +263,8 @@ async fn a_manifest_may_be_for_one_project_alone(on: On) {
             assert!(refused.stdout.is_empty(), "{args:?}");
         }
         let exported = |project: &str| {
-            let done = two.server.place.run(&["--project", project, "get", "manifest", "--all", folder, "-o", "ndjson"]);
+            let done =
+                two.server.place.run(&["--project", project, "get", "manifest", "--all", folder, "-o", "ndjson"]);
             String::from_utf8(done.stdout).unwrap()
         };
         assert!(exported("rich").contains("own.yaml") && !exported("poor").contains("own.yaml"));

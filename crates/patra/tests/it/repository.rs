@@ -134,7 +134,9 @@ fn doc_comments_have_no_code_that_would_be_a_test() {
         }
     }
     assert_none("write ```text in doc comments", &broken);
-    for path in files(&["toml"]).filter(|path| path.ends_with("Cargo.toml") && path.with_file_name("src/lib.rs").exists()) {
+    for path in
+        files(&["toml"]).filter(|path| path.ends_with("Cargo.toml") && path.with_file_name("src/lib.rs").exists())
+    {
         assert!(read(&path).contains("doctest = false"), "{}: no `doctest = false`", shown(&path));
     }
 }

@@ -245,7 +245,13 @@ pub(crate) fn http(url: &str, key: Option<&str>, body: Option<&str>) -> (u16, Va
 }
 
 /// Runs the program with these arguments, killed so many times at a random moment, and then to its end.
-pub(crate) async fn run_through_kills(place: &Workspace, rng: &mut Rng, args: &[&str], kills: usize, longest: Duration) {
+pub(crate) async fn run_through_kills(
+    place: &Workspace,
+    rng: &mut Rng,
+    args: &[&str],
+    kills: usize,
+    longest: Duration,
+) {
     for _ in 0..kills {
         let mut child = place.patra().args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         tokio::time::sleep(Duration::from_micros(rng.below(longest.as_micros() as u64))).await;

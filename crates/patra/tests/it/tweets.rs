@@ -306,7 +306,10 @@ async fn without_a_key_no_request_is_sent_and_the_variable_is_named(on: On) {
         let answer = start(&server, &json!({ "usernames": "alice" }));
         assert_eq!((answer.status, &answer.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", answer.body);
         assert!(answer.body["error"]["message"].as_str().unwrap().contains("TWITTER_API_KEY"));
-        assert_eq!(server.call("GET", "/api/v1/jobs?job_type=tweet_scrape", None, None).body["data"]["items"], json!([]));
+        assert_eq!(
+            server.call("GET", "/api/v1/jobs?job_type=tweet_scrape", None, None).body["data"]["items"],
+            json!([])
+        );
     }
 }
 

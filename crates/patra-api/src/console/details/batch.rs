@@ -142,7 +142,7 @@ fn export(run: i64, no: u32) -> Form {
     Form {
         title: "Diagnostic bundle".to_owned(),
         method: "post",
-        action: format!("{}/blackbox", batch_at(run, i64::from(no))),
+        action: format!("{}/bundle", batch_at(run, i64::from(no))),
         fields: vec![
             Field::new("reason", "Reason", "", FieldKind::Line).hint("recorded with your key and the time"),
             Field::new("with_raw", "with the stored response", "", FieldKind::Tick),

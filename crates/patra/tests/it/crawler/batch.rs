@@ -3,8 +3,8 @@
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use super::server::{TestServer, GOOD, mock_api};
 use super::search;
+use super::server::{GOOD, TestServer, mock_api};
 use crate::support::Workspace;
 
 // covers: CRAWL-72, CRAWL-176

@@ -8,7 +8,7 @@ use std::time::Duration;
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use super::server::{TestServer, GOOD, MASTER_KEY, everywhere, mock_api, manifest};
+use super::server::{GOOD, MASTER_KEY, TestServer, everywhere, manifest, mock_api};
 use super::{script, search};
 use crate::support::On;
 
@@ -17,7 +17,8 @@ use crate::support::On;
 on_both!(built_in_flow_collects_everything_once);
 async fn built_in_flow_collects_everything_once(on: On) {
     for place in on.places() {
-        let mock_api = mock_api(Script { notes_gone: vec![3], e500: patra_upstream::FaultSchedule::every(9), ..script() });
+        let mock_api =
+            mock_api(Script { notes_gone: vec![3], e500: patra_upstream::FaultSchedule::every(9), ..script() });
         place.apply(&manifest(&mock_api));
         let patra = |args: &[&str], input: &str| {
             let mut command = place.patra();
@@ -170,8 +171,11 @@ on_both!(alerts_fire_resolve_and_survive_a_restart);
 async fn alerts_fire_resolve_and_survive_a_restart(on: On) {
     for place in on.places() {
         let (url, calls) = receiver();
-        let mut server =
-            TestServer::open(place, mock_api(script()), &[("ALERT_WEBHOOK_URL", &url), ("ALERT_WEBHOOK_SECRET", "shared")]);
+        let mut server = TestServer::open(
+            place,
+            mock_api(script()),
+            &[("ALERT_WEBHOOK_URL", &url), ("ALERT_WEBHOOK_SECRET", "shared")],
+        );
         let next = |alert: &str, state: &str| loop {
             let (head, body) = calls.recv_timeout(Duration::from_secs(90)).expect("a webhook call");
             if body["alert"] == alert && body["state"] == state {
@@ -184,7 +188,8 @@ async fn alerts_fire_resolve_and_survive_a_restart(on: On) {
             }
         };
         // A platform that was paused and resumed alerts like every other.
-        let held = server.call("POST", "/api/v1/holds", None, Some(&json!({ "provenance": "xhs", "reason": "a look" })));
+        let held =
+            server.call("POST", "/api/v1/holds", None, Some(&json!({ "provenance": "xhs", "reason": "a look" })));
         let hold = held.body["data"]["hold"].as_i64().unwrap_or_else(|| panic!("{}", held.body));
         assert_eq!(server.call("DELETE", &format!("/api/v1/holds/{hold}"), None, None).status, 200);
         // A platform without cookies does not alert; one whose cookies are all cooling does.
@@ -222,12 +227,14 @@ async fn alerts_fire_resolve_and_survive_a_restart(on: On) {
         server.age("alert_state", "since", 31);
         server.restart();
         assert_eq!(next("low_success_rate", "firing")["level"], "P1");
-        let backlog =
-            match server.place.sql("SELECT alert FROM alert_state WHERE alert = 'backlog' AND told_at IS NOT NULL").len()
-            {
-                0 => next("backlog", "firing"),
-                _ => json!({ "level": "P2" }),
-            };
+        let backlog = match server
+            .place
+            .sql("SELECT alert FROM alert_state WHERE alert = 'backlog' AND told_at IS NOT NULL")
+            .len()
+        {
+            0 => next("backlog", "firing"),
+            _ => json!({ "level": "P2" }),
+        };
         assert_eq!(backlog["level"], "P2");
         assert!(server.log().contains("alert firing"), "{}", server.log());
     }

@@ -3,7 +3,7 @@
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use super::server::{TestServer, GOOD, MASTER_KEY, everywhere, mock_api};
+use super::server::{GOOD, MASTER_KEY, TestServer, everywhere, mock_api};
 use super::{check_single, script, search};
 use crate::support::{On, Workspace};
 
@@ -34,7 +34,10 @@ async fn best_cookie_is_picked_within_its_daily_limit(on: On) {
         }
         let order: Vec<_> = (0..3).map(|_| used()).collect();
         assert_eq!(order, ["also", "low", "low"]);
-        assert_eq!((&server.cookie("high")["status"], &server.cookie("high")["daily_used"]), (&"active".into(), &2.into()));
+        assert_eq!(
+            (&server.cookie("high")["status"], &server.cookie("high")["daily_used"]),
+            (&"active".into(), &2.into())
+        );
         // A batch of notes counts as many uses.
         let items = server.candidates("tea");
         let ids: Vec<_> = items.iter().take(10).map(|item| item["note_id"].clone()).collect();
@@ -46,7 +49,10 @@ async fn best_cookie_is_picked_within_its_daily_limit(on: On) {
         let search_with =
             |name: &str| server.post("/search", &json!({ "platform": "xhs", "keyword": "tea", "cookie_name": name }));
         assert_eq!(search_with("low").body["meta"]["cookie_used"], "low");
-        assert_eq!((search_with("never").status, &search_with("never").body["error"]["code"]), (400, &"INVALID_INPUT".into()));
+        assert_eq!(
+            (search_with("never").status, &search_with("never").body["error"]["code"]),
+            (400, &"INVALID_INPUT".into())
+        );
         let spent = search_with("high");
         assert_eq!((spent.status, &spent.body["error"]["code"]), (502, &"COOKIE_INVALID".into()), "{}", spent.body);
         assert_eq!(spent.body["error"]["details"]["status"], "active");
@@ -137,8 +143,11 @@ async fn only_errors_of_the_cookie_count_against_it(on: On) {
         let ids: Vec<_> = items.iter().map(|item| item["note_id"].clone()).collect();
         let batch = server.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids, "tokens": {} }));
         assert_eq!(batch.status, 400, "no tokens: {}", batch.body);
-        let found =
-            server.data("POST", "/search", Some(&json!({ "platform": "xhs", "keyword": "tea", "cookie_name": "alive" })));
+        let found = server.data(
+            "POST",
+            "/search",
+            Some(&json!({ "platform": "xhs", "keyword": "tea", "cookie_name": "alive" })),
+        );
         let (ids, tokens): (Vec<_>, serde_json::Map<_, _>) = found["items"]
             .as_array()
             .unwrap()
@@ -298,5 +307,8 @@ async fn without_a_master_key_everything_else_works(on: On) {
     let refused =
         place.patra().args(["serve", "--listen", "127.0.0.1:0"]).env("COOKIE_MASTER_KEY", "short").output().unwrap();
     let stderr = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && stderr.contains("32 characters") && stderr.contains("openssl rand"), "{stderr}");
+    assert!(
+        !refused.status.success() && stderr.contains("32 characters") && stderr.contains("openssl rand"),
+        "{stderr}"
+    );
 }

@@ -60,7 +60,8 @@ async fn no_secret_is_in_any_log_row_response_or_file(on: On) {
             .collect();
         answers.push_str(&server.post("/candidates", &json!({ "platform": "xhs", "items": items })).body.to_string());
         let ids: Vec<_> = (0..5).map(|n| format!("n{n}")).collect();
-        answers.push_str(&server.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids })).body.to_string());
+        answers
+            .push_str(&server.post("/notes/detail", &json!({ "platform": "xhs", "note_ids": ids })).body.to_string());
         for path in ["/cookies", "/candidates", "/executions", "/notes"] {
             answers.push_str(&server.get(path).body.to_string());
         }

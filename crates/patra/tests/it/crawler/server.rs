@@ -63,7 +63,12 @@ impl TestServer {
     }
 
     /// With an existing key; without one, the first start shows it.
-    pub(crate) fn open_with(place: Workspace, mock_api: MockApi, variables: &[(&str, &str)], known: Option<String>) -> TestServer {
+    pub(crate) fn open_with(
+        place: Workspace,
+        mock_api: MockApi,
+        variables: &[(&str, &str)],
+        known: Option<String>,
+    ) -> TestServer {
         let mut variables: Vec<(String, String)> =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         if !variables.iter().any(|(name, _)| name == "COOKIE_MASTER_KEY") {

@@ -48,18 +48,38 @@ const BANNED: &[(&str, &str)] = &[
     ("beside", "alongside, next to"),
 ];
 
-/// Lines that still have a banned word. A number may only fall: lower it with the lines.
-const REMAINING: &[(&str, usize)] = &[];
+/// Texts with a banned word that stay, with the reason.
+const KEPT: &[(&str, &str)] = &[
+    ("outbox retell", "hidden alias of `outbox retry`"),
+    ("/retell", "former route of `/retry`"),
+    ("\"retell\"", "hidden alias of `outbox retry`"),
+    ("patra blackbox", "hidden alias of `patra bundle`"),
+    ("/blackbox", "former route of `/bundle`"),
+    ("\"blackbox\"", "hidden alias of `bundle`"),
+    ("patra-blackbox", "format name of stored bundles"),
+    ("black_box", "function of the standard library"),
+    ("told_at", "column of alert_state"),
+    ("\"under_way\"", "field of a response"),
+    ("idx_instance_chore", "index of a released migration"),
+];
 
 /// Folders and files whose words are not ours to choose: the requirements, released migrations, and this list.
 const NOT_OURS: &[&str] = &["docs/requirements/", "/migrations/", "/fixtures/", "/snapshots/", "repository/words.rs"];
 
 /// Names that several public types may have, because the module says whose they are.
-const SHARED_NAMES: &[(&str, &str)] = &[("Error", "each module has its own"), ("Options", "each service has its own")];
+const SHARED_NAMES: &[(&str, &str)] = &[
+    ("Error", "each module has its own"),
+    ("Options", "each service has its own"),
+    ("Want", "each protocol has its own"),
+    ("OpenError", "each store has its own"),
+    ("Backup", "each store has its own"),
+    ("BackupError", "each store has its own"),
+    ("Restored", "each store has its own"),
+];
 
 #[test]
 fn banned_words_do_not_come_back() {
-    let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut broken = Vec::new();
     for path in files(&["rs", "md", "html", "js", "mjs", "sh", "toml", "yaml", "yml", "sql", "css"]) {
         let name = shown(&path);
         if NOT_OURS.iter().any(|part| name.contains(part)) {
@@ -67,20 +87,8 @@ fn banned_words_do_not_come_back() {
         }
         for (at, line) in read(&path).lines().enumerate() {
             for (word, instead) in banned_in(line) {
-                let place = format!("{name}:{}: `{word}`, write {instead}: {}", at + 1, line.trim());
-                found.entry(word).or_default().push(place);
+                broken.push(format!("{name}:{}: `{word}`, write {instead}: {}", at + 1, line.trim()));
             }
-        }
-    }
-    let mut broken = Vec::new();
-    for (word, _) in BANNED {
-        let allowed = REMAINING.iter().find(|(known, _)| known == word).map_or(0, |(_, lines)| *lines);
-        let places = found.remove(word).unwrap_or_default();
-        if places.len() < allowed {
-            broken.push(format!("`{word}` is on {} lines: lower REMAINING to that", places.len()));
-        } else if places.len() > allowed {
-            broken.push(format!("`{word}` is on {} lines, {allowed} are allowed", places.len()));
-            broken.extend(places.into_iter().take(if allowed == 0 { usize::MAX } else { 0 }));
         }
     }
     assert_none("words that the field has better ones for", &broken);
@@ -95,6 +103,8 @@ fn identifiers_and_sentences_are_split_into_the_same_words() {
     for line in ["so far. Side effects", "a sidecar", "refused", "metadata", "stellar"] {
         assert_eq!(found(line), [""; 0], "{line}");
     }
+    assert_eq!(found("std::hint::black_box(1)"), [""; 0]);
+    assert_eq!(found("a black box"), ["black box"]);
 }
 
 #[test]
@@ -129,10 +139,13 @@ fn public_type(line: &str) -> Option<&str> {
 }
 
 fn banned_in(line: &str) -> Vec<(&'static str, &'static str)> {
-    let words = words(line);
+    let kept = KEPT.iter().filter(|(text, _)| line.contains(text));
+    let line = kept.fold(line.to_owned(), |line, (text, _)| line.replace(text, " "));
+    let words = words(&line);
     let has = |banned: &str| {
-        let parts: Vec<&str> = banned.split(' ').collect();
-        words.windows(parts.len()).any(|window| window.iter().zip(&parts).all(|(word, part)| word == part))
+        let first = banned.split(' ').next().unwrap_or_default();
+        let starts = words.iter().enumerate().filter(|(_, word)| *word == first);
+        starts.into_iter().any(|(at, _)| banned.split(' ').eq(words[at..].iter().take(banned.split(' ').count())))
     };
     BANNED.iter().filter(|(word, _)| has(word)).copied().collect()
 }

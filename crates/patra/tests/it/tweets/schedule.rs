@@ -12,7 +12,9 @@ fn ring(server: &TestServer, seen_to: &str) {
     server.wait("it has looked at the clock", || {
         !server.place.sql("SELECT 1 FROM config WHERE config_key = 'scraper.cron_seen_to'").is_empty()
     });
-    server.place.sql(&format!("UPDATE config SET config_value = '{seen_to}' WHERE config_key = 'scraper.cron_seen_to'"));
+    server
+        .place
+        .sql(&format!("UPDATE config SET config_value = '{seen_to}' WHERE config_key = 'scraper.cron_seen_to'"));
 }
 
 fn scrapes(server: &TestServer) -> Vec<Value> {
