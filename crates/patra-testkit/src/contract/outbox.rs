@@ -27,7 +27,7 @@ fn take_records(owner: &str, limit: u32) -> ClaimEvents {
 }
 
 impl Fixture {
-    /// Claims this many events, each of its own user.
+    /// Makes this many events, each of its own user.
     pub(super) async fn events(&self, tag: &str, count: usize) {
         let users: Vec<_> = (0..count).map(|no| user(&format!("{tag}{no}"))).collect();
         for (no, id) in self.feeds(&users).await.into_iter().enumerate() {
@@ -175,7 +175,7 @@ pub(super) async fn topic_delivers_one_event_at_a_time(fx: Fixture) {
     fx.give_up(take_records("x", 1)).await;
     assert_eq!(fx.statuses().await, ["FAILED", "PENDING"], "the first was tried, and no other");
     let second = fx.ok(take_records("x", 1)).await.events.remove(0);
-    assert!(second.id > first.id, "what was given up holds up nobody");
+    assert!(second.id > first.id, "an event that was given up blocks no other");
     fx.ok(RetryEvents { project_key: None, event: Some(first.id) }).await;
     assert_eq!(fx.ok(take_records("y", 10)).await.events, [], "a later one of its topic is on its way");
     fx.settle(&second, "x", None).await;
@@ -203,11 +203,11 @@ pub(super) async fn page_writes_its_events_once(fx: Fixture) {
     fx.ok(Arc::new(emitted(3, vec![make::record("a", 1)], true))).await;
     fx.ok(Arc::new(make::page(&lease, run, 4, vec![make::record("d", 1)], false))).await;
     let events = fx.ok(take_records("x", 10)).await.events;
-    let changes: Vec<_> = events.iter().map(changes_of).collect();
+    let stored: Vec<_> = events.iter().map(changes_of).collect();
     let changes =
         |pairs: &[(&str, &str)]| pairs.iter().map(|(id, is)| ((*id).into(), (*is).into())).collect::<Vec<_>>();
     assert_eq!(
-        changes,
+        stored,
         [
             (changes(&[("a", "inserted"), ("b", "inserted")]), json!(1)),
             (changes(&[("b", "updated"), ("c", "inserted")]), json!(2))

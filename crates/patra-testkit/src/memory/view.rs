@@ -6,7 +6,7 @@ use patra_core::port::query::{Cell, ViewRow};
 use serde_json::json;
 
 use super::{
-    ArchiveRow, Batch, CandidateRow, Cursor, Event, EventLineage, ExportRow, GateRow, HoldRow, Instance, Item,
+    ArchiveRow, Batch, CandidateRow, Cursor, Event, EventLineage, ExportRow, GateRow, PauseRow, Instance, Item,
     OutboxRow, Plan, Quarantined, Run, SignalRow, Slice, Task,
 };
 
@@ -289,7 +289,7 @@ pub(super) fn gate((row, id): (&GateRow, i64)) -> ViewRow {
     vec![Cell::Int(id), text(&*row.key), Cell::Json(row.state.write()), Cell::Time(row.updated_at)]
 }
 
-pub(super) fn hold(row: &HoldRow) -> ViewRow {
+pub(super) fn hold(row: &PauseRow) -> ViewRow {
     let subject = &row.subject;
     vec![
         Cell::Int(row.id.0),
