@@ -1,4 +1,4 @@
-//! Cookies on their way in and out: those that a login sets, those that a credential holds, and those that must not be seen
+//! Cookies: those that a login sets, those of a credential, and those that must not appear
 //! in a log or a stored response. The input is taken as lines.
 
 use std::sync::{Arc, LazyLock};
@@ -51,7 +51,7 @@ pub fn check(data: &[u8]) {
     check_vault(&text);
 }
 
-/// The cookie that a login sets is one that a line sets, and goes out as it came.
+/// The cookie that a login sets comes from a line of the input, and is sent unchanged.
 fn check_login(text: &str) {
     let headers = text.lines().map(|line| ("Set-Cookie".to_owned(), line.to_owned())).collect();
     let response = HttpResponse { status: 200, headers, body: Bytes::new(), redirected: None };
@@ -110,10 +110,10 @@ fn check_log(text: &str) {
     }
 }
 
-/// The first line as a secret is nowhere in a response that holds the rest.
+/// A response with the rest of the input does not contain the first line, which is the secret.
 fn check_response(text: &str) {
     let (secret, rest) = text.split_once('\n').unwrap_or((text, ""));
-    // What stands in the place of a secret must not be a part of it.
+    // The replacement of a secret must not be a part of it.
     if secret.len() < MIN_SECRET || secret.contains('*') {
         return;
     }
@@ -129,7 +129,7 @@ fn check_response(text: &str) {
     }
 }
 
-/// What is sealed opens as it was; what was not sealed does not open.
+/// Decrypting an encrypted value returns it unchanged; anything else fails to decrypt.
 fn check_vault(text: &str) {
     assert!(VAULT.open_text("row", text).is_err() && fernet::open(&Secret::new(FERNET_KEY), text).is_err());
     match VAULT.seal_text("row", &Secret::new(text)) {

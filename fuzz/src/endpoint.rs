@@ -1,4 +1,4 @@
-//! Endpoints as manifests write them, and what must hold of any page that is read through one.
+//! Endpoints as manifests declare them, and the invariants of any page that is read through one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use patra_core::record::MAX_KEY_BYTES;
 use patra_core::{Fault, Ts, Window};
 use patra_spec::{Operation, Snapshot};
 
-/// When everything happens.
+/// The fixed time of all targets.
 pub(crate) const NOW: Ts = Ts::from_secs(1_700_000_000);
 
 /// The spec of an endpoint, given by the lines that follow its address and window in a manifest.
@@ -37,7 +37,7 @@ pub(crate) fn page_request<'a>(position: &'a Position, params: &'a Params) -> Pa
     PageRequest { position, window, page_size: 20, params, now: NOW }
 }
 
-/// Reads a response body, and checks whatever comes of it.
+/// Reads a response body, and checks the result.
 pub(crate) fn read(pager: &Pager, body: &Bytes) -> Result<Box<FetchedPage>, Box<PageFailure>> {
     let exchange = pager.request(&page_request(&Position::Time, &Params::new()));
     let exchange = exchange.unwrap_or_else(|failure| panic!("no request: {}", failure.fault));

@@ -1,4 +1,4 @@
-//! Templates: `${ … }` in a text. What they render to is bounded, the same every time, and the same under every policy for
+//! Templates: `${ … }` in a text. Their output is bounded, the same every time, and the same under every policy for
 //! null as long as nothing is null.
 
 use std::sync::LazyLock;
@@ -57,13 +57,13 @@ pub fn check(data: &[u8]) {
     assert!(rendered.len() <= MAX_OUTPUT);
     let marks = rendered.matches(MARK).count();
     assert!(marks.is_multiple_of(2) && (marks == 0 || text.contains("credential")), "{marks} marks");
-    // A path is the same text with what expressions give encoded.
+    // A path is the same text with percent-encoded values.
     if let (Ok(path), false) = (template.render_path(&CONTEXT), text.contains('%')) {
         assert_eq!(decoded(&path), rendered, "as a path: {path}");
     }
 }
 
-/// Percent-encoding undone.
+/// Decodes percent-encoding.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,5 +1,5 @@
-//! Feeds. Whatever is read keeps the limits, has a key for each entry, only safe addresses, and HTML that cleaning again
-//! does not change. A first byte below 4 chooses a charset that the server claims.
+//! Feeds. Every result is within the limits, and has a key for each entry, only safe addresses, and HTML that cleaning
+//! again does not change. A first byte below 4 chooses a charset that the server claims.
 
 use std::sync::LazyLock;
 
@@ -74,7 +74,7 @@ fn check_entry(entry: &FeedEntry) {
     }
 }
 
-/// No address runs anything, as a browser reads it.
+/// Asserts that no address runs anything in a browser.
 fn check_address(written: Option<&str>) {
     let Some(written) = written else { return };
     assert!(!written.trim().is_empty());

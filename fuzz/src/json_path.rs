@@ -1,5 +1,5 @@
-//! JSON paths, and JSON responses whose items a path finds. The first line of the input is the path, the rest the response.
-//! What the one-pass reader finds is compared with a lookup in a parsed document.
+//! JSON paths, and JSON responses whose items a path finds. The first line of the input is the path, the rest the
+//! response. The result of the one-pass reader is compared with a lookup in a parsed document.
 
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ static SPEC: LazyLock<Snapshot> = LazyLock::new(|| {
     let mut spec = endpoint::snapshot(
         "response: { items_path: $.items, id_path: $.id, updated_at_path: $.at, version_path: $.v }\nfields: { title: $.title, first: \"$.list[0].name\", n: { path: $.n, type: integer } }",
     );
-    // Without a time of its own, a record has that of its window: any item with an id is a record.
+    // A record without a time has that of its window, so any item with an id is a record.
     spec.response.updated_at_path = None;
     spec.window.monotonic = true;
     spec

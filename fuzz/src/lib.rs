@@ -1,8 +1,9 @@
-//! Fuzz targets. Each takes any bytes, gives them to one reader of the product and asserts what must hold of the result:
-//! limits, valid positions, round trips, agreement with a second and simpler reader.
+//! Fuzz targets. Each takes any bytes, gives them to one reader of the product and asserts what must hold of the
+//! result: limits, valid positions, round trips, agreement with a second and simpler reader.
 //!
 //! The same functions run in two ways. `tests/it` runs the seeds of `corpus/`, hostile inputs and mutations of the
-//! seeds, in every test run. The binaries in `fuzz_targets/` run under libFuzzer, guided by coverage: see `scripts/fuzz`.
+//! seeds, in every test run. The binaries in `fuzz_targets/` run under libFuzzer, guided by coverage: see
+//! `scripts/fuzz`.
 
 pub mod cookies;
 pub mod csv;
@@ -38,7 +39,7 @@ pub const TARGETS: [FuzzTarget; 9] = [
     FuzzTarget { name: "xml", check: xml::check, hostile: xml::hostile },
 ];
 
-/// `before`, so many times `piece`, `after`.
+/// `before`, `piece` repeated, `after`.
 fn repeated(before: &str, piece: &str, times: usize, after: &str) -> Vec<u8> {
     format!("{before}{}{after}", piece.repeat(times)).into_bytes()
 }

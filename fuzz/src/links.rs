@@ -67,10 +67,10 @@ fn check_link(link: &NormalisedLink, options: LinkOptions) {
     assert_eq!(normalise(url, options).as_ref(), Ok(link), "normalised twice");
 }
 
-/// A link that was found is found again where nothing else stands.
+/// A link is found again in a text without anything else.
 fn check_alone(link: &NormalisedLink, options: LinkOptions) {
-    // Quotes of an attribute hold characters that end a URL elsewhere, `&amp;` may be meant as it is written, and a second
-    // URL may begin another one.
+    // Quotes of an attribute hold characters that end a URL elsewhere, `&amp;` may be meant as it is written, and a
+    // second URL may begin another one.
     let means_more = |c: char| matches!(c, '{' | '}' | '`' | '|' | '^' | '\\' | ';');
     if !link.url.contains(means_more) && !link.url[1..].to_ascii_lowercase().contains("http") {
         let mut finder = LinkFinder::new(options);
@@ -79,7 +79,7 @@ fn check_alone(link: &NormalisedLink, options: LinkOptions) {
     }
 }
 
-/// A few bytes at a time.
+/// Reads a few bytes at a time.
 struct Dribble<'a>(&'a [u8]);
 
 impl std::io::Read for Dribble<'_> {

@@ -1,4 +1,4 @@
-//! HTML pages: their article, the feeds that they name, rows by selectors, and HTML that was made safe to show.
+//! HTML pages: their article, the feeds that they name, rows by selectors, and sanitized HTML.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -106,7 +106,7 @@ fn check_http(url: &str) {
     assert!(matches!(parsed.scheme(), "http" | "https"), "{url}");
 }
 
-/// HTML that was cleaned: nothing in it runs, and a second cleaning finds nothing to do.
+/// Cleaned HTML: nothing in it runs, and a second cleaning changes nothing.
 pub(crate) fn check_html(clean: &str, base: &Url) {
     for tag in clean.split('<').skip(1) {
         let (inside, _) = tag.split_once('>').unwrap_or_else(|| panic!("a tag without an end: {tag}"));

@@ -1,4 +1,4 @@
-// Every page of the console, as people see it.
+// Every page of the console, as users see it.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import http from 'node:http';

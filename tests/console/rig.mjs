@@ -1,5 +1,5 @@
-// A Patra that collects from a scripted upstream: one source that is well, and one with a fault of each level.
-import { Place, freePort } from '../place.mjs';
+// A Patra that collects from a scripted upstream: one healthy source, and one with a fault of each level.
+import { Sandbox, freePort } from '../sandbox.mjs';
 
 /** Nothing here takes so long: whoever does hangs. */
 const PATIENCE_MS = 4 * 60 * 1000;
@@ -35,7 +35,7 @@ endpoints:
     response: { items_path: "$.items", id_path: "$.id", updated_at_path: "$.updated_at" }
     fields: { title: "$.title" }`;
 
-export class Rig extends Place {
+export class Rig extends Sandbox {
   constructor() {
     super('console', PATIENCE_MS);
   }

@@ -1,5 +1,6 @@
 // Checks the workflow files without n8n. usage: check [ROUTES]
-// ROUTES is a file with lines "METHOD /path/{param}", or - for stdin; without it the routes are read from the product's source.
+// ROUTES is a file with lines "METHOD /path/{param}", or - for stdin; without it the routes are read from the product's
+// source.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFileSync, readdirSync } from 'node:fs';
@@ -136,12 +137,12 @@ checks['each code is treated as the table says'] = () => {
   const table = { COOKIE_EXHAUSTED: 0, COOKIE_INVALID: 3, PLATFORM_ERROR: 2, TIMEOUT_ERROR: 2, NETWORK_ERROR: 3, INVALID_INPUT: 0 };
   for (const [code, retries] of Object.entries(table)) {
     for (const path of ['search', 'notes/detail']) {
-      // For good: tried again so often, and no more.
+      // Permanent errors are retried this often, and no more.
       const down = new Patra({ wrong: (call) => call.path === path && failure(code, `account_${call.id}`) });
       const lost = drive(main, down, { keywords: ['a'] });
       const tries = down.calls.filter((call) => call.path === path);
       const skipped = code === 'INVALID_INPUT' && path === 'notes/detail';
-      // A note that is skipped is offered again by Patra, four times in all.
+      // Patra offers a skipped note again, four times in all.
       assert.equal(tries.length, skipped ? 4 : retries + 1, `${code} of ${path}`);
       assert.deepEqual(lost.waits, waitsOf(retries), `${code} of ${path}`);
       assert.equal(lost.end, 'Stop and alert');
@@ -150,7 +151,7 @@ checks['each code is treated as the table says'] = () => {
       if (code === 'COOKIE_INVALID') {
         tries.forEach((call, i) => assert.deepEqual(call.body.exclude_cookies || [], tries.slice(0, i).map(({ id }) => `account_${id}`)));
       }
-      // The last try helps: nothing is lost.
+      // The last try succeeds, so nothing is lost.
       if (!retries) continue;
       let left = retries;
       const shaky = new Patra({ wrong: (call) => call.path === path && left-- > 0 && failure(code) });
@@ -175,7 +176,7 @@ checks['of a batch only what failed is fetched again'] = () => {
   assert.deepEqual(waits, [5, 15]);
   assert.deepEqual(patra.stored.map((note) => note.record_info.note_id), ['note_1', 'note_5', 'note_2']);
   assert.deepEqual(['note_3', 'note_4'].map((id) => patra.candidates.get(id).error), ['INVALID_INPUT', 'NOT_FOUND']);
-  // Skipped with an alert, said once; what was collected stays collected.
+  // Skipped with one alert; collected notes stay.
   assert.equal(end, 'Stop and alert');
   assert.deepEqual(json.alerts, ['note note_3: INVALID_INPUT: made up']);
   assert.equal(patra.execution.status, 'completed');
@@ -218,7 +219,7 @@ checks['signs of life come in time'] = () => {
     drive(main, patra, {}, 1);
     const signs = patra.calls.filter((call) => ['lock', 'heartbeat', 'release'].includes(call.id.split('-')[3]));
     assert.ok(signs.length > 4);
-    // A batch of ten takes ten minutes here, and no sign goes out within one step.
+    // A batch of ten takes ten minutes here, and no heartbeat is sent within one step.
     signs.slice(1).forEach((call, i) => {
       const between = patra.calls.slice(patra.calls.indexOf(signs[i]) + 1, patra.calls.indexOf(call)).filter(({ path }) => path !== 'notes');
       assert.ok(between.length <= Math.min(5, lockMinutes / 3 + 1), `${between.length} steps without a sign of life`);
@@ -233,7 +234,7 @@ checks['the lock is given back however the run ends'] = () => {
   assert.equal(drive(main, held).end, 'Lock is held: nothing to do');
   assert.deepEqual(steps(held), ['lock']);
 
-  // Whatever call fails for good, and whatever answer makes no sense.
+  // Any call may fail permanently, or return an invalid response.
   const nonsense = { statusCode: 200, body: { success: true } };
   const paths = new Patra();
   drive(main, paths, { heartbeat_seconds: 0 });
@@ -249,14 +250,14 @@ checks['the lock is given back however the run ends'] = () => {
     }
   }
 
-  // A node that breaks leads to the release as well; one that cannot reach it would leave the lock behind.
+  // A node that throws leads to the release as well; otherwise it would leave the lock behind.
   for (const node of ofType(main, 'code').filter(({ name }) => name !== 'Settings')) {
     assert.equal(node.onError, 'continueErrorOutput', node.name);
     assert.equal(main.connections[node.name].main[1][0].node, 'Release as failed', node.name);
   }
   for (const node of ofType(main, 'httpRequest')) assert.equal(node.onError, 'continueRegularOutput', node.name);
 
-  // A lock that is lost is not ours to give back.
+  // A lost lock must not be released.
   const lost = new Patra({ wrong: (call) => call.path.endsWith('heartbeat') && failure('LOCK_LOST') });
   assert.equal(drive(main, lost, { heartbeat_seconds: 0 }).end, 'Stop and alert');
   assert.equal(lost.execution.status, 'running');

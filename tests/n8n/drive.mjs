@@ -1,5 +1,5 @@
-// Runs a workflow file without n8n: its own code nodes, its own lines and expressions, a clock that does not wait, and a
-// Patra that is made up. Knows only the node types that wf-crawl-main has.
+// Runs a workflow file without n8n: its code nodes, connections and expressions, with a clock that does not wait and a
+// mock Patra. Supports only the node types of wf-crawl-main.
 import { readFileSync } from 'node:fs';
 
 export const folder = new URL('../../deploy/n8n/', import.meta.url);

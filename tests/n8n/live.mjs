@@ -32,11 +32,11 @@ test('a run collects every note once', async () => {
 
   const execution = await lastExecution();
   assert.deepEqual([execution.status, execution.items_processed, execution.items_failed], ['completed', 23, 0]);
-  // The other pages, the last one too, belong to the search of the first.
+  // All other pages belong to the search of the first.
   const searches = calls.filter((call) => call.path === 'search');
   assert.deepEqual(searches.map((call) => call.body.page), [1, 2]);
   assert.ok(searches[1].body.search_id);
-  // The tokens of the search went with each request for details.
+  // Each request for details contains the tokens of the search.
   for (const { body } of calls.filter((call) => call.path === 'notes/detail')) {
     for (const id of body.note_ids) assert.ok(body.tokens[id].xsec_token, id);
   }
@@ -154,7 +154,7 @@ test('the mirror has each note once', async () => {
   const again = JSON.stringify({ ...load('wf-feishu-mirror.json'), id: 'patraMirrorAgain' });
   await rig.must(['import:workflow', `--input=${rig.file('again.json', again)}`]);
   const wanted = (await notes()).map((note) => note.idempotency_key).sort();
-  // The second one begins again, as after a restore, and finds every row there.
+  // The second run begins again, as after a restore, and finds every row.
   for (const id of ['patraFeishu00001', 'patraMirrorAgain']) {
     const done = await rig.execute(id, {}, { FEISHU_URL: url, FEISHU_BASE: 'base', FEISHU_TABLE: 'table' });
     assert.equal(done.status, 0, done.text.slice(-3000));

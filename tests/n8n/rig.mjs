@@ -1,18 +1,19 @@
-// What a live run needs: a scripted platform, a Patra that crawls it, n8n, and somebody between the two who writes down every call.
+// The parts of a live run: a scripted platform, a Patra that crawls it, n8n, and a proxy between them that records
+// every call.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { Place, freePort } from '../place.mjs';
+import { Sandbox, freePort } from '../sandbox.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const workflows = path.join(root, 'deploy/n8n');
 /** Nothing here takes so long: whoever does hangs. */
 const PATIENCE_MS = 10 * 60 * 1000;
 
-export class Rig extends Place {
+export class Rig extends Sandbox {
   constructor() {
     super('n8n', PATIENCE_MS);
     this.seen = [];

@@ -1,30 +1,31 @@
-//! The store contract: the same cases run on every store. A store's crate makes a test of each by [`contract_tests`], which
-//! calls [`run_case`].
+//! The store contract: the same cases run on every store. A store's crate makes a test of each by [`contract_tests`],
+//! which calls [`run_case`].
 //!
 //! [`contract_tests`]: crate::contract_tests
 //!
 //! Where a doc comment of `patra_core::tx` leaves room, the suite settles it:
 //!
-//! * A lease holds while `now < until`; from `until` on it is expired. Expiry alone fences nobody: a write is `Fenced`
-//!   when the fence is not the row's, or the lease was given back, taken back or taken over.
+//! * A lease is valid while `now < until`; from `until` on it is expired. Expiry alone fences nobody: a write is
+//!   `Fenced` when the fence is not the row's, or the lease was given back, taken back or taken over.
 //! * `record_remarks` of a settled trigger is `{"remark": …}` or `{"error": …}`.
-//! * A cursor is found by `uk_cursor_ns`, without the endpoint. HARVEST and UPDATE cursors are FORWARD. Cursor values in
-//!   text are `Ts`'s `Display`. An event's `prev_instant` is the cursor's value at that moment.
+//! * A cursor is found by `uk_cursor_ns`, without the endpoint. HARVEST and UPDATE cursors are FORWARD. Cursor values
+//!   in text are `Ts`'s `Display`. An event's `prev_instant` is the cursor's value at that moment.
 //! * Continuing a plan that is not a PARTIAL one of this trigger is a `Conflict`.
 //! * `resumedFrom` is `{"runId": …, "batchNo": …}`; without a batch to resume from, `checkpoint` is null.
 //! * The task's `error` is the one of its latest end: set by Partial, Failed, Requeue and Sweep, null after Succeeded.
 //!   A swept run's error is a `Fault` with code LOCK_LOST, level L1 and message `lease_expired`.
 //! * A page whose `before_token` or `idempotent_key` another batch holds is `Refused`. A `Failure` row never stands in
 //!   the way of ending a run: its `before_token` stays null, and it is left out when its `batch_no` is taken, as after
-//!   a commit whose answer was lost.
-//! * Ending a run that is closed answers the task's present status, whoever closed it, as long as the run is of this
+//!   a commit whose result was lost.
+//! * Ending a run that is closed returns the task's present status, whoever closed it, as long as the run is of this
 //!   fence.
-//! * A list shows empty `fields`, and the payload of an item that was emptied, as null. JSON may come back in another spelling, but never a payload or fields.
+//! * A list shows empty `fields`, and the payload of an item that was emptied, as null. JSON may come back in another
+//!   spelling, but never a payload or fields.
 //! * A start that finds its plan or slice cancelled, though its task is not, cancels the task and closes its run.
-//! * A kept answer is there while `now < expires_at`. Repeating a page or an end keeps the answer of the first time.
-//! * Whatever is refused leaves nothing behind, an end with a flawed hold included.
+//! * A stored response exists while `now < expires_at`. Repeating a page or an end keeps the first response.
+//! * A refused operation changes nothing, including an end with an invalid pause.
 //! * Cursor values in text are a time, or the last id. Two steps of an ID cursor may end at the same id.
-//! * A note is an item of run 0: whoever reads items bears with a run that never was.
+//! * A note is an item of run 0, which does not exist.
 //! * A key whose prefix exists is not made again (`created: false`); a revoked or unknown one is `revoked: false`.
 
 mod alert;
@@ -115,13 +116,13 @@ struct Untimed;
 
 impl Clock for Untimed {
     fn now(&self) -> Ts {
-        panic!("this store's time is not the test's")
+        panic!("this store's time cannot be set by the test")
     }
 }
 
 impl TestTime for Untimed {
     fn pass(&self, _: Duration) -> BoxFuture<'_, ()> {
-        panic!("this store's time is not the test's")
+        panic!("this store's time cannot be set by the test")
     }
 }
 
@@ -158,7 +159,8 @@ pub fn run_case(name: &str, make: impl AsyncFnOnce() -> Subject) {
 
 const LONGEST_CASE: Duration = Duration::from_secs(120);
 
-/// One `#[test]` per case, in a module per subject. Each calls the function whose path is given with the name of its case.
+/// One `#[test]` per case, in a module per subject. Each calls the function whose path is given with the name of its
+/// case.
 #[macro_export]
 macro_rules! contract_tests {
     ($run:path) => {

@@ -11,7 +11,7 @@ use patra_core::rng::Rng;
 
 /// Parameters of a simulation.
 #[derive(Clone, Debug)]
-pub struct GateWorld {
+pub struct GateScenario {
     pub seed: u64,
     pub rate: Rate,
     pub processes: usize,
@@ -27,9 +27,9 @@ pub struct GateWorld {
     pub permits: usize,
 }
 
-impl GateWorld {
-    pub fn new(seed: u64, per_sec: f64, burst: f64, permits: usize) -> GateWorld {
-        GateWorld {
+impl GateScenario {
+    pub fn new(seed: u64, per_sec: f64, burst: f64, permits: usize) -> GateScenario {
+        GateScenario {
             seed,
             rate: Rate { per_sec, burst },
             processes: 8,
@@ -121,7 +121,7 @@ struct Process {
 }
 
 struct World {
-    plan: GateWorld,
+    plan: GateScenario,
     rng: Rng,
     now: i64,
     /// Total by which the store's clock was set back.
@@ -143,7 +143,7 @@ struct World {
 const START: i64 = 1_800_000_000_000_000;
 
 /// Runs a simulation to its end.
-pub fn run(plan: GateWorld) -> Outcome {
+pub fn run(plan: GateScenario) -> Outcome {
     let limits = GateLimits { rate: plan.rate, ..GateLimits::default() };
     let outcome = Outcome {
         permits: 0,
@@ -415,7 +415,7 @@ mod tests {
 
     // covers: ING-4.10-42, ING-4.10-13
     #[test]
-    fn eight_processes_never_send_more_than_one_may() {
+    fn eight_processes_keep_to_the_limit_of_one() {
         let rates = [
             (1, 1_000.0, 100.0, 16),
             (2, 200.0, 20.0, 16),
@@ -424,7 +424,7 @@ mod tests {
             (5, 5_000.0, 500.0, 96),
         ];
         for (seed, per_sec, burst, workers) in rates {
-            let outcome = run(GateWorld { workers, ..GateWorld::new(seed, per_sec, burst, 60_000) });
+            let outcome = run(GateScenario { workers, ..GateScenario::new(seed, per_sec, burst, 60_000) });
             assert!(outcome.overshoot <= 0.0, "{per_sec}/s: {outcome:?}");
             assert!(outcome.used >= 0.95, "{per_sec}/s: {outcome:?}");
         }
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn requested_silence_reaches_every_process() {
-        let plan = GateWorld { silence_every: Duration::from_secs(10), ..GateWorld::new(7, 200.0, 20.0, 30_000) };
+        let plan = GateScenario { silence_every: Duration::from_secs(10), ..GateScenario::new(7, 200.0, 20.0, 30_000) };
         let outcome = run(plan);
         assert!(outcome.silences > 2, "{outcome:?}");
         assert_eq!(outcome.broken_silences, 0, "{outcome:?}");
@@ -440,10 +440,12 @@ mod tests {
     }
 
     #[test]
-    fn a_store_whose_clock_is_set_back_lets_no_more_through_and_little_less() {
+    fn clock_set_back_does_not_raise_the_rate_and_hardly_lowers_it() {
         for (seed, per_sec, burst) in [(11, 200.0, 20.0), (12, 20.0, 1.0), (13, 2.0, 10.0)] {
-            let plan =
-                GateWorld { set_back_every: Duration::from_secs(5), ..GateWorld::new(seed, per_sec, burst, 20_000) };
+            let plan = GateScenario {
+                set_back_every: Duration::from_secs(5),
+                ..GateScenario::new(seed, per_sec, burst, 20_000)
+            };
             let outcome = run(plan);
             assert!(outcome.overshoot <= 0.0, "{per_sec}/s: {outcome:?}");
             assert!(outcome.used >= 0.9, "{per_sec}/s: {outcome:?}");
@@ -452,7 +454,8 @@ mod tests {
 
     #[test]
     fn two_classes_share_by_their_weights() {
-        let plan = GateWorld { weights: [3, 1], kill_every: Duration::ZERO, ..GateWorld::new(9, 200.0, 20.0, 40_000) };
+        let plan =
+            GateScenario { weights: [3, 1], kill_every: Duration::ZERO, ..GateScenario::new(9, 200.0, 20.0, 40_000) };
         let outcome = run(plan);
         assert!((outcome.shares[0] - 0.75).abs() < 0.0375, "{outcome:?}");
         assert!(outcome.used >= 0.95, "{outcome:?}");

@@ -53,15 +53,15 @@ pub use due::Due;
 pub use outbox::OutboxRow;
 pub use pool::UrlRow;
 pub use rows::{
-    ArchiveRow, Batch, CandidateRow, Cursor, Endpoint, Event, EventLineage, ExportRow, GateRow, HoldRow, Instance,
-    Item, ItemStream, KeyRow, Link, Origin, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey,
+    ArchiveRow, Batch, CandidateRow, Cursor, Endpoint, Event, EventLineage, ExportRow, GateRow, Instance, Item,
+    ItemStream, KeyRow, Link, Origin, PauseRow, Plan, Provenance, Quarantined, RawRow, Run, ScheduleRow, SignalKey,
     SignalRow, Slice, SourceRow, Task,
 };
 pub use rows::{CredentialRow, CredentialState, ExecutionRow, NoteRow, WaitingNote};
 pub use shared::SharedMem;
 
-/// All tables. A row's id is its index in the table plus one, except where rows are removed: in the registry, and in maps.
-/// Archived ledger rows stay in the table, marked.
+/// All tables. A row's id is its index in the table plus one, except where rows are removed: in the registry, and in
+/// maps. Archived ledger rows stay in the table, marked.
 ///
 /// The tables are open so that invariants can be checked on them; writing to them from outside breaks the indexes.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +88,7 @@ pub struct MemStore {
     pub keys: Vec<KeyRow>,
     pub credentials: Vec<CredentialRow>,
     pub credential_states: Vec<CredentialState>,
-    pub holds: BTreeMap<PauseId, HoldRow>,
+    pub holds: BTreeMap<PauseId, PauseRow>,
     pub gates: Vec<GateRow>,
     pub signals: BTreeMap<i64, SignalRow>,
     pub raw: BTreeMap<(RunId, u32), RawRow>,

@@ -1,13 +1,13 @@
-//! Databases on the server that `PATRA_TEST_POSTGRES_URL` names: one for each test, copied from a template whose migrations
-//! ran once, and gone when the test ends.
+//! Databases on the server that `PATRA_TEST_POSTGRES_URL` names: one for each test, copied from a template whose
+//! migrations ran once, and gone when the test ends.
 //!
 //! # Time
 //!
 //! The store asks the server for the time, by `clock_timestamp()` and `now()`. PostgreSQL looks for a function in
 //! `pg_catalog` first, unless the `search_path` names that schema in another place. A session that was opened with
-//! [`Database::url_in_test_time`] finds both functions in the schema `test_time` instead, where they read a sequence. The test
-//! sets it by [`ServerTime`]. A sequence knows no transactions: every session sees the new time at once. The program has no
-//! part in this.
+//! [`Database::url_in_test_time`] finds both functions in the schema `test_time` instead, where they read a sequence.
+//! The test sets it by [`ServerTime`]. A sequence knows no transactions: every session sees the new time at once. The
+//! program has no part in this.
 
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
@@ -50,8 +50,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Creates a migrated database. `migrate` is called with the URL of an empty database if the server has no template yet.
-    /// `None` if there is no server.
+    /// Creates a migrated database. `migrate` is called with the URL of an empty database if the server has no template
+    /// yet. `None` if there is no server.
     pub fn new<M: Future<Output = ()> + Send>(migrate: impl FnOnce(String) -> M + Send) -> Option<Database> {
         static TEMPLATE: OnceLock<String> = OnceLock::new();
         let server = server()?;
@@ -69,7 +69,8 @@ impl Database {
         let name = format!("patra_test_{random:016x}");
         wait_for(async {
             let session = connect(&server).await;
-            // Three times as fast as by way of the log. Servers before version 15 know only this way, and no word for it.
+            // Three times as fast as by way of the log. Servers before version 15 know only this way, and no word for
+            // it.
             let version = "SELECT current_setting('server_version_num')::int";
             let version: i32 = session.query_one(version, &[]).await.expect("a version").get(0);
             let strategy = if version >= 150_000 { " STRATEGY file_copy" } else { "" };
@@ -132,7 +133,8 @@ impl TestTime for ServerTime {
     }
 }
 
-/// Creates the template unless the server has it, from this process or another. Its name contains the hash of the migrations.
+/// Creates the template unless the server has it, from this process or another. Its name contains the hash of the
+/// migrations.
 async fn template<M: Future<Output = ()>>(server: &str, migrate: impl FnOnce(String) -> M) -> String {
     let name = format!("patra_template_{}", &migrations()[..16]);
     let session = connect(server).await;

@@ -1,6 +1,7 @@
-//! The expected catalogue of every database: the tables, columns, keys, words and indexes of the ledger that the requirements
-//! name (ING-7 and ING-13.3, as settled by C-02, C-06, C-51 and C-52), the four tables of the crawler (CRAWL-01..57) and those
-//! of the pool (POOL-100..110). A store reads its own catalogue, which is compared with this list.
+//! The expected catalogue of every database: the tables, columns, keys, words and indexes of the ledger that the
+//! requirements name (ING-7 and ING-13.3, as settled by C-02, C-06, C-51 and C-52), the four tables of the crawler
+//! (CRAWL-01..57) and those of the pool (POOL-100..110). A store reads its own catalogue, which is compared with this
+//! list.
 
 use std::collections::BTreeSet;
 
@@ -75,7 +76,8 @@ const REQUIRED: &[(&str, &str)] = &[
         "item_quarantine",
         "provenance_code endpoint_name task_id run_id batch_no error_code reason sample request_digest status_code",
     ),
-    // A cookie is a credential with its runtime half: cookie_name, platform, cookie_encrypted, encryption_key_id and on.
+    // A cookie is a credential with its runtime half: cookie_name, platform, cookie_encrypted, encryption_key_id and
+    // on.
     (
         "reg_prov_credential",
         "alias provenance_code endpoint_name version type_code priority sealed key_id status_code created_at updated_at",
@@ -330,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_table_of_the_lists_is_in_one_part() {
+    fn every_listed_table_is_in_one_part() {
         let parts = [JOBS, PLANS, TASKS, RUNS, CURSORS, CRAWLER, POOL].concat();
         let of_columns = REQUIRED.iter().chain(OPTIONAL).map(|(table, _)| *table);
         let of_indexes = [UNIQUE, UNIQUE_OF_SOME, INDEXES, PARTIAL].concat().into_iter().map(|(_, table, _)| table);

@@ -66,7 +66,7 @@ fn run(name: &str, mutations: u64) {
     }
 }
 
-/// Says which input it was, and how to keep it.
+/// Reports the input, and how to add it to the corpus.
 fn check(target: &FuzzTarget, which: &str, input: &[u8]) {
     if let Err(panic) = panic::catch_unwind(AssertUnwindSafe(|| (target.check)(input))) {
         eprintln!("{}: {which} fails: {}", target.name, input.escape_ascii());

@@ -1,9 +1,9 @@
-//! Inputs made of seeds and words, from a number.
+//! Inputs made of seeds and words, determined by a number.
 
 /// Longest input, in bytes.
 const MAX_INPUT: usize = 4_096;
 
-/// SplitMix64: a number names an input for ever.
+/// SplitMix64, so that a number always gives the same input.
 struct Rng(u64);
 
 impl Rng {
@@ -23,7 +23,7 @@ impl Rng {
         of.get(self.below(of.len())).map_or(&[], Vec::as_slice)
     }
 
-    /// A range of up to so many bytes.
+    /// A range of at most `most` bytes.
     fn range(&mut self, of: &[u8], most: usize) -> std::ops::Range<usize> {
         let start = self.below(of.len() + 1);
         start..(start + self.below(most + 1)).min(of.len())
@@ -124,7 +124,7 @@ fn words_are_read_as_libfuzzer_reads_them() {
 }
 
 #[test]
-fn a_number_names_an_input() {
+fn number_determines_its_input() {
     let mutator = Mutator::new(vec![b"one two".to_vec(), b"three".to_vec()], vec![b"word".to_vec()]);
     let inputs: Vec<_> = (0..100).map(|number| mutator.input(number)).collect();
     assert_eq!(inputs, (0..100).map(|number| mutator.input(number)).collect::<Vec<_>>());

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     if let Some(seed) = arguments.seed {
         return match simulate(seed, arguments.mutant, arguments.trace) {
             Ok(schedule) => {
-                println!("seed {seed}: holds, {} steps, hash {:016x}", schedule.steps, schedule.hash);
+                println!("seed {seed}: passed, {} steps, hash {:016x}", schedule.steps, schedule.hash);
                 ExitCode::SUCCESS
             }
             Err(violation) => {
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 fn gate(permits: usize, seed: u64) -> ExitCode {
     let mut held = true;
     for (per_sec, burst) in [(1_000.0, 100.0), (200.0, 20.0), (50.0, 1.0)] {
-        let outcome = patra_testkit::gate::run(patra_testkit::gate::GateWorld::new(seed, per_sec, burst, permits));
+        let outcome = patra_testkit::gate::run(patra_testkit::gate::GateScenario::new(seed, per_sec, burst, permits));
         println!(
             "{per_sec}/s, burst {burst}: {} permits, {} kills, {:.1} % of the rate used, overshoot {}, {:.0} permits per question",
             outcome.permits,

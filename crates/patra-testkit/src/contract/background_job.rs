@@ -70,7 +70,7 @@ pub(super) async fn background_job_is_requested_once_claimed_and_finished(fx: Fi
     assert!(done.finished_at.is_some() && done.is_finished());
     assert_eq!(parsed(done.result), json!({ "urls_new": 3 }));
     for done in [None, Some(Ok("{}"))] {
-        assert_eq!(fx.run(update(&first, done)).await, Err(TxError::Fenced), "it is over");
+        assert_eq!(fx.run(update(&first, done)).await, Err(TxError::Fenced), "it has ended");
     }
     fx.ok(update(&second, Some(Err("the disk is full")))).await;
     let failed = fx.progress("c2").await;
@@ -82,7 +82,7 @@ pub(super) async fn background_job_is_requested_once_claimed_and_finished(fx: Fi
     assert_eq!(rows.texts("endpoint_name"), ["extract_documents"; 2]);
     assert_eq!(rows.texts("trigger_type_code"), ["API"; 2]);
     assert_eq!(rows.texts("status_code"), ["FAILED", "FINISHED"]);
-    assert_eq!(fx.ok(request("c1")).await, JobRequested { job, existed: true }, "nor is it done again");
+    assert_eq!(fx.ok(request("c1")).await, JobRequested { job, existed: true }, "it is not run again");
     assert_eq!(fx.background_job(make::LONG).await, None);
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn background_job_of_a_dead_worker_is_claimed_by_the_next(fx: F
     let dead = fx.background_job(make::SHORT).await.expect("a job");
     let started = fx.progress("c").await.started_at;
     fx.pass(make::BEYOND).await;
-    assert!(!fx.progress("c").await.in_progress, "nobody is at it");
+    assert!(!fx.progress("c").await.in_progress, "no worker has it");
     fx.ok(update(&dead, None)).await;
     assert!(fx.progress("c").await.in_progress, "expiry alone fences nobody");
     assert_eq!(fx.background_job(make::LONG).await, None);

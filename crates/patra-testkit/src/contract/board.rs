@@ -72,7 +72,7 @@ pub(super) async fn pause_of_a_source_is_reported_until_it_is_resumed(fx: Fixtur
 }
 
 // covers: ING-13.6-01, ING-14.7-01, ING-14.7-02, ING-14.7-03, ING-14.7-05, ING-2.2-03, ING-2.3-07
-pub(super) async fn counts_include_the_work_that_was_done(fx: Fixture) {
+pub(super) async fn work_is_counted_in_its_own_transaction(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(3).await;
     let run = fx.start(&leases[0]).await;

@@ -113,7 +113,7 @@ pub(super) async fn split_replaces_a_slice_with_narrower_slices(fx: Fixture) {
         slices: parts.iter().map(|part| make::slice("split", *part)).collect(),
     };
     assert_eq!(fx.end(&lease, run, split.clone()).await, TaskStatus::Partial);
-    assert_eq!(fx.end(&lease, run, split).await, TaskStatus::Partial, "repeated: the same answer, nothing twice");
+    assert_eq!(fx.end(&lease, run, split).await, TaskStatus::Partial, "repeated: the same result, nothing twice");
     let slices = fx.rows(View::Slices).await;
     assert_eq!(slices.texts("status_code"), ["READY", "READY", "READY", "READY", "PARTIAL"]);
     assert_eq!(slices.column("plan_id"), vec![Cell::Int(saved.plan.0); 5]);

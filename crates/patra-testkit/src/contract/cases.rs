@@ -17,7 +17,7 @@ macro_rules! contract_cases {
     }
     load {
         load_counts_waiting_and_paused_tasks_by_partition,
-        cursor_positions_are_reported_until_their_source_is_removed,
+        cursor_positions_are_reported_until_they_are_outdated,
         load_names_partitions_with_a_schedule,
     }
     next_due {
@@ -130,7 +130,7 @@ macro_rules! contract_cases {
         token_is_read_once_per_run,
         pages_are_committed_together_or_not_at_all,
         page_needs_a_running_run_under_its_lease,
-        page_resets_the_failure_count,
+        page_resets_the_attempt_count,
         page_of_more_rows_than_a_statement_takes_is_stored_whole,
         item_is_identified_by_project_source_scope_and_key,
     }
@@ -204,12 +204,12 @@ macro_rules! contract_cases {
         paused_task_leaves_its_slot_to_the_next,
         advice_stops_planning_and_lets_tasks_run,
         pause_exists_once_per_kind_and_subject,
-        pause_without_a_reason_is_refused,
+        pause_with_an_incomplete_subject_is_refused,
         run_that_ends_fatally_opens_a_halt_with_its_end,
         advice_ends_when_a_task_of_its_partition_succeeds,
         advice_ends_after_its_time,
         advice_ends_when_the_manifest_changes,
-        trigger_passes_on_its_reason_and_purpose,
+        trigger_passes_its_reason_and_activity_to_partitions,
     }
     cancel {
         cancelled_task_ends_in_every_state,
@@ -237,7 +237,7 @@ macro_rules! contract_cases {
     gate {
         slots_are_handed_out_once_and_survive,
         concurrent_requests_never_share_a_slot,
-        quotas_and_silence_survive_a_restart,
+        quotas_and_silence_apply_to_all_members,
         gate_keys_are_independent,
     }
     retention {
@@ -474,7 +474,7 @@ macro_rules! contract_cases {
     board {
         queue_is_counted_by_source_endpoint_and_operation,
         pause_of_a_source_is_reported_until_it_is_resumed,
-        counts_include_the_work_that_was_done,
+        work_is_counted_in_its_own_transaction,
         old_minutes_are_summed_by_quarter_and_hour_without_loss,
         errors_are_counted_by_kind_with_the_latest_location,
         cursor_reports_its_value_and_its_history,

@@ -111,7 +111,7 @@ pub(super) async fn bad_record_is_quarantined_and_blocks_nothing(fx: Fixture) {
         (text(&kept.at(at, "error_code")), text(&kept.at(at, "status_code"))),
         ("PARSE_ERROR".into(), "SIGNALLED".into())
     );
-    assert_eq!(text(&kept.at(1 - at, "status_code")), "OPEN", "nobody knows which record to ask for");
+    assert_eq!(text(&kept.at(1 - at, "status_code")), "OPEN", "the key of the record is unknown");
     assert_eq!(
         (text(&kept.at(at, "reason")), text(&kept.at(at, "sample"))),
         ("no update time".into(), "{\"id\":…".into())
@@ -240,7 +240,7 @@ pub(super) async fn page_of_more_rows_than_a_statement_takes_is_stored_whole(fx:
     assert_eq!(counts(&done.stats), (0, 600, 700));
 }
 
-pub(super) async fn page_resets_the_failure_count(fx: Fixture) {
+pub(super) async fn page_resets_the_attempt_count(fx: Fixture) {
     let (lease, run) = fx.running(2).await;
     assert_eq!(int(&fx.cell(View::Tasks, lease.task.0, "attempt_count").await), 1);
     fx.commit(&lease, run, 1, vec![], true).await;

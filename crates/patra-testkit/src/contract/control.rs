@@ -166,7 +166,7 @@ pub(super) async fn pause_exists_once_per_kind_and_subject(fx: Fixture) {
     assert_eq!(fx.rows(View::Holds).await.len(), 3);
 }
 
-pub(super) async fn pause_without_a_reason_is_refused(fx: Fixture) {
+pub(super) async fn pause_with_an_incomplete_subject_is_refused(fx: Fixture) {
     let loose = PauseSubject { operation: Some(Operation::Harvest), ..PauseSubject::default() };
     for subject in [PauseSubject::default(), loose] {
         let answer = fx.run(make::hold(PAUSE, subject)).await;
@@ -261,7 +261,7 @@ pub(super) async fn advice_ends_when_the_manifest_changes(fx: Fixture) {
     assert_eq!(released().await, [ResumeWork::BY_MANIFEST, ResumeWork::BY_MANIFEST]);
 }
 
-pub(super) async fn trigger_passes_on_its_reason_and_purpose(fx: Fixture) {
+pub(super) async fn trigger_passes_its_reason_and_activity_to_partitions(fx: Fixture) {
     let fire = RequestJob {
         reason: Some(patra_core::state::UpdateReason::Signals),
         activity: Some("spring cleaning".into()),

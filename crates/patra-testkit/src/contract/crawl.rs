@@ -146,7 +146,7 @@ pub(super) async fn note_candidate_is_added_once_per_platform(fx: Fixture) {
     fx.locked("main", "e").await;
     fx.claimed(claim("e", 2)).await;
     fx.ok(add(vec![renewed])).await;
-    assert_eq!(fx.candidate("a").await.tokens, "sealed.t3", "somebody is at it");
+    assert_eq!(fx.candidate("a").await.tokens, "sealed.t3", "it is claimed");
 
     let elsewhere = AddCandidates { platform: "dy".into(), ..(*add(vec![note("a")])).clone() };
     assert_eq!(fx.ok(Arc::new(elsewhere)).await.created, 1);
@@ -313,7 +313,7 @@ pub(super) async fn candidates_of_a_dead_execution_are_retried_or_failed(fx: Fix
     let again = fx.candidate("n1").await;
     assert_eq!((again.status, again.retry_count), (CandidateStatus::Pending, 1));
     assert!(is_free(&failed) && is_free(&again));
-    assert_eq!(fx.candidate("n3").await.retry_count, 0, "nobody had it");
+    assert_eq!(fx.candidate("n3").await.retry_count, 0, "nobody had claimed it");
     // A candidate of an execution that released its lock stays claimed until the timeout.
     fx.locked("main", "two").await;
     fx.claimed(claim("two", 1)).await;

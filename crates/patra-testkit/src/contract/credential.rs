@@ -206,7 +206,7 @@ pub(super) async fn refresh_of_a_dead_owner_is_taken_over_after_its_lease(fx: Fi
     let short = LeaseRefresh { lease: Duration::from_millis(200), ..lease(id, "slow", 1) };
     let RefreshLeased::Go { fence, .. } = fx.ok(short).await else { panic!("no lease") };
     fx.pass(Duration::from_millis(300)).await;
-    assert_eq!(fx.ok(token(id, "slow", fence, "sealed 2")).await.version, 2, "slow, but nobody came between");
+    assert_eq!(fx.ok(token(id, "slow", fence, "sealed 2")).await.version, 2, "slow, but no other refresh started");
 }
 
 pub(super) async fn start_of_the_only_process_clears_running_refreshes(fx: Fixture) {

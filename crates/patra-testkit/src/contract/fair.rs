@@ -91,7 +91,7 @@ pub(super) async fn partition_gets_at_most_its_limit(fx: Fixture) {
     fx.pass(TICK).await;
     assert_eq!(fx.claim(9).await.len(), 1);
     fx.sweep(true).await;
-    assert_eq!(fx.ok(other).await.leases.len(), 3, "what was swept holds nothing");
+    assert_eq!(fx.ok(other).await.leases.len(), 3, "swept tasks take no slot");
 }
 
 pub(super) async fn cap_lowers_the_limit_of_a_partition_and_never_raises_it(fx: Fixture) {

@@ -1,4 +1,5 @@
-//! The rate gate. Its arithmetic is tested in the core; these cases check that no slot is granted twice and no state is lost.
+//! The rate gate. Its arithmetic is tested in the core; these cases check that no slot is granted twice and no state is
+//! lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ pub(super) async fn concurrent_requests_never_share_a_slot(fx: Fixture) {
 }
 
 // covers: ING-4.10-17, ING-4.10-22, ING-4.10-24
-pub(super) async fn quotas_and_silence_survive_a_restart(fx: Fixture) {
+pub(super) async fn quotas_and_silence_apply_to_all_members(fx: Fixture) {
     let limits = GateLimits { quotas: Quotas { hourly: Some(10), daily: Some(1_000) }, ..FAST };
     let answer = ask(&fx, "q", limits, GateRequest { first: true, ..want("a", 20) }).await;
     assert_eq!(answer.slots.len(), 10);

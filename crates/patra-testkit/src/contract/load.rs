@@ -43,7 +43,7 @@ pub(super) async fn load_counts_waiting_and_paused_tasks_by_partition(fx: Fixtur
 }
 
 // covers: ING-14.4-06
-pub(super) async fn cursor_positions_are_reported_until_their_source_is_removed(fx: Fixture) {
+pub(super) async fn cursor_positions_are_reported_until_they_are_outdated(fx: Fixture) {
     let cursor = fx.plan("a", &make::windows(100, 2)).await.cursor;
     fx.plan_of("b", Operation::Backfill, &make::windows(0, 1)).await;
     let reached = |secs| {

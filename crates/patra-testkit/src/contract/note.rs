@@ -98,7 +98,7 @@ pub(super) async fn stored_note_completes_its_candidate(fx: Fixture) {
     fx.ok(add(["waits", "held", "failed", "known"].map(note).to_vec())).await;
     fx.locked("main", "one").await;
     let before = fx.failed("one", "failed").await;
-    // The whole list was refused; without the bad note it is stored.
+    // The end of an execution leaves its candidates claimed.
     fx.ok(end("one", ExecutionStatus::Failed)).await;
     assert_eq!(fx.candidate("held").await.status, CandidateStatus::Processing);
     for id in ["waits", "held", "failed", "unheard"] {

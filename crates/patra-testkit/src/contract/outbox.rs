@@ -27,7 +27,7 @@ fn take_records(owner: &str, limit: u32) -> ClaimEvents {
 }
 
 impl Fixture {
-    /// Claims this many events, each of its own user.
+    /// Makes this many events, each of its own user.
     pub(super) async fn events(&self, tag: &str, count: usize) {
         let users: Vec<_> = (0..count).map(|no| user(&format!("{tag}{no}"))).collect();
         for (no, id) in self.feeds(&users).await.into_iter().enumerate() {
@@ -175,7 +175,7 @@ pub(super) async fn topic_delivers_one_event_at_a_time(fx: Fixture) {
     fx.give_up(take_records("x", 1)).await;
     assert_eq!(fx.statuses().await, ["FAILED", "PENDING"], "the first was tried, and no other");
     let second = fx.ok(take_records("x", 1)).await.events.remove(0);
-    assert!(second.id > first.id, "what was given up holds up nobody");
+    assert!(second.id > first.id, "an event that was given up blocks no other");
     fx.ok(RetryEvents { project_key: None, event: Some(first.id) }).await;
     assert_eq!(fx.ok(take_records("y", 10)).await.events, [], "a later one of its topic is on its way");
     fx.settle(&second, "x", None).await;

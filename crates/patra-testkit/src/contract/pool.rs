@@ -40,7 +40,7 @@ pub(super) async fn pick_takes_the_best_cookie_and_alternates_between_equals(fx:
         turns.push(fx.name_taken(pick()).await);
         fx.pass(Duration::from_millis(2)).await;
     }
-    assert_eq!(turns, ["b", "a", "b", "a"], "the older first, then whoever has waited longer");
+    assert_eq!(turns, ["b", "a", "b", "a"], "the older first, then the longest unused");
     let without =
         |names: &[&str]| PickCookie { exclude: names.iter().map(|name| (*name).to_owned()).collect(), ..pick() };
     assert_eq!(fx.name_taken(without(&["b"])).await, "a");
@@ -151,7 +151,7 @@ pub(super) async fn errors_cool_a_cookie_and_more_of_them_disable_it(fx: Fixture
 pub(super) async fn cooling_ends_after_its_time(fx: Fixture) {
     fx.ok(cookie("a")).await;
     fx.fails("a", 3, NO_REST).await;
-    assert_eq!(fx.usage("a").await.status, CookieStatus::Cooling, "nobody has looked yet");
+    assert_eq!(fx.usage("a").await.status, CookieStatus::Cooling, "no one has reactivated it yet");
     let started = fx.taken(pick()).await.1;
     let usage = fx.usage("a").await;
     assert_eq!((usage.status, usage.cooling_until, usage.cooling_since), (CookieStatus::Active, None, None));
@@ -166,7 +166,7 @@ pub(super) async fn cooling_ends_after_its_time(fx: Fixture) {
     assert_eq!((judged.before, judged.after), (Some(CookieStatus::Cooling), Some(CookieStatus::Active)));
     let both = CookieLimits { max_consecutive_errors: 2, max_total_errors: 11, ..NO_REST };
     assert_eq!(fx.fails("a", 1, both).await, [CookieStatus::Invalid], "the end goes before a rest");
-    // The outcome of a revoked cookie changes nothing.
+    // A revoked cookie is not reactivated.
     fx.ok(cookie("b")).await;
     fx.fails("b", 3, NO_REST).await;
     fx.ok(RevokeCredential { binding: binding("b", PLATFORM, WHOLE), versions: Versions::All }).await;

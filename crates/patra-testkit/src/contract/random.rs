@@ -110,7 +110,8 @@ impl Twins {
     }
 
     async fn compare_rows(&mut self, place: &str) {
-        // A job of a schedule has the schedule's number in its public id, and each store counts schedules in its own way.
+        // A job of a schedule has the schedule's number in its public id, and each store counts schedules in its own
+        // way.
         let mut public_ids = BTreeMap::new();
         for view in View::ALL {
             let (expected, got) = self.lists(*view).await;
@@ -198,7 +199,7 @@ impl Twins {
             let expected = self.model.kept(Ts::from_secs(0), batch.run, no).map(|kept| kept.body);
             let got = self.subject.store.raw(run, no).await.expect("an answer").map(|kept| kept.body);
             let over = self.model.raw.get(&(batch.run, no)).is_some_and(|row| row.expires_at == row.created_at);
-            assert_eq!(expected.filter(|_| !over), got, "{place}: the answer of batch {no} of run {}", batch.run);
+            assert_eq!(expected.filter(|_| !over), got, "{place}: the response of batch {no} of run {}", batch.run);
         }
     }
 
@@ -434,7 +435,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_sequences_reach_every_kind_of_answer() {
+    fn sequences_reach_every_kind_of_result() {
         reaches(ALWAYS);
     }
 }

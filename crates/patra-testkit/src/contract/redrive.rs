@@ -123,7 +123,7 @@ pub(super) async fn redriven_task_replaces_the_old_one(fx: Fixture) {
     assert_eq!((new.task, new.fence.0, new.attempts), (id, 1, 1));
     assert_eq!((new.lineage, new.cursor, new.expr_hash.clone()), (old.lineage, old.cursor, old.expr_hash.clone()));
     fx.finish(&new, RunEnd::Succeeded).await;
-    assert_eq!(fx.advance(new.cursor).await.target, Some(make::at(10)), "the failed one holds nothing up");
+    assert_eq!(fx.advance(new.cursor).await.target, Some(make::at(10)), "the failed one blocks nothing");
     let progress = fx.progress("a").await;
     assert_eq!((progress.tasks_succeeded, progress.tasks_failed, progress.tasks_split), (1, 0, 1));
     assert!(progress.is_finished());

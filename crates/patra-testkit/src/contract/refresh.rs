@@ -91,7 +91,7 @@ pub(super) async fn refresh_replaces_a_different_record_of_equal_time(fx: Fixtur
         version(make::record("generation", 50), "generation 2"),
         version(other_content("content", 50), make::GENERATION),
     ];
-    assert_eq!(stored, expected, "in the order asked for, what is missing left out");
+    assert_eq!(stored, expected, "in the requested order, without missing ones");
 }
 
 pub(super) async fn item_stores_its_mapping_and_the_time_of_its_last_check(fx: Fixture) {
@@ -128,7 +128,7 @@ pub(super) async fn item_stores_its_mapping_and_the_time_of_its_last_check(fx: F
     fx.pass(TICK).await;
     let refused = vec![CheckedRecord { looked_at: false, ..checked("b", Some("422")) }];
     fx.ok(Arc::new(CommitBatch { checked: refused, ..make::page(&lease, run, 4, vec![], true) })).await;
-    assert_eq!(looked("b").await.1, again, "nobody had a word on it");
+    assert_eq!(looked("b").await.1, again, "its candidate did not change");
     assert_eq!(int(&fx.rows(View::Signals).await.at(0, "tries")), 1, "but it was tried");
 }
 

@@ -232,7 +232,7 @@ pub(super) async fn never_fetched_sources_are_due_first_then_the_oldest(fx: Fixt
 
 pub(super) async fn source_without_a_fetcher_is_due_once_one_exists(fx: Fixture) {
     let ids: Vec<_> = fx.save(&[feed("a"), feed("b")]).await.iter().map(|saved| saved.id).collect();
-    assert_eq!(fx.due().await.sources, [], "nobody has heard of the type");
+    assert_eq!(fx.due().await.sources, [], "the type is unknown");
     let source = fx.source(ids[0]).await;
     assert_eq!((source.unsupported, source.state.next_due_at), (Some(StoredSource::no_fetcher("rss")), None));
     assert_eq!(fx.sync(&[kind("rss", 240, None)]).await, 2);

@@ -136,7 +136,7 @@ pub(super) async fn swept_owner_cannot_write(fx: Fixture) {
     let page = || Arc::new(make::page(&old, old_run, 1, vec![make::record("zombie", 1)], false));
     assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "while the task waits");
     let new = fx.next().await;
-    assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "while another holds it");
+    assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "while another owner has the lease");
     let run = fx.start(&new).await;
     assert_ne!(run, old_run);
     assert_eq!(fx.run(page()).await, Err(TxError::Fenced), "while another runs it");

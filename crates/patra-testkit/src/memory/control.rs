@@ -7,21 +7,21 @@ use patra_core::tx::{
 };
 use patra_core::{JobId, PauseId, PlanId, SliceId, TaskId, Ts};
 
-use super::{HoldRow, MemStore, Origin, Task, place, refused};
+use super::{MemStore, Origin, PauseRow, Task, place, refused};
 
 impl MemStore {
     pub(super) fn hold(&mut self, now: Ts, op: &PauseWork) -> Result<WorkPaused, TxError> {
         if let Some(flaw) = op.subject.invalid_reason() {
             return refused(flaw);
         }
-        let same = |row: &&HoldRow| row.kind == op.kind && row.subject == op.subject;
+        let same = |row: &&PauseRow| row.kind == op.kind && row.subject == op.subject;
         if let Some(row) = self.lasting().find(same) {
             return Ok(WorkPaused { pause: row.id, existed: true });
         }
         self.index.hold_ids += 1;
         let id = PauseId(self.index.hold_ids);
         self.index.holds.insert(id);
-        let row = HoldRow {
+        let row = PauseRow {
             id,
             kind: op.kind,
             subject: op.subject.clone(),
@@ -41,7 +41,7 @@ impl MemStore {
         })
     }
 
-    pub(super) fn release_where(&mut self, now: Ts, by: &str, meant: impl Fn(&HoldRow) -> bool) -> WorkResumed {
+    pub(super) fn release_where(&mut self, now: Ts, by: &str, meant: impl Fn(&PauseRow) -> bool) -> WorkResumed {
         let ended: Vec<_> = self.lasting().filter(|row| meant(row)).map(|row| row.id).collect();
         for id in &ended {
             self.index.holds.remove(id);
@@ -62,16 +62,16 @@ impl MemStore {
             operation: Some(origin.operation),
             ..PauseSubject::endpoint(&origin.provenance_code, &origin.endpoint_name)
         };
-        let ends = |row: &HoldRow| row.kind == PauseKind::Advisory && row.subject == partition;
+        let ends = |row: &PauseRow| row.kind == PauseKind::Advisory && row.subject == partition;
         self.release_where(now, ResumeWork::BY_SUCCESS, ends);
     }
 
-    pub(super) fn lasting(&self) -> impl Iterator<Item = &HoldRow> {
+    pub(super) fn lasting(&self) -> impl Iterator<Item = &PauseRow> {
         self.index.holds.iter().filter_map(|id| self.holds.get(id))
     }
 
     /// The pauses that apply to tasks: advice stops planning only.
-    pub(super) fn stops(&self) -> Vec<&HoldRow> {
+    pub(super) fn stops(&self) -> Vec<&PauseRow> {
         self.lasting().filter(|row| row.kind != PauseKind::Advisory).collect()
     }
 
@@ -181,7 +181,7 @@ impl MemStore {
     }
 }
 
-impl HoldRow {
+impl PauseRow {
     pub(super) fn covers(&self, task: &Task) -> bool {
         let PauseSubject { credential, plan, slice, task: one, .. } = &self.subject;
         covers_origin(&self.subject, &task.origin)

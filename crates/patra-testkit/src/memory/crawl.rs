@@ -15,7 +15,7 @@ use patra_core::{RunId, Ts};
 use super::{ExecutionRow, Item, MemStore, NoteRow, WaitingNote, next_id, refused};
 
 /// Result of a lookup of an execution by id.
-enum Found {
+enum ExecutionLookup {
     Live(usize),
     Over(Execution),
     Unknown,
@@ -23,19 +23,25 @@ enum Found {
 
 impl MemStore {
     /// Looks an execution up, and ends it if its heartbeat timed out.
-    fn find_execution(&mut self, now: Ts, project: Option<&str>, execution_id: &str, timeout: Duration) -> Found {
+    fn find_execution(
+        &mut self,
+        now: Ts,
+        project: Option<&str>,
+        execution_id: &str,
+        timeout: Duration,
+    ) -> ExecutionLookup {
         let at = self.executions.iter().position(|row| {
             row.what.execution_id == execution_id && project.is_none_or(|project| project == row.project_key)
         });
-        let Some(at) = at else { return Found::Unknown };
+        let Some(at) = at else { return ExecutionLookup::Unknown };
         let execution = &self.executions[at].what;
         if execution.status == ExecutionStatus::Running && is_alive(execution.heartbeat_at, now, timeout) {
-            return Found::Live(at);
+            return ExecutionLookup::Live(at);
         }
         if execution.status == ExecutionStatus::Running {
             self.end_execution_as(now, at, ExecutionStatus::Timeout);
         }
-        Found::Over(self.executions[at].what.clone())
+        ExecutionLookup::Over(self.executions[at].what.clone())
     }
 
     fn end_execution_as(&mut self, now: Ts, at: usize, status: ExecutionStatus) {
@@ -77,9 +83,9 @@ impl MemStore {
 
     pub(super) fn keep_execution(&mut self, now: Ts, op: &KeepExecution) -> ExecutionKept {
         let at = match self.find_execution(now, op.project_key.as_deref(), &op.execution_id, op.timeout) {
-            Found::Unknown => return ExecutionKept::Unknown,
-            Found::Over(execution) => return ExecutionKept::Lost(execution),
-            Found::Live(at) => at,
+            ExecutionLookup::Unknown => return ExecutionKept::Unknown,
+            ExecutionLookup::Over(execution) => return ExecutionKept::Lost(execution),
+            ExecutionLookup::Live(at) => at,
         };
         for row in &mut self.waiting_notes {
             if row.what.processing_lock.as_ref() == Some(&op.execution_id) {
@@ -97,10 +103,10 @@ impl MemStore {
             return refused(format!("an execution cannot end as {}", op.status));
         }
         Ok(match self.find_execution(now, op.project_key.as_deref(), &op.execution_id, op.timeout) {
-            Found::Unknown => ExecutionKept::Unknown,
-            Found::Over(execution) if execution.status == op.status => ExecutionKept::Kept(execution),
-            Found::Over(execution) => ExecutionKept::Lost(execution),
-            Found::Live(at) => {
+            ExecutionLookup::Unknown => ExecutionKept::Unknown,
+            ExecutionLookup::Over(execution) if execution.status == op.status => ExecutionKept::Kept(execution),
+            ExecutionLookup::Over(execution) => ExecutionKept::Lost(execution),
+            ExecutionLookup::Live(at) => {
                 self.end_execution_as(now, at, op.status);
                 count(&mut self.executions[at].what, op.items_processed, op.items_failed);
                 ExecutionKept::Kept(self.executions[at].what.clone())
@@ -152,9 +158,9 @@ impl MemStore {
 
     pub(super) fn claim_candidates(&mut self, now: Ts, op: &ClaimCandidates) -> CandidatesClaimed {
         let at = match self.find_execution(now, op.project_key.as_deref(), &op.execution_id, op.timeout) {
-            Found::Unknown => return CandidatesClaimed::Unknown,
-            Found::Over(execution) => return CandidatesClaimed::Lost(execution),
-            Found::Live(at) => at,
+            ExecutionLookup::Unknown => return CandidatesClaimed::Unknown,
+            ExecutionLookup::Over(execution) => return CandidatesClaimed::Lost(execution),
+            ExecutionLookup::Live(at) => at,
         };
         let project = &self.executions[at].project_key;
         let mut waiting: Vec<_> = self

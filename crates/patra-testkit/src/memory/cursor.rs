@@ -85,7 +85,8 @@ impl MemStore {
         let cursor = &self.cursors[at];
         let direction = cursor.direction();
         let own = |event: &&Event| event.cursor == op.cursor && !event.archived;
-        let backs = |event: &&Event| event.value.is_at(&op.to) || event.value.is_beyond(Some(&op.to), direction);
+        let backs =
+            |event: &&Event| event.value.is_same_position(&op.to) || event.value.is_beyond(Some(&op.to), direction);
         // Events of a cursor only move forward, so the first that backs the value is the nearest.
         let backing = self.events.iter().rev().filter(own).take_while(backs).last();
         let Some(event) = backing else { return Ok(CursorMoved { moved: false }) };
@@ -112,13 +113,13 @@ impl MemStore {
     }
 }
 
-trait Place {
-    fn is_at(&self, other: &Self) -> bool;
+trait SamePosition {
+    fn is_same_position(&self, other: &Self) -> bool;
 }
 
-impl Place for CursorValue {
+impl SamePosition for CursorValue {
     /// Whether both are the same position, whatever their text.
-    fn is_at(&self, other: &CursorValue) -> bool {
+    fn is_same_position(&self, other: &CursorValue) -> bool {
         match (self, other) {
             (CursorValue::At(one), CursorValue::At(other)) => one == other,
             (CursorValue::Nth { ordinal: one, .. }, CursorValue::Nth { ordinal: other, .. }) => one == other,

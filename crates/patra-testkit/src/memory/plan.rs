@@ -25,7 +25,7 @@ pub(super) struct Draft {
 }
 
 impl Task {
-    /// The same work as a draft, to be replaced by others.
+    /// The work of the task as a draft, for the tasks that replace it.
     pub(super) fn draft(&self) -> Draft {
         Draft {
             lineage: self.lineage,

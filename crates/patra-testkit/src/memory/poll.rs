@@ -12,7 +12,7 @@ use patra_core::tx::{
 use patra_core::{CursorId, Fence, JobId, PlanId, SourceId, TaskId, Ts, hash};
 
 use super::plan::Draft;
-use super::scrape::Begun;
+use super::scrape::ScrapeStart;
 use super::{Instance, Link, MemStore, Origin, Plan, next_id, place};
 
 /// The cursor id of polls, which move no cursor.
@@ -22,9 +22,11 @@ impl MemStore {
     pub(super) fn queue_polls(&mut self, now: Ts, op: &QueuePolls) -> PollsQueued {
         let job = match op.job.as_ref().map(|job| self.begin_scrape(now, job, &op.polls)) {
             None => None,
-            Some(Begun::Now(instance)) => Some(instance),
-            Some(Begun::Before(tasks)) => return PollsQueued { tasks, busy: None, now },
-            Some(Begun::Not(busy)) => return PollsQueued { tasks: vec![None; op.polls.len()], busy: Some(busy), now },
+            Some(ScrapeStart::Started(instance)) => Some(instance),
+            Some(ScrapeStart::Existing(tasks)) => return PollsQueued { tasks, busy: None, now },
+            Some(ScrapeStart::Busy(busy)) => {
+                return PollsQueued { tasks: vec![None; op.polls.len()], busy: Some(busy), now };
+            }
         };
         for (hash, body) in &op.snapshots {
             self.snapshots.entry(hash.clone()).or_insert_with(|| body.clone());

@@ -4,7 +4,7 @@ use patra_core::state::{RunStatus, TaskStatus};
 use patra_core::tx::{ClaimTasks, ClaimedTasks, Lease, LeaseRef, Renew, Renewed, Sweep, Swept};
 use patra_core::{Code, Fault, TaskId, Ts};
 
-use super::{HoldRow, Index, MemStore, Partition, Task, place};
+use super::{Index, MemStore, Partition, PauseRow, Task, place};
 
 impl MemStore {
     pub(super) fn claim(&mut self, now: Ts, op: &ClaimTasks) -> ClaimedTasks {
@@ -26,7 +26,7 @@ impl MemStore {
         now: Ts,
         op: &ClaimTasks,
         partition: &Partition,
-        stops: &[&HoldRow],
+        stops: &[&PauseRow],
         next: &mut Vec<Candidate>,
     ) {
         let cap = op.caps.iter().find(|(of, _)| *of == partition.of).map_or(u32::MAX, |(_, cap)| *cap);

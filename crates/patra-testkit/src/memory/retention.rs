@@ -82,7 +82,7 @@ impl MemStore {
 
     fn drop_settled(&mut self, op: ArchiveLedger) -> u32 {
         let limit = op.limit as usize;
-        let released = |row: &super::HoldRow| row.released.as_ref().map(|(_, at)| *at).filter(|at| *at < op.before);
+        let released = |row: &super::PauseRow| row.released.as_ref().map(|(_, at)| *at).filter(|at| *at < op.before);
         let mut holds: Vec<_> = self.holds.values().filter_map(|row| Some((released(row)?, row.id))).collect();
         holds.sort_unstable();
         holds.truncate(limit);

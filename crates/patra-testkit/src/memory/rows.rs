@@ -346,7 +346,7 @@ pub struct GateRow {
 }
 
 #[derive(Clone, Debug)]
-pub struct HoldRow {
+pub struct PauseRow {
     pub id: PauseId,
     pub kind: PauseKind,
     pub subject: PauseSubject,

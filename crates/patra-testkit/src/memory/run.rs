@@ -133,8 +133,8 @@ impl MemStore {
         }
     }
 
-    /// A failure row never prevents the end of a run: without a token its only unique key is that of the batch number, and
-    /// that is taken if the page was committed after all and only the result was lost.
+    /// A failure row never prevents the end of a run: without a token its only unique key is that of the batch number,
+    /// and that is taken if the page was committed after all and only the result was lost.
     fn insert_failure(&mut self, now: Ts, op: &EndRun, failure: &BatchFailure) {
         let run = &self.runs[place(op.run.0)];
         let taken = run.batches.iter().any(|batch| self.batches[place(batch.0)].batch_no == failure.batch_no);
@@ -244,7 +244,7 @@ mod tests {
 
     // Cancelling a plan cancels its tasks, so the contract suite cannot get here.
     #[test]
-    fn a_task_of_a_cancelled_plan_is_cancelled_when_it_starts() {
+    fn task_of_a_cancelled_plan_is_cancelled_when_it_starts() {
         let (mut store, lease) = leased();
         let start: Tx = StartRun { lease: LeaseRef::from(&lease) }.into();
         store.set_plan(lease.lineage.plan, PlanStatus::Cancelled);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_repeated_after_the_plan_was_cancelled_closes_its_run() {
+    fn start_repeated_after_the_plan_was_cancelled_closes_its_run() {
         let (mut store, lease) = leased();
         let start: Tx = StartRun { lease: LeaseRef::from(&lease) }.into();
         run(&mut store, start.clone());
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "task 1 must not go from DISPATCHED to SUCCEEDED")]
-    fn an_illegal_transition_stops_the_model() {
+    fn illegal_transition_panics() {
         let (mut store, lease) = leased();
         store.set_task(lease.task, TaskStatus::Succeeded, None);
     }

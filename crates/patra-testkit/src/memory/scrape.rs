@@ -9,15 +9,15 @@ use patra_core::{Fence, JobId, SourceId, TaskId, Ts};
 use super::{Instance, MemStore, Origin, next_id, place};
 
 /// Result of starting a job.
-pub(super) enum Begun {
-    Now(JobId),
+pub(super) enum ScrapeStart {
+    Started(JobId),
     /// The job was started before, with these tasks.
-    Before(Vec<Option<TaskId>>),
-    Not(ScrapeConflict),
+    Existing(Vec<Option<TaskId>>),
+    Busy(ScrapeConflict),
 }
 
 impl MemStore {
-    pub(super) fn begin_scrape(&mut self, now: Ts, job: &ScrapeJob, polls: &[NewPoll]) -> Begun {
+    pub(super) fn begin_scrape(&mut self, now: Ts, job: &ScrapeJob, polls: &[NewPoll]) -> ScrapeStart {
         if let Some(root) = self.index.instance_by_public_id.get(&job.public_id).copied() {
             let task = |poll: &NewPoll| {
                 let own = |task: &&super::Task| {
@@ -26,7 +26,7 @@ impl MemStore {
                 };
                 self.tasks.iter().rev().find(own).map(|task| task.id)
             };
-            return Begun::Before(polls.iter().map(task).collect());
+            return ScrapeStart::Existing(polls.iter().map(task).collect());
         }
         let (mut busy, mut changed, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for poll in polls {
@@ -42,12 +42,12 @@ impl MemStore {
             }
         }
         if let Some(busy) = name(busy).or_else(|| name(changed)) {
-            return Begun::Not(busy);
+            return ScrapeStart::Busy(busy);
         }
         for trigger in waiting {
             self.cancel(now, &job.cancel_replaced(trigger));
         }
-        Begun::Now(self.insert_scrape(now, job))
+        ScrapeStart::Started(self.insert_scrape(now, job))
     }
 
     fn insert_scrape(&mut self, now: Ts, job: &ScrapeJob) -> JobId {

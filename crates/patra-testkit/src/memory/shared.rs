@@ -154,7 +154,7 @@ mod tests {
 
     // Compares the model with itself, which tests the generator and the comparison, not the model.
     #[tokio::test]
-    async fn the_differential_test_finds_no_difference_where_there_is_none() {
+    async fn differential_test_finds_no_difference_between_equal_stores() {
         contract::differential(async || subject(), 0..50).await;
     }
 

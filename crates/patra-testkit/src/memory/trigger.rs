@@ -11,7 +11,7 @@ use patra_core::{Fence, JobId, PlanId, Ts};
 use serde_json::json;
 
 use super::control::covers_origin;
-use super::{HoldRow, Instance, MemStore, Origin, Plan, next_id, place};
+use super::{Instance, MemStore, Origin, PauseRow, Plan, next_id, place};
 
 impl MemStore {
     pub(super) fn fire(&mut self, now: Ts, op: &RequestJob) -> JobRequested {
@@ -103,7 +103,7 @@ impl MemStore {
     }
 
     pub(super) fn take_trigger(&mut self, now: Ts, op: &ClaimJob) -> Option<ClaimedJob> {
-        let old = |row: &HoldRow| row.kind == PauseKind::Advisory && row.created_at <= now - ADVISORY_TTL;
+        let old = |row: &PauseRow| row.kind == PauseKind::Advisory && row.created_at <= now - ADVISORY_TTL;
         self.release_where(now, ResumeWork::BY_TIME, old);
         let stops = self.trigger_stops();
         let free = |id: &&JobId| {

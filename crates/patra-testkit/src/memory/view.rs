@@ -6,8 +6,8 @@ use patra_core::port::query::{Cell, ViewRow};
 use serde_json::json;
 
 use super::{
-    ArchiveRow, Batch, CandidateRow, Cursor, Event, EventLineage, ExportRow, GateRow, HoldRow, Instance, Item,
-    OutboxRow, Plan, Quarantined, Run, SignalRow, Slice, Task,
+    ArchiveRow, Batch, CandidateRow, Cursor, Event, EventLineage, ExportRow, GateRow, Instance, Item, OutboxRow,
+    PauseRow, Plan, Quarantined, Run, SignalRow, Slice, Task,
 };
 
 fn text(value: impl Into<String>) -> Cell {
@@ -289,7 +289,7 @@ pub(super) fn gate((row, id): (&GateRow, i64)) -> ViewRow {
     vec![Cell::Int(id), text(&*row.key), Cell::Json(row.state.write()), Cell::Time(row.updated_at)]
 }
 
-pub(super) fn hold(row: &HoldRow) -> ViewRow {
+pub(super) fn hold(row: &PauseRow) -> ViewRow {
     let subject = &row.subject;
     vec![
         Cell::Int(row.id.0),

@@ -1,5 +1,5 @@
-//! The paging and order of the upstream in a world, the limits of a run, and the advice while the upstream seems to be in
-//! trouble.
+//! The paging and order of the upstream in a world, the limits of a run, and the advice while the upstream seems to be
+//! in trouble.
 
 use std::time::Duration;
 

@@ -24,8 +24,8 @@ pub(super) type Broken = String;
 
 #[derive(Debug, Default)]
 pub(super) struct Checker {
-    tasks: Vec<Seen>,
-    triggers: Vec<TriggerSeen>,
+    tasks: Vec<TaskState>,
+    triggers: Vec<TriggerState>,
     batches: usize,
     /// Sum of `inserted` over the SUCCEEDED rows of the ledger.
     inserted: usize,
@@ -44,7 +44,7 @@ pub(super) struct Checker {
 
 /// The state of a task at the last check.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct TaskState {
     status: TaskStatus,
     fence: Fence,
     until: Option<Ts>,
@@ -56,7 +56,7 @@ struct Seen {
 
 /// The state of a trigger at the last check.
 #[derive(Clone, Copy, Debug)]
-struct TriggerSeen {
+struct TriggerState {
     status: JobStatus,
     fence: Fence,
     until: Option<Ts>,
@@ -126,7 +126,7 @@ impl Checker {
             let until = task.lease.as_ref().map(|(_, until)| *until);
             let Some(seen) = self.tasks.get(at).copied() else {
                 self.check_new_task(mem, tx, task)?;
-                self.tasks.push(Seen {
+                self.tasks.push(TaskState {
                     status: task.status,
                     fence: task.fence,
                     until,
@@ -156,7 +156,7 @@ impl Checker {
         now: Ts,
         tx: &Tx,
         caller: &Caller,
-        seen: Seen,
+        seen: TaskState,
         task: &Task,
     ) -> Result<(), Broken> {
         let id = task.id;
@@ -178,7 +178,7 @@ impl Checker {
             return Err(format!("not before: task {id} was claimed ahead of its time"));
         }
         if claimed && seen.until.is_some_and(|until| until > now) {
-            return Err(format!("one live lease: task {id} was claimed while it was held"));
+            return Err(format!("one live lease: task {id} was claimed while it was leased"));
         }
         if claimed && until.is_none_or(|until| until <= now) {
             return Err(format!("one live lease: task {id} was claimed with a lease that is over"));
@@ -344,7 +344,7 @@ impl Checker {
         }
         for (at, row) in mem.instances.iter().enumerate() {
             let until = row.lease.as_ref().map(|(_, until)| *until);
-            let new = TriggerSeen { status: row.status, fence: row.fence, until };
+            let new = TriggerState { status: row.status, fence: row.fence, until };
             let Some(seen) = self.triggers.get(at).copied() else {
                 if mem.instances[..at].iter().any(|other| other.public_id == row.public_id) {
                     return Err(format!("no double effect: two triggers are called {}", row.public_id));
@@ -360,7 +360,7 @@ impl Checker {
                 return Err(format!("states: trigger {} went from {} to {}", row.id, seen.status, row.status));
             }
             if row.fence != seen.fence && seen.until.is_some_and(|until| until > now) {
-                return Err(format!("one live lease: trigger {} was taken while it was held", row.id));
+                return Err(format!("one live lease: trigger {} was claimed while it was leased", row.id));
             }
             self.triggers[at] = new;
         }
@@ -421,8 +421,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Every record that the upstream shows in `[from, to)` of the partition is stored or in quarantine. One that came late
-    /// is found by the windows that are planned after that.
+    /// Every record that the upstream shows in `[from, to)` of the partition is stored or in quarantine. One that came
+    /// late is found by the windows that are planned after that.
     pub(super) fn check_no_gap(
         &self,
         mem: &MemStore,

@@ -73,7 +73,7 @@ impl World {
         };
         self.execute(&Tx::ResumeWork(ResumeWork { target: which, by: String::new() }))?;
         if stops(&self.store.mem).any(|row| row.id == hold) {
-            return Err(format!("held: hold {hold} was released and lasts"));
+            return Err(format!("pause: pause {hold} was resumed and is still active"));
         }
         self.spread(Machines::nudge_executor);
         self.spread(Machines::nudge_planner);

@@ -17,7 +17,7 @@ use super::scene;
 use super::world::World;
 
 /// Reason with which a run is asked to give its task back.
-const STOP: &str = "the process was asked to stop";
+const STOP: &str = "the process is stopping";
 
 type PageResult = Result<Box<patra_core::protocol::run::FetchedPage>, Box<PageFailure>>;
 
@@ -294,7 +294,8 @@ impl World {
         let Some(active) = this.machines.find(number) else { return };
         let (window, partition, update) = (active.window, active.partition, active.update);
         if active.held {
-            let broken = format!("held: task {} is read on although its executor knows", active.lease.task);
+            let broken =
+                format!("pause: task {} is read further although its executor knows of the pause", active.lease.task);
             self.fail(broken);
             return;
         }

@@ -1,5 +1,6 @@
 //! Bugs on purpose. Each breaks one rule that the protocols or the store keep; the simulator must notice every one, or
-//! its silence about the real code would mean nothing. They live in wrappers inside the simulator, never in the product.
+//! its silence about the real code would mean nothing. They live in wrappers inside the simulator, never in the
+//! product.
 
 macro_rules! mutants {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
@@ -122,15 +123,15 @@ mutants! {
     /// An id whose content is refused counts as fetched.
     RefusalResolves,
     /// A paused task is claimed.
-    ClaimIgnoresHold,
+    ClaimIgnoresPause,
     /// A trigger of a paused source is planned.
-    TakeIgnoresHold,
+    TakeIgnoresPause,
     /// A renewal does not report that the task is paused.
-    RenewHidesHold,
+    RenewHidesPause,
     /// A run continues after it learns that its task is paused.
     GiveBackIgnored,
     /// A sweep ends the pauses.
-    SweepEndsHolds,
+    SweepEndsPauses,
     /// A task of a cancelled plan or trigger stays in the queue.
     CancelLeavesQueued,
     /// Windows of cancelled tasks count as covered.

@@ -175,7 +175,7 @@ impl Store {
                 }
                 self.mem.apply(now, &Arc::new(op).into())
             }
-            (Mutant::ClaimIgnoresHold, Tx::ClaimTasks(_)) | (Mutant::TakeIgnoresHold, Tx::ClaimJob(_)) => {
+            (Mutant::ClaimIgnoresPause, Tx::ClaimTasks(_)) | (Mutant::TakeIgnoresPause, Tx::ClaimJob(_)) => {
                 let holds = std::mem::take(&mut self.mem.holds);
                 let done = self.mem.apply(now, tx);
                 self.mem.holds = holds;
@@ -279,8 +279,8 @@ impl Store {
                 }
             }
             (Mutant::SegmentsEndEarly, Done::ReadSegments(segments), _) => segments.more = false,
-            (Mutant::RenewHidesHold, Done::Renew(renewed), _) => renewed.paused.clear(),
-            (Mutant::SweepEndsHolds, Done::Sweep(_), _) => {
+            (Mutant::RenewHidesPause, Done::Renew(renewed), _) => renewed.paused.clear(),
+            (Mutant::SweepEndsPauses, Done::Sweep(_), _) => {
                 for hold in self.mem.holds.values_mut() {
                     hold.released.get_or_insert((String::new(), now));
                 }

@@ -120,7 +120,7 @@ impl World {
             .filter(|row| row.about.endpoint_name == "e")
             .find(|row| open(row.status) && row.updated_at < since)
         {
-            return Err(format!("no gap: nobody looked at {}, although somebody asked", row.about.key));
+            return Err(format!("no gap: {} was not checked, although it was signalled", row.about.key));
         }
         let hopeless = (0..self.profile.records).any(|number| refused(&key(number)));
         let failed = |status| status == TaskStatus::Partial || status == TaskStatus::Failed && !hopeless;

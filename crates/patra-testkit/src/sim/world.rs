@@ -247,8 +247,8 @@ impl World {
         Ok(())
     }
 
-    /// Notifies processes of new work: some of them, in the calm phase the first that can do it. The others find it at their
-    /// next poll.
+    /// Notifies processes of new work: some of them, in the calm phase the first that can do it. The others find it at
+    /// their next poll.
     pub(super) fn spread(&mut self, nudge: fn(&mut Machines, Ts) -> bool) {
         let count = self.processes.len();
         let first = self.rng.below(count as u64) as usize;
@@ -459,7 +459,7 @@ impl World {
         self.hash = (self.hash ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
     }
 
-    #[expect(clippy::print_stdout, reason = "the trace that a person asked for")]
+    #[expect(clippy::print_stdout, reason = "the requested trace")]
     fn say(&self, line: &str) {
         let since = self.now.micros() - self.start.micros();
         println!("{:>5} {:>4}.{:06} {line}", self.steps, since / 1_000_000, since % 1_000_000);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_does_not_sign_itself() {
+    fn signature_does_not_sign_itself() {
         let query = "key_id=k&limit=10&signature=abc&timestamp=1";
         assert_eq!(sign("s", &SigningInput { query, ..REQUEST }), sign("s", &REQUEST));
     }

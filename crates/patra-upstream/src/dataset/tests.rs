@@ -15,13 +15,13 @@ fn same_seed_same_bytes() {
 }
 
 #[test]
-fn a_longer_dataset_starts_with_the_shorter() {
+fn longer_dataset_starts_with_the_shorter() {
     assert!(Dataset::new(5, 300).bytes.starts_with(&Dataset::new(5, 100).bytes));
 }
 
 /// Pinned, so that a change of the generator is noticed.
 #[test]
-fn the_first_record_is_known() {
+fn first_record_is_pinned() {
     let dataset = Dataset::new(1, 1);
     let (id, updated_at, json) = dataset.get(0).unwrap();
     assert_eq!((id.len(), updated_at), (11, 1_704_067_200_000_000));

@@ -79,7 +79,7 @@ fn walk_all(dataset: &Dataset, script: &Script, more: &str) -> Vec<Vec<String>> 
 }
 
 #[test]
-fn the_union_of_pages_is_the_dataset() {
+fn union_of_pages_is_the_dataset() {
     for count in [0, 1, 9, 10, 100] {
         let dataset = Dataset::new(2, count);
         for all in walk_all(&dataset, &Script::default(), "&x=1") {
@@ -124,7 +124,7 @@ fn late_and_invisible_records_are_left_out() {
 
 /// An offset shifts when a record appears before it, a cursor does not.
 #[test]
-fn a_late_record_shifts_offsets_but_not_cursors() {
+fn late_record_shifts_offsets_but_not_cursors() {
     let dataset = Dataset::new(2, 20);
     let script = Script { late: vec![LateRecord { index: 3, after: 1 }], ..Script::default() };
     let first = get(&dataset, &script, 1, "/cursor?rows=9").unwrap();
@@ -188,7 +188,7 @@ fn bad_parameters_are_named() {
 }
 
 #[test]
-fn an_unescaped_cursor_is_refused() {
+fn unescaped_cursor_is_rejected() {
     let dataset = Dataset::new(2, 50);
     let first = get(&dataset, &Script::default(), 1, "/cursor?rows=9").unwrap();
     let token = first["message"]["next-cursor"].as_str().unwrap();
@@ -197,7 +197,7 @@ fn an_unescaped_cursor_is_refused() {
 }
 
 #[test]
-fn a_repeated_token_leads_to_the_same_page() {
+fn repeated_token_leads_to_the_same_page() {
     let dataset = Dataset::new(2, 50);
     let script = Script { repeat_token_after: Some(1), ..Script::default() };
     let next =

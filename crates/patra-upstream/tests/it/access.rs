@@ -99,7 +99,7 @@ async fn unauthorized_responses_name_the_scheme() {
 }
 
 #[tokio::test]
-async fn a_key_in_the_body() {
+async fn api_key_in_the_body_is_accepted() {
     let (name, value) = pair("key", "s3");
     let (_server, mut client) = start(Script { auth: MockAuth::Body { name, value }, ..Script::default() }).await;
     assert_eq!(client.post("/details", r#"{"ids": ["W1"], "key": "s3"}"#).await.status, 200);

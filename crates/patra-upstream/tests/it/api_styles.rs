@@ -105,7 +105,7 @@ async fn graphql_errors_are_in_a_200() {
 }
 
 #[tokio::test]
-async fn a_day_is_exported_as_csv_and_atom() {
+async fn day_is_exported_as_csv_and_atom() {
     let (server, mut client) = start(Script::default()).await;
     let known: Vec<String> = server.dataset().records().map(|(id, ..)| id.to_owned()).collect();
     let csv = client.get("/export?date=2024-01-01&api_key=export-key").await;
@@ -128,7 +128,7 @@ async fn a_day_is_exported_as_csv_and_atom() {
 }
 
 #[tokio::test]
-async fn an_export_needs_a_key_and_a_day() {
+async fn export_needs_a_key_and_a_day() {
     let (_server, mut client) = start(Script::default()).await;
     for (target, status) in [
         ("/export?date=2024-01-01", 403),

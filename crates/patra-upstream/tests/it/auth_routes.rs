@@ -34,7 +34,7 @@ async fn read(client: &mut TestClient, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_client_gets_a_token_by_form_or_basic() {
+async fn client_gets_a_token_by_form_or_basic() {
     let (server, mut client) = guarded(MockAuth::OAuth).await;
     let by_form = grant(&mut client).await;
     assert_eq!((by_form.status, by_form.json()["expires_in"].as_u64()), (200, Some(3600)));
@@ -63,7 +63,7 @@ async fn a_client_gets_a_token_by_form_or_basic() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_works_exactly_once() {
+async fn refresh_token_works_exactly_once() {
     let (server, mut client) = guarded(MockAuth::OAuth).await;
     let first = refresh(&mut client, "refresh-0").await;
     let second = refresh(&mut client, &text(&first, "refresh_token")).await;

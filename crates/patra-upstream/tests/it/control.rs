@@ -53,7 +53,7 @@ async fn errors_are_json_with_a_code() {
 }
 
 #[tokio::test]
-async fn the_log_keeps_the_latest_data_requests() {
+async fn log_keeps_the_latest_data_requests() {
     let (server, mut client) = start(Script { log_limit: 2, ..Script::default() }).await;
     for target in ["/page?page=1", "/page?page=x", "/health", "/offset?limit=1"] {
         client.get(target).await;
@@ -65,7 +65,7 @@ async fn the_log_keeps_the_latest_data_requests() {
 }
 
 #[tokio::test]
-async fn a_stopped_server_frees_its_port_and_leaves_its_clients() {
+async fn stopped_server_frees_its_port_and_disconnects_its_clients() {
     let (server, mut client) = start(Script::default()).await;
     client.get("/page").await;
     let addr = server.addr();

@@ -28,7 +28,7 @@ async fn errors_apply_to_every_kth_request_since_the_reset() {
 }
 
 #[tokio::test]
-async fn a_reset_is_a_reset() {
+async fn reset_fault_resets_the_connection() {
     let (server, mut client) = start(Script { reset: FaultSchedule::at([2]), ..Script::default() }).await;
     assert_eq!(client.get("/page").await.status, 200);
     assert_eq!(client.try_get("/page").await.unwrap_err().kind(), ErrorKind::ConnectionReset);
@@ -51,7 +51,7 @@ async fn closed_body_is_half_of_the_announced_length() {
 }
 
 #[tokio::test]
-async fn a_cut_body_is_complete_but_no_json() {
+async fn truncated_body_is_complete_but_not_json() {
     let script = Script { truncate: FaultSchedule::at([1]), truncate_mode: TruncateMode::Cut, ..Script::default() };
     let (_server, mut client) = start(script).await;
     let response = client.get("/page").await;
@@ -60,7 +60,7 @@ async fn a_cut_body_is_complete_but_no_json() {
 }
 
 #[tokio::test]
-async fn an_oversized_body_is_still_json() {
+async fn oversized_body_is_still_json() {
     let (server, mut client) =
         start(Script { oversize: FaultSchedule::at([1]), oversize_mib: 3, ..Script::default() }).await;
     let response = client.get("/page").await;
@@ -71,7 +71,7 @@ async fn an_oversized_body_is_still_json() {
 }
 
 #[tokio::test]
-async fn a_slow_body_takes_its_time() {
+async fn slow_body_is_delayed() {
     let script = Script { slow: FaultSchedule::at([1]), slow_chunk_bytes: 512, slow_pause_ms: 5, ..Script::default() };
     let (_server, mut client) = start(script).await;
     let (response, took) = timed(&mut client, "/page?size=20").await;
@@ -95,7 +95,7 @@ async fn timed(client: &mut TestClient, target: &str) -> (TestResponse, Duration
 }
 
 #[tokio::test]
-async fn a_repeated_token_never_ends() {
+async fn repeated_token_never_ends() {
     let (_server, mut client) = start(Script { repeat_token_after: Some(1), ..Script::default() }).await;
     let token = |response: &TestResponse| response.json()["message"]["next-cursor"].as_str().unwrap().to_owned();
     let first = client.get("/cursor?rows=5").await;

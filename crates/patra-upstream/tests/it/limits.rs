@@ -50,7 +50,7 @@ async fn retry_after_as_a_date_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_rate_is_kept_by_the_second() {
+async fn rate_is_limited_by_the_second() {
     let (server, mut client) = start(Script { rate_per_sec: 3, ..Script::default() }).await;
     let mut statuses = Vec::new();
     for _ in 0..5 {

@@ -7,7 +7,7 @@ use patra_upstream::Script;
 use crate::start;
 
 #[tokio::test]
-async fn a_connection_stays() {
+async fn connection_is_kept_alive() {
     let (server, mut client) = start(Script::default()).await;
     for _ in 0..100 {
         assert_eq!(client.get("/page?size=1").await.status, 200);
@@ -27,7 +27,7 @@ async fn pipelined_responses_are_in_order() {
 }
 
 #[tokio::test]
-async fn a_head_may_come_in_pieces() {
+async fn head_may_arrive_in_pieces() {
     let (_server, mut client) = start(Script::default()).await;
     for piece in ["GE", "T /page HT", "TP/1.1\r", "\nHost: x\r\n\r", "\nGET /health HTTP/1.1\r\nHo", "st: x\r\n\r\n"] {
         client.send(piece).await;
@@ -38,7 +38,7 @@ async fn a_head_may_come_in_pieces() {
 }
 
 #[tokio::test]
-async fn a_body_may_come_in_pieces_and_requests_may_follow() {
+async fn body_may_arrive_in_pieces_and_requests_may_follow() {
     let (_server, mut client) = start(Script::default()).await;
     let posts = "POST /details HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{\"ids\": [\"W1\"]}";
     for piece in [&posts[..60], &posts[60..posts.len() - 3], &posts[posts.len() - 3..]] {

@@ -7,7 +7,7 @@ use patra_core::tx::{
 use patra_core::{Code, Level};
 
 use super::{Broken, Checker};
-use crate::memory::{HoldRow, MemStore, Origin, Task};
+use crate::memory::{MemStore, Origin, PauseRow, Task};
 
 impl Checker {
     pub(super) fn check_control(
@@ -31,14 +31,14 @@ impl Checker {
             (Tx::ClaimJob(_), Ok(Done::ClaimJob(Some(taken)))) => {
                 let origin = &mem.instances[taken.job.0 as usize - 1].origin;
                 if let Some(hold) = lasting(mem).find(|hold| is_plain(&hold.subject) && fits(&hold.subject, origin)) {
-                    return Err(format!("held: trigger {} was taken in spite of {}", taken.public_id, hold.subject));
+                    return Err(format!("pause: trigger {} was claimed in spite of {}", taken.public_id, hold.subject));
                 }
             }
             _ => {}
         }
         let ended = |id: &&patra_core::PauseId| mem.holds.get(id).is_none_or(|hold| hold.released.is_some());
         if let (Some(hold), false) = (self.stops.iter().find(ended), matches!(tx, Tx::ResumeWork(_))) {
-            return Err(format!("held: {} ended hold {hold}", tx.name()));
+            return Err(format!("pause: {} ended pause {hold}", tx.name()));
         }
         self.stops.clear();
         self.stops.extend(stops(mem).map(|hold| hold.id));
@@ -63,7 +63,7 @@ impl Checker {
 fn check_claim(mem: &MemStore, claimed: &ClaimedTasks) -> Result<(), Broken> {
     for lease in &claimed.leases {
         if let Some(hold) = stops(mem).find(|hold| covers(hold, &mem.tasks[lease.task.0 as usize - 1])) {
-            return Err(format!("held: task {} was claimed in spite of {}", lease.task, hold.subject));
+            return Err(format!("pause: task {} was claimed in spite of {}", lease.task, hold.subject));
         }
     }
     Ok(())
@@ -97,12 +97,12 @@ fn check_cancel(mem: &MemStore, target: &CancelSubject, done: &WorkCancelled) ->
     }
 }
 
-fn lasting(mem: &MemStore) -> impl Iterator<Item = &HoldRow> {
+fn lasting(mem: &MemStore) -> impl Iterator<Item = &PauseRow> {
     mem.holds.values().filter(|hold| hold.released.is_none())
 }
 
 /// Advice stops planning only.
-pub(in crate::sim) fn stops(mem: &MemStore) -> impl Iterator<Item = &HoldRow> {
+pub(in crate::sim) fn stops(mem: &MemStore) -> impl Iterator<Item = &PauseRow> {
     lasting(mem).filter(|hold| hold.kind != PauseKind::Advisory)
 }
 
@@ -118,7 +118,7 @@ fn fits(subject: &PauseSubject, origin: &Origin) -> bool {
         && operation.is_none_or(|operation| operation == origin.operation)
 }
 
-fn covers(hold: &HoldRow, task: &Task) -> bool {
+fn covers(hold: &PauseRow, task: &Task) -> bool {
     let PauseSubject { credential, plan, slice, task: one, .. } = &hold.subject;
     fits(&hold.subject, &task.origin)
         && (credential.is_none() || *credential == task.credential)

@@ -1,5 +1,5 @@
-//! Plans and the tasks that they are made of: nothing is planned twice, nothing is left out, and a cursor lies within what
-//! is complete.
+//! Plans and the tasks that they are made of: nothing is planned twice, nothing is left out, and a cursor lies within
+//! what is complete.
 
 use patra_core::bounds::TaskBounds;
 use patra_core::cursor::{CursorValue, completed_end};

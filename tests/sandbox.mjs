@@ -1,4 +1,4 @@
-// What tests in JavaScript share: a folder of their own, the programs, and servers that end with the test.
+// Shared by the JavaScript tests: a temporary folder, the programs, and servers that end with the test.
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
@@ -12,7 +12,7 @@ export const freePort = () => new Promise((resolve) => {
   });
 });
 
-export class Place {
+export class Sandbox {
   /** After `patienceMs` whoever is waited for hangs. */
   constructor(name, patienceMs) {
     this.folder = mkdtempSync(path.join(os.tmpdir(), `patra-${name}.`));
