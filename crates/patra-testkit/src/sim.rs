@@ -97,7 +97,3 @@ pub fn hunt(mutant: Mutant, limit: u64) -> Option<Violation> {
 pub fn regression_seeds() -> impl Iterator<Item = u64> {
     include_str!("sim/seeds.txt").lines().filter_map(|line| line.split_whitespace().next()?.parse().ok())
 }
-
-#[cfg(test)]
-#[path = "sim/tests.rs"]
-mod tests;

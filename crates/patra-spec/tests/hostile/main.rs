@@ -1,4 +1,4 @@
-//! Ten thousand broken and hostile manifests: none panics, none takes long or uses much memory, and each rejected one
+//! Broken and hostile manifests, ten thousand of them in `./test full` and a quarter of that otherwise: none panics, none takes long or uses much memory, and each rejected one
 //! has a problem. In its own binary, because it counts the allocations of the whole process.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not see as tests")]
@@ -15,7 +15,8 @@ use mutate::Rng;
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
 
-const CASES: u64 = 10_000;
+/// Number of manifests, unless `PATRA_HOSTILE_MANIFESTS` says otherwise.
+const CASES: u64 = 2_500;
 /// Most CPU time of one step.
 const MAX_TIME: Duration = Duration::from_secs(5);
 const MAX_BYTES: usize = 64 * 1024 * 1024;
@@ -76,17 +77,18 @@ impl Case {
 #[test]
 fn hostile_manifests_are_handled_within_limits() {
     let sources = mutate::sources();
-    let (mut accepted, mut refused) = (0, 0);
+    let (mut accepted, mut refused) = (0_u64, 0_u64);
     let (mut slowest, mut largest) = ((Duration::ZERO, 0), (0, 0));
-    for seed in 0..CASES {
+    let cases = std::env::var("PATRA_HOSTILE_MANIFESTS").map_or(CASES, |cases| cases.parse().unwrap());
+    for seed in 0..cases {
         let text = mutate::mutated(&sources, &mut Rng::new(seed));
         let mut case = Case { seed, slowest: Duration::ZERO, largest: 0 };
         let taken = case.check(&text);
-        (accepted, refused) = (accepted + u32::from(taken), refused + u32::from(!taken));
+        (accepted, refused) = (accepted + u64::from(taken), refused + u64::from(!taken));
         slowest = slowest.max((case.slowest, seed));
         largest = largest.max((case.largest, seed));
     }
     println!("{accepted} accepted, slowest {slowest:?}, largest {largest:?}");
     // Some must be accepted and some rejected.
-    assert!(accepted > 500 && refused > 5_000, "{accepted} accepted, {refused} refused");
+    assert!(accepted > cases / 20 && refused > cases / 2, "{accepted} accepted, {refused} refused");
 }

@@ -243,7 +243,7 @@ impl MemStore {
         }
     }
 
-    pub(super) fn set_plan(&mut self, plan: PlanId, status: PlanStatus) {
+    pub fn set_plan(&mut self, plan: PlanId, status: PlanStatus) {
         let row = &mut self.plans[place(plan.0)];
         assert!(row.status.may_become(status), "plan {plan} must not go from {} to {status}", row.status);
         row.status = status;

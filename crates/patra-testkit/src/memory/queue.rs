@@ -151,7 +151,7 @@ impl MemStore {
     }
 
     /// The only way a task changes its state, so that the indexes follow.
-    pub(super) fn set_task(&mut self, id: TaskId, status: TaskStatus, lease: Option<(String, Ts)>) {
+    pub fn set_task(&mut self, id: TaskId, status: TaskStatus, lease: Option<(String, Ts)>) {
         let task = &mut self.tasks[place(id.0)];
         assert!(task.status.may_become(status), "task {id} must not go from {} to {status}", task.status);
         let holds = matches!(status, TaskStatus::Dispatched | TaskStatus::Executing);

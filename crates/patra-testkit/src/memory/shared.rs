@@ -139,27 +139,3 @@ impl Queries for SharedMem {
 pub(super) fn ready<T: Send + 'static>(value: T) -> BoxFuture<'static, Result<T, TxError>> {
     Box::pin(std::future::ready(Ok(value)))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ManualClock;
-    use crate::contract::{self, Subject};
-
-    crate::contract_tests!(super::keeps);
-
-    fn keeps(case: &str) {
-        contract::run_case(case, async || subject());
-    }
-
-    // Compares the model with itself, which tests the generator and the comparison, not the model.
-    #[tokio::test]
-    async fn differential_test_finds_no_difference_between_equal_stores() {
-        contract::differential(async || subject(), 0..50).await;
-    }
-
-    fn subject() -> Subject {
-        let clock = Arc::new(ManualClock::default());
-        Subject { store: Arc::new(SharedMem::new(clock.clone())), time: clock }
-    }
-}

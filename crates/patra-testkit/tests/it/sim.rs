@@ -1,4 +1,6 @@
-use super::*;
+//! The simulator: fixed seeds, fresh seeds, and the planted bugs.
+
+use patra_testkit::sim::{Mutant, Schedule, hunt, regression_seeds, simulate};
 
 fn holds(seed: u64) -> Schedule {
     simulate(seed, None, false).unwrap_or_else(|violation| panic!("{violation}"))
