@@ -255,7 +255,7 @@ fn log_end(lease: &Lease, ended: &RunSummary) {
     match &ended.outcome {
         RunOutcome::Closed(TaskStatus::Succeeded, _) => line!(info, "task succeeded"),
         RunOutcome::Closed(TaskStatus::Queued, Some(error)) => {
-            line!(info, "task given back", code = error.code.as_str());
+            line!(info, "task returned to the queue", code = error.code.as_str());
         }
         RunOutcome::Closed(status, Some(error)) => {
             line!(

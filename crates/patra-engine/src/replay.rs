@@ -36,7 +36,7 @@ pub enum Error {
     Store(#[from] TxError),
     #[error("run {run} has no batch {batch_no}")]
     NotFound { run: RunId, batch_no: u32 },
-    #[error("the response of this batch is not kept: {0}")]
+    #[error("the response of this batch is not stored: {0}")]
     NotKept(String),
     /// A bundle that was exported without the response.
     #[error("the bundle has no response in it: {0}")]
@@ -62,7 +62,7 @@ pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) 
         return Err(match (queries, case.response["raw"].as_str()) {
             (Some(_), _) => Error::NotKept(not_kept(&case)),
             (None, Some("kept")) => Error::NotPacked("it was made without --with-raw".to_owned()),
-            (None, _) => Error::NotPacked(format!("it was not kept, {}", not_kept(&case))),
+            (None, _) => Error::NotPacked(format!("it was not stored, {}", not_kept(&case))),
         });
     }
     let exchange = match exchange(&case, &pager) {

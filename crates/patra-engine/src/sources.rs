@@ -233,7 +233,7 @@ pub fn checked_config(r#type: &str, config: Value) -> Result<NewSourceConfig, St
 }
 
 fn address(text: &str) -> Result<String, String> {
-    let mut url = Url::parse(text.trim()).map_err(|error| format!("`url` is unreadable: {error}"))?;
+    let mut url = Url::parse(text.trim()).map_err(|_| "`url` must be an http or https URL")?;
     // A fragment is never sent: with and without it is the same source.
     url.set_fragment(None);
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
@@ -256,7 +256,7 @@ pub(crate) fn target(r#type: &str, config: &Value) -> Result<PollTarget, String>
     };
     match r#type {
         "rss" | "digest_feed" | "website" => {
-            let url = given(config, "url")?.ok_or("`config.url` is missing: where is it?")?;
+            let url = given(config, "url")?.ok_or("`config.url` is missing")?;
             let entries = identity(config)?;
             Ok(PollTarget { entries, ..of(r#type, Params::from([("url".to_owned(), url)])) })
         }
@@ -459,6 +459,7 @@ mod tests {
             ("rss", json!({}), "`config.url` is missing"),
             ("rss", json!([]), "`config` must be an object"),
             ("rss", json!({ "url": 5 }), "`url` must be a text"),
+            ("rss", json!({ "url": "notaurl" }), "`url` must be an http or https URL"),
             ("rss", json!({ "url": "file:///etc/passwd" }), "http:// or https://"),
             ("rss", json!({ "url": "https://user:secret@x.test/" }), "user or a password"),
             ("rss", json!({ "url": "https://x.test/", "fetch_interval_minutes": 0 }), "fetch_interval_minutes"),

@@ -22,7 +22,7 @@ pub struct AddressGuard {
 /// The kind of address that was denied. The address itself is left out: the author of a URL must not learn what a
 /// private name resolves to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is {kind}")]
+#[error("{kind}")]
 pub struct DeniedAddress {
     kind: &'static str,
 }

@@ -173,7 +173,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Outbox,
     },
-    /// Move old batches and cursor events out of the ledger now; a server does it by itself
+    /// Move old batches and cursor events out of the ledger now; a server does it automatically
     Archive(Archive),
     /// Read a batch again and compare, or run it again in production
     Replay(Replay),

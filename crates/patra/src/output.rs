@@ -73,7 +73,13 @@ fn table(view: View, rows: &[ViewRow]) -> Result<(), Error> {
     // Empty columns would push the others off the screen.
     let used: Vec<_> = (0..view.columns().len()).filter(|at| rows.iter().any(|row| row[*at] != Cell::Null)).collect();
     if rows.is_empty() {
-        return line(&format!("no {}", view.as_str()));
+        let rows = match view {
+            View::Quarantine => "quarantined records",
+            View::Archive => "archived rows",
+            View::Outbox => "events",
+            _ => view.as_str(),
+        };
+        return line(&format!("no {rows}"));
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);

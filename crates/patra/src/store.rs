@@ -232,10 +232,12 @@ pub(crate) fn sqlite(error: &OpenError) -> Error {
             "choose another folder with --data, or change its permissions"
         }
         OpenError::Locked { .. } => {
-            "only one process can write: stop that one, or use its API (POST /api/v1/jobs, POST /api/v1/manifests); \
+            "only one process can write: stop that process, or use the console or its HTTP API (docs/http.md); \
              `patra get` works next to it"
         }
-        OpenError::Missing { .. } => "`patra apply -f FILE` creates it; or name the right folder with --data",
+        OpenError::Missing { .. } => {
+            "`patra apply -f FILE` or `patra source add` creates it; or name the right folder with --data"
+        }
         OpenError::NotADatabase { .. } | OpenError::Foreign { .. } => "choose another folder with --data",
         OpenError::SchemaNewer { .. } | OpenError::MigrationChanged { .. } => {
             "use the version of patra that wrote it, or a newer one"

@@ -47,8 +47,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
             }
         };
         // The status of INVALID_INPUT is 400 in every contract (MAP-E-01).
-        let unfit = |error: JsonRejection| Failure::bad_request(error.body_text());
-        Ok(Given(Json::from_bytes(&bytes).map(|Json(body)| body).map_err(unfit)))
+        Ok(Given(Json::from_bytes(&bytes).map(|Json(body)| body).map_err(|error| Failure::bad_request(unfit(&error)))))
+    }
+}
+
+/// What is wrong with a body: the field and the reason, without the words of the library.
+fn unfit(error: &JsonRejection) -> String {
+    let text = error.body_text();
+    match text.split_once(": ") {
+        Some((_, reason)) if matches!(error, JsonRejection::JsonDataError(_)) => {
+            format!("the body is not valid: {reason}")
+        }
+        Some((_, reason)) if matches!(error, JsonRejection::JsonSyntaxError(_)) => {
+            format!("the body is not JSON: {reason}")
+        }
+        _ => text,
     }
 }
 

@@ -194,7 +194,7 @@ async fn fire(api: &Api, tenant: &Tenant, body: Given<NewJob>) -> Result<(String
 /// Problems of the request are a bad request; other problems need a change of the manifest.
 fn refused(error: registry::Error) -> Failure {
     let in_request = matches!(&error, registry::Error::Problems(problems)
-        if problems.iter().all(|problem| problem.path.starts_with("trigger")));
+        if problems.iter().all(|problem| ["trigger", "--set"].iter().any(|of| problem.path.starts_with(of))));
     let failure = Failure::from(error);
     match in_request {
         true => Failure { status: StatusCode::BAD_REQUEST, code: Code::InvalidInput, ..failure },

@@ -142,10 +142,12 @@ pub(crate) fn unsound(problems: Vec<Problem>) -> Failure {
         several => format!("{} problems", several.len()),
     };
     let problems = problems.into_iter().map(|problem| {
+        // An override has the name of its option; in a body it is a member of `overrides`.
+        let path = problem.path.replace("--set ", "overrides.").replace("--set", "overrides");
         json!({
             "line": problem.line,
             "column": problem.column,
-            "path": problem.path,
+            "path": path,
             "message": problem.message,
             "hint": problem.hint,
         })

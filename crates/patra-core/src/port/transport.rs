@@ -141,7 +141,7 @@ pub enum Error {
     TooLarge { limit: usize },
     #[error("the body cannot be decompressed: {reason}")]
     Encoding { reason: String },
-    #[error("{host} is refused by the address guard: {reason}; --allow-net opens a network that is not public")]
+    #[error("{host} is {reason}; Patra only collects from public addresses")]
     Refused { host: String, reason: String },
     #[error("redirected where Patra does not follow: {reason}")]
     Redirect { reason: String },

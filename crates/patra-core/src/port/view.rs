@@ -115,10 +115,31 @@ pub enum RowOwner {
 
 /// A condition on a column that the view does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{view} have no {column} to filter by")]
+#[error("`{view}` cannot be filtered by {}", filter_of(.column))]
 pub struct NoSuchFilter {
     pub view: &'static str,
     pub column: &'static str,
+}
+
+impl NoSuchFilter {
+    /// Name of the filter in CLI and HTTP.
+    pub fn filter(&self) -> &'static str {
+        filter_of(self.column)
+    }
+}
+
+fn filter_of(column: &str) -> &str {
+    match column {
+        "provenance_code" => "provenance",
+        "endpoint_name" => "endpoint",
+        "status_code" => "status",
+        "plan_id" => "plan",
+        "task_id" => "task",
+        "run_id" => "run",
+        "schedule_instance_id" => "job",
+        "created_at" => "time",
+        other => other,
+    }
 }
 
 /// A status that no row of the view can have.

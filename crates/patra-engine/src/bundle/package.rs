@@ -77,7 +77,7 @@ pub(super) fn make(
     });
     if request.with_raw {
         let raw = recording.raw.as_ref().ok_or_else(|| {
-            Error::Invalid("the response of this batch is not kept: export it without the response".to_owned())
+            Error::Invalid("the response of this batch is not stored: export it without the response".to_owned())
         })?;
         package["raw"] = json!({
             "status": raw.status,

@@ -25,7 +25,9 @@ pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
         };
         match compiled {
             Ok(compiled) => {
-                let searched = endpoint.role.unwrap_or_default() == EndpointRole::Search;
+                // A polled endpoint has no window on purpose.
+                let is_polled = endpoint.polled == Some(true);
+                let searched = endpoint.role.unwrap_or_default() == EndpointRole::Search && !is_polled;
                 if operation != Some(Operation::Harvest) && searched {
                     warnings.push(format!("endpoints.{name}: no window: it cannot be harvested"));
                 }

@@ -17,9 +17,13 @@ pub fn hint(refusal: &PageFailure) -> &'static str {
         (500.., _) => "the upstream has a problem of its own: try again later; a run does so by itself",
         (_, Code::TimeoutError) => "http.connect_timeout, read_timeout and timeout say how long to wait",
         (_, Code::NetworkError) => "check http.base_url and the network",
-        (_, Code::Forbidden) => {
-            "only public hosts are allowed, unless --allow-net names the network; next URLs need allow_hosts to leave the host"
+        (_, Code::Forbidden) if refusal.fault.message.contains("is a loopback address") => {
+            "allow its network: --allow-net 127.0.0.0/8"
         }
+        (_, Code::Forbidden) if refusal.fault.message.contains("public addresses") => {
+            "allow its network, such as --allow-net 10.0.0.0/8"
+        }
+        (_, Code::Forbidden) => "name the host of the next URL under allow_hosts of pagination",
         (_, Code::ParseError) => {
             "compare the beginning of the response with response.format, response.items_path and the paths of pagination"
         }
@@ -35,7 +39,7 @@ pub fn advice(items: u32, rejected: usize) -> Option<&'static str> {
     match items {
         0 => Some("no items: is the window empty at the upstream (--from, --to), or does items_path miss the list?"),
         items if rejected * 2 > items as usize => {
-            Some("most items were set aside: fix id_path and updated_at_path; a run stops at two such pages in a row")
+            Some("most items were rejected: fix id_path and updated_at_path; a run stops at two such pages in a row")
         }
         _ => None,
     }

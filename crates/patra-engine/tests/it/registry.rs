@@ -78,6 +78,9 @@ async fn a_manifest_is_checked_for_what_each_endpoint_is_meant_for() {
         .replace(", from: \"${ window.from | epoch }\", to: \"${ window.to | epoch }\"", "");
     let checked = registry::check("far.yaml", &unwindowed).unwrap();
     assert!(checked.warnings.iter().any(|warning| warning.contains("cannot be harvested")), "{:?}", checked.warnings);
+    // A polled endpoint has no window on purpose.
+    let polled = registry::check("collector.yaml", patra_engine::sources::BUILT_IN).unwrap();
+    assert!(!polled.warnings.iter().any(|warning| warning.contains("cannot be harvested")), "{:?}", polled.warnings);
     // A schedule needs an endpoint that is complete.
     let scheduled = unwindowed.replace("    pagination:", "    schedule: { every: PT1H }\n    pagination:");
     assert!(registry::check("far.yaml", &scheduled).is_err());

@@ -189,6 +189,6 @@ fn rate(path: &str, registry: &RateLimitConfig) -> Option<f64> {
 
 /// A problem with an override. It has no file position; its path names the setting.
 pub(crate) fn problem(path: &str, message: impl Into<String>, hint: Option<String>) -> Problem {
-    let path = if path.is_empty() { "trigger".to_owned() } else { format!("trigger.{path}") };
+    let path = if path.is_empty() { "--set".to_owned() } else { format!("--set {path}") };
     Problem { file: String::new(), line: 0, column: 0, path, message: message.into(), hint }
 }

@@ -26,23 +26,23 @@ fn overrides_are_parsed_and_problems_reported() {
     );
     check(
         &["pagination.pagesize=50"],
-        "trigger.pagination.pagesize: \"pagination.pagesize\" cannot be overridden\n  hint: did you mean `pagination.page_size`?",
+        "--set pagination.pagesize: \"pagination.pagesize\" cannot be overridden\n  hint: did you mean `pagination.page_size`?",
     );
     check(
         &["http.base_url=https://evil.example"],
-        "trigger.http.base_url: \"http.base_url\" cannot be overridden\n  hint: expected one of: pagination.page_size, pagination.max_page, rate_limit.refill_rate_per_sec, rate_limit.burst, window.max_window, window.safety_lag, batching.id_batch_size, retry.max_attempts",
+        "--set http.base_url: \"http.base_url\" cannot be overridden\n  hint: expected one of: pagination.page_size, pagination.max_page, rate_limit.refill_rate_per_sec, rate_limit.burst, window.max_window, window.safety_lag, batching.id_batch_size, retry.max_attempts",
     );
     check(
         &["rate_limit.burst=-1", "window.safety_lag=10m", "retry.max_attempts"],
-        "trigger.rate_limit.burst: \"-1\" is not a whole number\n  hint: write rate_limit.burst=10\ntrigger.window.safety_lag: \"10m\" is not an ISO-8601 duration\n  hint: write window.safety_lag=PT1H\ntrigger.retry.max_attempts: a value is missing\n  hint: write retry.max_attempts=10",
+        "--set rate_limit.burst: \"-1\" is not a whole number\n  hint: write rate_limit.burst=10\n--set window.safety_lag: \"10m\" is not an ISO-8601 duration\n  hint: write window.safety_lag=PT1H\n--set retry.max_attempts: a value is missing\n  hint: write retry.max_attempts=10",
     );
     check(
         &["rate_limit.burst=1", "rate_limit.burst=2"],
-        "trigger.rate_limit.burst: set twice\n  hint: write rate_limit.burst=10",
+        "--set rate_limit.burst: set twice\n  hint: write rate_limit.burst=10",
     );
     check(
         &["rate_limit.refill_rate_per_sec=NaN"],
-        "trigger.rate_limit.refill_rate_per_sec: \"NaN\" is not a number\n  hint: write rate_limit.refill_rate_per_sec=0.5",
+        "--set rate_limit.refill_rate_per_sec: \"NaN\" is not a number\n  hint: write rate_limit.refill_rate_per_sec=0.5",
     );
     assert!(Overrides::from_json(&json!([1])).is_err());
     assert!(Overrides::from_json(&json!({ "rate_limit.burst": null })).is_err());
@@ -70,21 +70,19 @@ fn overrides_may_lower_rates_but_not_raise_them() {
     assert_eq!(with("rate_limit.burst=1"), "");
     assert_eq!(
         with("rate_limit.refill_rate_per_sec=10.5"),
-        "trigger.rate_limit.refill_rate_per_sec: 10.5 is more than the registry's 10\n  hint: a job may lower a rate, not raise it"
+        "--set rate_limit.refill_rate_per_sec: 10.5 is more than the registry's 10\n  hint: a job may lower a rate, not raise it"
     );
     assert_eq!(
         with("rate_limit.burst=11"),
-        "trigger.rate_limit.burst: 11 is more than the registry's 10\n  hint: a job may lower a rate, not raise it"
+        "--set rate_limit.burst: 11 is more than the registry's 10\n  hint: a job may lower a rate, not raise it"
     );
     // Without a registered rate, the platform's is the limit.
     let silent = manifest(&WORKS.replace("rate_limit: { refill_rate_per_sec: 10, burst: 10 }", "retry: {}"));
     assert!(compiled(&silent, "works", "rate_limit.refill_rate_per_sec=2").contains("more than the registry's 1"));
     // The same checks as for a file, but without a file position.
-    assert_eq!(with("pagination.page_size=0"), "trigger.pagination.page_size: expected 1 to 10000 items");
+    assert_eq!(with("pagination.page_size=0"), "--set pagination.page_size: expected 1 to 10000 items");
     assert_eq!(with("rate_limit.refill_rate_per_sec=0").lines().count(), 1);
-    assert!(
-        with("window.max_window=PT30M").starts_with("trigger.") || with("window.max_window=PT30M").contains("align")
-    );
+    assert!(with("window.max_window=PT30M").starts_with("--set ") || with("window.max_window=PT30M").contains("align"));
 }
 
 // covers: ING-3.3-03
@@ -118,13 +116,13 @@ fn overrides_require_their_section() {
     let nothing = "the endpoint does not have this section, so there is nothing to override";
     assert_eq!(
         compiled(&works, "works", "batching.id_batch_size=5"),
-        format!("trigger.batching.id_batch_size: {nothing}")
+        format!("--set batching.id_batch_size: {nothing}")
     );
     let everything = manifest(EVERYTHING);
     assert_eq!(compiled(&everything, "search", "batching.id_batch_size=25"), "");
     let table = Overrides::parse(["pagination.page_size=5"]).unwrap();
     let problems = compile_with(&everything, "table", Operation::Update, &table).unwrap_err();
-    assert_eq!(problems.to_string(), format!("trigger.pagination.page_size: {nothing}"));
+    assert_eq!(problems.to_string(), format!("--set pagination.page_size: {nothing}"));
     assert!(compiled(&works, "wroks", "rate_limit.burst=1").contains("did you mean `works`?"));
 }
 

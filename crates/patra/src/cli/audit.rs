@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
-    /// Look for plaintext secrets and unprotected access, print JSON, and fail if there is a finding
+    /// Look for plaintext secrets and unprotected access, print JSON, and fail on a critical or high finding
     Security(AuditSecurity),
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Db {
         #[arg(long, value_name = "DIR|FILE")]
         to: Option<PathBuf>,
     },
-    /// Replace the database by a copy; the replaced one is kept
+    /// Replace the database with a backup; the replaced one is kept
     Restore {
         /// Copy, from `patra db backups`
         file: PathBuf,

@@ -58,7 +58,7 @@ pub(crate) enum Board {
         #[command(flatten)]
         range: TimeRange,
     },
-    /// List alerts and since when they fire
+    /// List alerts and when they started to fire
     Alerts,
 }
 

@@ -49,7 +49,7 @@ pub(crate) enum Crawl {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
         limit: u32,
     },
-    /// Free locks that are older than half an hour now; a server does it by itself
+    /// Free locks that are older than half an hour now; a server does it automatically
     Recover,
     /// Try failed candidates again
     Requeue {

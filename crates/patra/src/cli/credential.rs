@@ -54,7 +54,7 @@ pub(crate) enum Credential {
         /// Name of the cookie
         alias: String,
     },
-    /// Encrypt everything again with the first master key, after you put a new one before the old
+    /// Encrypt everything again with the first master key, after you put a new one before the old one
     Reseal,
     /// Decrypt a credential and, where it needs a token, get one
     Check {
@@ -65,7 +65,7 @@ pub(crate) enum Credential {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CredentialArg {
-    /// Name that manifests use; their default is the code of the provenance
+    /// Name of the credential; manifests use their provenance code unless `auth.credential` names another
     pub(crate) alias: String,
     /// Use it only for this provenance
     #[arg(long, value_name = "CODE")]

@@ -18,6 +18,13 @@ pub(super) fn arrange(command: Command) -> Command {
         .disable_version_flag(true)
         .arg(flag("help", 'h', ArgAction::Help, "Print help"))
         .arg(flag("version", 'V', ArgAction::Version, "Print version"))
+        .mut_subcommand("resume", |resume| {
+            // It takes what `pause` takes.
+            resume.mut_subcommands(|target| {
+                let about = target.get_about().map(|about| about.to_string().replace("Pause ", "Resume "));
+                target.about(about.unwrap_or_default())
+            })
+        })
         .mut_subcommand("get", |get| {
             get.before_help(views())
                 .override_usage("patra get [OPTIONS] <VIEW>\n       patra get [OPTIONS] <COMMAND>")
@@ -37,7 +44,7 @@ fn views() -> String {
 
 fn about(view: View) -> &'static str {
     match view {
-        View::Provenances => "Providers with an applied manifest",
+        View::Provenances => "APIs with an applied manifest",
         View::Endpoints => "Endpoints of the manifests",
         View::Schedules => "Schedules and when they are due next",
         View::Jobs => "Jobs: one for each time that work was requested",
@@ -47,7 +54,7 @@ fn about(view: View) -> &'static str {
         View::Runs => "Runs: attempts at tasks",
         View::Batches => "Batches of runs: one request and its statistics each",
         View::Cursors => "Cursors: how far each endpoint is collected",
-        View::Events => "Steps of the cursors",
+        View::Events => "Advances of the cursors",
         View::Items => "Collected records",
         View::Quarantine => "Records that could not be stored",
         View::Candidates => "Ids whose details were fetched or failed",

@@ -12,32 +12,32 @@ use super::value;
 /// Work that can be paused.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum PauseTarget {
-    /// Select everything of a provenance
+    /// Pause everything of a provenance
     Source {
         /// Code of the provenance
         provenance: String,
     },
-    /// Select one endpoint, or one operation of it
+    /// Pause one endpoint, or one operation of it
     Endpoint {
         /// Code of the provenance
         provenance: String,
         /// Name of the endpoint
         endpoint: String,
-        /// Select only this operation
+        /// Limit it to this operation
         #[arg(long, value_parser = value::operation(), value_name = "OPERATION")]
         operation: Option<Operation>,
     },
-    /// Select the tasks of one plan
+    /// Pause the tasks of one plan
     Plan {
         /// Id, from `patra get plans`
         id: i64,
     },
-    /// Select the task of one slice
+    /// Pause the task of one slice
     Slice {
         /// Id, from `patra get slices`
         id: i64,
     },
-    /// Select one task
+    /// Pause one task
     Task {
         /// Id, from `patra get tasks`
         id: i64,
@@ -49,7 +49,7 @@ pub(crate) enum PauseTarget {
 pub(crate) enum ResumeTarget {
     #[command(flatten)]
     Work(PauseTarget),
-    /// Select one pause or halt by its id
+    /// Resume one pause or halt by its id
     Hold {
         /// Id, from `patra get holds`
         id: i64,
@@ -82,22 +82,22 @@ pub(crate) struct Cancel {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum CancelTarget {
-    /// Select a job with its plans, slices and tasks
+    /// Cancel a job with its plans, slices and tasks
     Job {
         /// Public id, from `patra run --no-wait` or `patra get jobs`
         id: String,
     },
-    /// Select a plan with its slices and tasks
+    /// Cancel a plan with its slices and tasks
     Plan {
         /// Id, from `patra get plans`
         id: i64,
     },
-    /// Select a slice with its task
+    /// Cancel a slice with its task
     Slice {
         /// Id, from `patra get slices`
         id: i64,
     },
-    /// Select one task
+    /// Cancel one task
     Task {
         /// Id, from `patra get tasks`
         id: i64,
@@ -157,7 +157,8 @@ pub(crate) struct Archive {
 }
 
 fn age(text: &str) -> Result<Duration, String> {
-    let age = text.parse::<patra_spec::IsoDuration>()?.0;
+    let age = text.parse::<patra_spec::IsoDuration>();
+    let age = age.map_err(|_| format!("`{text}` is not an ISO 8601 duration, such as P3D"))?.0;
     match age >= MIN_RETENTION {
         true => Ok(age),
         false => Err("replays and audits need the last day: at least P1D".to_owned()),

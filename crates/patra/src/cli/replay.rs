@@ -14,13 +14,13 @@ pub(crate) struct Replay {
     /// Number of the batch in its run, from `patra get batches`
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) batch: Option<u32>,
-    /// Send the request to the API again instead of reading the kept response; writes nothing
+    /// Send the request to the API again instead of reading the stored response; writes nothing
     #[arg(long, conflicts_with_all = ["file", "redrive"])]
     pub(crate) live: bool,
     /// Read a bundle made by `patra bundle export --with-raw` instead of the database
     #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "redrive"])]
     pub(crate) file: Option<PathBuf>,
-    /// Run it again in production: a finished batch is read back, anything else is queued and writes
+    /// Run it again in production: a committed batch is not repeated; other work is queued and writes
     #[arg(long)]
     pub(crate) redrive: bool,
     /// Run this whole task again
@@ -57,7 +57,7 @@ pub(crate) enum Bundle {
         /// Write to this new file; stdout when left out
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// Include the response, if it is kept, so that the bundle can be replayed anywhere
+        /// Include the response, if it is stored, so that the bundle can be replayed anywhere
         #[arg(long)]
         with_raw: bool,
     },

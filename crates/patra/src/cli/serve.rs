@@ -17,7 +17,7 @@ pub(crate) struct Serve {
     /// Run only this part; repeatable; all parts when left out
     #[arg(long = "role", env = "PATRA_ROLE", value_delimiter = ',', value_name = "ROLE")]
     pub(crate) roles: Vec<Role>,
-    /// Leave the sources to another process
+    /// Do not poll sources in this process
     #[arg(long)]
     pub(crate) no_collector: bool,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(crate) struct Engine {
     /// Run this many tasks at once
     #[arg(long, env = "PATRA_CONCURRENCY", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1024), value_name = "N")]
     pub(crate) concurrency: u32,
-    /// Give a task to another process after this many seconds without a sign of life
+    /// Give a task to another process after this many seconds without a lease renewal
     #[arg(long, env = "PATRA_LEASE_SECS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600), value_name = "SECS")]
     pub(crate) lease_secs: u64,
     /// Archive batches and cursor events after this many days; 0 keeps them in the ledger
@@ -72,7 +72,7 @@ pub(crate) enum Key {
     List,
     /// Revoke a key by its public part
     Revoke {
-        /// The eight digits after `patra_`
+        /// The eight characters after `patra_`
         prefix: String,
     },
 }

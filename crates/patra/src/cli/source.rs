@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use patra_core::source::MAX_MINUTES;
 
-/// Types that Patra can fetch. A source of another type is stored and skipped.
+/// Types that Patra can fetch. An imported source of another type is stored and skipped.
 pub(crate) const SOURCE_TYPES: &[&str] = &[
     "rss",
     "digest_feed",
@@ -94,10 +94,10 @@ pub(crate) struct AddSource {
     /// Set the type's options as a JSON object: '{"subreddit": "rust"}'
     #[arg(long, value_name = "JSON")]
     pub(crate) config: Option<String>,
-    /// Poll every so many minutes instead of as often as the type
+    /// Poll at this interval; default: that of the type
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MINUTES)))]
     pub(crate) interval: Option<u32>,
-    /// Let anybody read it if PATRA_PUBLIC_READ is set
+    /// Show it without a key if PATRA_PUBLIC_READ is set
     #[arg(long)]
     pub(crate) public: bool,
 }

@@ -31,7 +31,11 @@ pub(crate) fn usage_error(error: &clap::Error, root: &Command, args: &[OsString]
     if hints.is_empty() {
         hints.push(format!("see `{path} --help`"));
     }
-    Error::usage(message.join("\n\n")).hint(hints.join("; "))
+    let mut message = message.join("\n\n");
+    if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) {
+        message = message.replace("invalid digit found in string", &format!("`{value}` is not a number"));
+    }
+    Error::usage(message).hint(hints.join("; "))
 }
 
 /// Whether the command is incomplete, and its help is the best message.

@@ -15,6 +15,8 @@ use crate::error::Error;
 use crate::store::ReadOnly;
 use crate::{output, store};
 
+const NO_ROWS: &str = "no rows in this time range";
+
 pub(crate) async fn show(global: &Global, board: &Board) -> Result<(), Error> {
     let ReadOnly { queries, boards, crawls, .. } = &store::open_read_only(global).await?;
     match board {
@@ -25,30 +27,33 @@ pub(crate) async fn show(global: &Global, board: &Board) -> Result<(), Error> {
             output::result(global.output, &at_a_glance(&overview), &json!(overview))
         }
         Board::Queue(filter) => {
-            rows(global, &board::queue(&**boards, &**queries, &SystemClock, filter.about(global)).await?)
+            let lines = board::queue(&**boards, &**queries, &SystemClock, filter.about(global)).await?;
+            rows(global, &lines, "nothing is queued")
         }
         Board::Throughput { filter, range, step } => {
             let window = window(range)?;
             let minutes = step.unwrap_or_else(|| board::step_minutes(window, SystemClock.now()));
             let done = board::throughput(&**boards, filter.about(global), window, minutes).await?;
-            if global.output == Output::Table { rows(global, &done.steps) } else { one(global, &done) }
+            if global.output == Output::Table { rows(global, &done.steps, NO_ROWS) } else { one(global, &done) }
         }
         Board::Errors { filter, range, level, limit } => {
-            rows(global, &boards.errors(filter.about(global), *level, window(range)?, *limit).await?)
+            let errors = boards.errors(filter.about(global), *level, window(range)?, *limit).await?;
+            rows(global, &errors, NO_ROWS)
         }
         Board::Timeline { filter, range, namespace, limit } => {
             let cursors = CursorFilter { work: filter.about(global), namespace: namespace.clone(), limit: *limit };
-            rows(global, &board::timeline(&**boards, &SystemClock, cursors, window(range)?).await?)
+            let lines = board::timeline(&**boards, &SystemClock, cursors, window(range)?).await?;
+            rows(global, &lines, NO_ROWS)
         }
         Board::Budget { filter, range } => {
             let lines =
                 board::budget(&**boards, &**queries, &SystemClock, filter.about(global), window(range)?).await?;
-            rows(global, &lines)
+            rows(global, &lines, NO_ROWS)
         }
         Board::Alerts if global.project.is_some() => {
             Err(Error::usage("alerts belong to no project").hint("leave --project out"))
         }
-        Board::Alerts => rows(global, &crawls.alerts().await?),
+        Board::Alerts => rows(global, &crawls.alerts().await?, "no alerts"),
     }
 }
 
@@ -56,13 +61,14 @@ fn window(range: &TimeRange) -> Result<Window, Error> {
     board::window(range.from, range.to, SystemClock.now()).map_err(|error| Error::usage(error.to_string()))
 }
 
-fn rows<T: Serialize>(global: &Global, rows: &[T]) -> Result<(), Error> {
+/// Prints rows, or `empty` when a table would have none.
+fn rows<T: Serialize>(global: &Global, rows: &[T], empty: &str) -> Result<(), Error> {
     let rows: Vec<Value> = rows.iter().map(|row| json!(row)).collect();
     if global.output != Output::Table {
         return output::values(global.output, &rows);
     }
     if rows.is_empty() {
-        return output::line("nothing");
+        return output::line(empty);
     }
     output::values(global.output, &rows.into_iter().map(for_people).collect::<Vec<_>>())
 }
@@ -127,10 +133,30 @@ fn at_a_glance(overview: &board::Overview) -> String {
             error.message
         )
     }));
-    lines.extend(overview.lagging.iter().map(|lagging| {
-        let (of, namespace) = (name(&lagging.watermark.partition), &lagging.watermark.namespace);
-        format!("behind: {of} {namespace}: {} s", lagging.lag_seconds)
-    }));
+    let behind = |(of, lag): (String, String)| format!("behind: {of}: {lag}");
+    let lagging = overview.lagging.iter();
+    lines.extend(lagging.map(|one| (name(&one.watermark.partition), duration(one.lag_seconds))).map(behind));
     lines.extend(overview.alerts.iter().map(|alert| format!("alert: {} {}", alert.alert, alert.subject)));
     lines.join("\n")
+}
+
+/// Whole days, or hours or minutes of a shorter time.
+fn duration(seconds: u64) -> String {
+    let (number, unit) = match seconds {
+        0..7_200 => (seconds / 60, "minute"),
+        7_200..172_800 => (seconds / 3_600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duration_has_the_largest_fitting_unit() {
+        let shown = [59, 60, 7_199, 7_200, 172_800, 90_191_677].map(duration);
+        assert_eq!(shown, ["0 minutes", "1 minute", "119 minutes", "2 hours", "2 days", "1043 days"]);
+    }
 }

@@ -76,7 +76,10 @@ async fn due(global: &Global) -> Result<Exit, Error> {
         0 => "no source is due".to_owned(),
         many => {
             let later = if put_off > 0 { format!(", {put_off} put off") } else { String::new() };
-            format!("{} source(s) collected: {inserted} new item(s), {failed} failed{later}", many - put_off)
+            let collected = many - put_off;
+            let sources = if collected == 1 { "source" } else { "sources" };
+            let items = if inserted == 1 { "item" } else { "items" };
+            format!("{collected} {sources} collected: {inserted} new {items}, {failed} failed{later}")
         }
     };
     let value =

@@ -140,6 +140,7 @@ fn trace_id() -> Result<String, Error> {
 }
 
 fn refused(trouble: CrawlFailure) -> Error {
+    let is_unknown = trouble.message.starts_with("there is no platform");
     let error = match trouble.code {
         Code::InvalidInput => Error::usage(trouble.message),
         Code::NotConfigured => Error::configuration(trouble.message),
@@ -150,6 +151,7 @@ fn refused(trouble: CrawlFailure) -> Error {
         Code::CookieExhausted => {
             error.hint("`patra crawl list cookies` shows them; `patra credential add NAME --type cookie --provenance PLATFORM` adds one")
         }
+        _ if is_unknown => error.hint("`patra apply -f FILE` adds one; `patra get provenances` lists them"),
         _ => error,
     }
 }

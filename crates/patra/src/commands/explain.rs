@@ -20,7 +20,13 @@ pub(crate) fn run(global: &Global, code: Option<&str>) -> Result<Exit, Error> {
 fn one(global: &Global, code: &str) -> Result<(), Error> {
     let entry = explain::find(code).ok_or_else(|| {
         let entries = explain::all();
-        let names: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+        if code.trim().parse::<u64>().is_ok() {
+            let known: Vec<_> = explain::exits().iter().map(|entry| entry.name).collect();
+            return Error::usage(format!("`{}` is no exit code", code.trim()))
+                .hint(format!("exit codes are {}; `patra explain` lists all codes", known.join(", ")));
+        }
+        let is_word = |name: &&str| name.starts_with(|first: char| first.is_ascii_alphabetic());
+        let names: Vec<_> = entries.iter().map(|entry| entry.name).filter(is_word).collect();
         let hint = match suggest::closest(code, &names) {
             Some(name) => format!("did you mean `{name}`? `patra explain` lists all codes"),
             None => "`patra explain` lists all codes".to_owned(),

@@ -41,7 +41,8 @@ pub(crate) async fn run(global: &Global, args: &Get) -> Result<Exit, Error> {
         let message = format!("{} belong to no project", view.as_str());
         return Err(Error::usage(message).hint("leave --project out"));
     }
-    view.conditions(&filter).map_err(|error| Error::usage(error.to_string()))?;
+    view.conditions(&filter)
+        .map_err(|error| Error::usage(format!("`{}` cannot be filtered by --{}", view.as_str(), error.filter())))?;
     let queries = store::open_to_read(global).await?;
     if view == View::Gates {
         gates::show(global, &*queries).await?;

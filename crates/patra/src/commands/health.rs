@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use patra_core::port::Transport as _;
-use patra_core::port::transport::{HttpMethod, HttpRequest};
+use patra_core::port::transport::{Error as TransportError, HttpMethod, HttpRequest};
 
 use crate::cli::{Global, Health};
 use crate::error::{Error, Exit};
@@ -32,8 +32,11 @@ async fn check_server(global: &Global, url: &str) -> Result<Exit, Error> {
     let client = patra_http::Client::new(patra_http::AddressGuard::new(everywhere))
         .map_err(|error| Error::unexpected(error.to_string()))?;
     let request = HttpRequest::new(HttpMethod::Get, format!("{}/health", url.trim_end_matches('/')));
-    let response = client.send(request).await.map_err(|error| {
-        Error::failed(format!("{url} does not respond: {error}")).hint("is `patra serve` running there?")
+    let response = client.send(request).await.map_err(|error| match error {
+        TransportError::Invalid { .. } => {
+            Error::usage(format!("`{url}` is not a URL")).hint("name a server, such as http://127.0.0.1:8080")
+        }
+        error => Error::failed(format!("{url} does not respond: {error}")).hint("is `patra serve` running there?"),
     })?;
     let body: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
     let status = body["status"].as_str().unwrap_or("unknown").to_owned();

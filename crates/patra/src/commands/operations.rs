@@ -25,7 +25,7 @@ pub(crate) async fn pause(global: &Global, args: &Pause) -> Result<Exit, Error> 
     let hold = PauseWork { subject: subject.clone(), kind: PauseKind::Pause, reason, by };
     let holding = store.run(hold).await?;
     let word = if holding.existed { "is paused already" } else { "is paused" };
-    let text = format!("{subject} {word}: hold {}", holding.pause);
+    let text = format!("{} {word}: hold {}", in_words(&subject), holding.pause);
     let value = json!({ "hold": holding.pause, "subject": subject.to_text(), "existed": holding.existed });
     output::result(global.output, &text, &value)?;
     Ok(Exit::Ok)
@@ -36,9 +36,9 @@ pub(crate) async fn resume(global: &Global, args: &Resume) -> Result<Exit, Error
         ResumeTarget::Work(what) => PauseSelector::On(subject(what)),
         ResumeTarget::Hold { id } => PauseSelector::Id(PauseId(*id)),
     };
-    let name = match &which {
-        PauseSelector::On(subject) => subject.to_text(),
-        PauseSelector::Id(id) => format!("hold {id}"),
+    let (subject, name) = match &which {
+        PauseSelector::On(subject) => (subject.to_text(), in_words(subject)),
+        PauseSelector::Id(id) => (format!("hold {id}"), format!("hold {id}")),
     };
     let store = store::open(global).await?.store;
     match &args.target {
@@ -50,7 +50,7 @@ pub(crate) async fn resume(global: &Global, args: &Resume) -> Result<Exit, Error
         return Err(Error::not_found(format!("{name} is not paused")).hint("`patra get holds` lists pauses and halts"));
     }
     let text = format!("{name} resumed: {released} hold{} removed", if released == 1 { "" } else { "s" });
-    output::result(global.output, &text, &json!({ "subject": name, "released": released }))?;
+    output::result(global.output, &text, &json!({ "subject": subject, "released": released }))?;
     Ok(Exit::Ok)
 }
 
@@ -91,6 +91,11 @@ fn subject(what: &PauseTarget) -> PauseSubject {
     }
 }
 
+/// `source far endpoint records`.
+fn in_words(subject: &PauseSubject) -> String {
+    subject.to_text().replace('=', " ")
+}
+
 /// Codes are lower-case and trimmed.
 fn normal(code: &str) -> String {
     code.trim().to_lowercase()
@@ -113,7 +118,10 @@ pub(crate) async fn cancel(global: &Global, args: &Cancel) -> Result<Exit, Error
     }
     let done = store.run(tx::CancelWork { target, reason, by }).await?;
     if !done.found {
-        return Err(Error::not_found(format!("there is no {name}")));
+        let kind = name.split(' ').next().unwrap_or_default();
+        return Err(
+            Error::not_found(format!("there is no {name}")).hint(format!("`patra get {kind}s` shows what there is"))
+        );
     }
     let tx::WorkCancelled { jobs, plans, slices, tasks, .. } = done;
     let text = match jobs + plans + slices + tasks {
@@ -146,7 +154,8 @@ pub(crate) async fn quarantine(global: &Global, command: &Quarantine) -> Result<
     store::check_project(global, &*store, View::Quarantine, *id, &format!("quarantined record {id}")).await?;
     let done = store.run(AbandonRecord { quarantine: *id, by: author.by.clone() }).await?;
     if !done.found {
-        return Err(Error::not_found(format!("there is no quarantined record {id}")));
+        return Err(Error::not_found(format!("there is no quarantined record {id}"))
+            .hint("`patra get quarantine` shows what there is"));
     }
     let text = if done.abandoned { "is given up" } else { "was settled already" };
     output::result(global.output, &format!("quarantined record {id} {text}"), &json!({ "abandoned": done.abandoned }))?;
@@ -175,7 +184,7 @@ pub(crate) async fn archive(global: &Global, args: &Archive) -> Result<Exit, Err
     let store = store::open(global).await?.store;
     let done = operations::archive(&*store, &SystemClock, args.older_than).await?;
     let text = format!(
-        "archived {} batches and {} cursor events; deleted {} kept responses and {} settled rows",
+        "archived {} batches and {} cursor events; deleted {} stored responses and {} settled rows",
         done.batches, done.events, done.raw, done.settled
     );
     let value = json!({ "batches": done.batches, "events": done.events, "raw": done.raw, "settled": done.settled });

@@ -199,7 +199,10 @@ async fn add(global: &Global, args: &AddDocument) -> Result<Exit, Error> {
 
 /// Reads the file in pieces: it may be larger than the memory.
 fn find(global: &Global, file: &Path, remove_tracking: bool) -> Result<Exit, Error> {
-    let wrong = |error: std::io::Error| Error::configuration(format!("cannot read {}: {error}", file.display()));
+    let wrong = |error: std::io::Error| {
+        Error::configuration(format!("cannot read {}: {error}", file.display()))
+            .hint("check the path and its permissions")
+    };
     let mut finder = LinkFinder::new(LinkOptions { remove_tracking });
     match file.to_str() {
         Some("-") => finder.read(std::io::stdin().lock()),

@@ -1,4 +1,4 @@
-//! `replay`: reads a batch again, from its kept response or from the API, and compares, without writing; or, with
+//! `replay`: reads a batch again, from its stored response or from the API, and compares, without writing; or, with
 //! `--redrive`, runs it again in production.
 
 mod redrive;

@@ -99,11 +99,15 @@ async fn trigger(global: &Global, store: &dyn Store, args: &Run) -> Result<(Requ
 /// A problem with the request is a wrong command line, not a wrong manifest.
 fn refused(error: registry::Error) -> Error {
     match &error {
-        registry::Error::Problems(problems) if problems.iter().all(|one| one.path.starts_with("trigger")) => {
+        registry::Error::Problems(problems) if problems.iter().all(|one| is_of_request(&one.path)) => {
             Error::usage(error.to_string())
         }
         _ => error.into(),
     }
+}
+
+fn is_of_request(path: &str) -> bool {
+    path.starts_with("trigger") || path.starts_with("--set")
 }
 
 /// Intervals between two checks of the progress: short at first, then four times a second. With many tasks or

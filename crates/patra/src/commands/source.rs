@@ -51,9 +51,11 @@ fn of(global: &Global, id: i64) -> ChangeSource {
 }
 
 async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
+    let r#type = known_type(&args.r#type)?;
     let mut config: Value = match &args.config {
         Some(text) => serde_json::from_str(text).map_err(|error| {
-            Error::usage(format!("--config is not JSON: {error}")).hint("'{\"subreddit\": \"rust\"}'")
+            Error::usage(format!("--config is not JSON: {error}"))
+                .hint("pass a JSON object, such as '{\"subreddit\": \"rust\"}'")
         })?,
         None => json!({}),
     };
@@ -61,14 +63,9 @@ async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
         map.extend(args.url.clone().map(|url| ("url".to_owned(), url.into())));
         map.extend(args.interval.map(|minutes| ("fetch_interval_minutes".to_owned(), minutes.into())));
     }
-    let said = SourceDraft {
-        r#type: args.r#type.clone(),
-        name: args.name.clone(),
-        config,
-        is_public: args.public,
-        ..SourceDraft::default()
-    };
-    let source = sources::checked(said).map_err(Error::usage)?;
+    let said =
+        SourceDraft { r#type, name: args.name.clone(), config, is_public: args.public, ..SourceDraft::default() };
+    let source = sources::checked(said).map_err(|message| unusable(&args.r#type, message))?;
     let (r#type, name) = (source.r#type.clone(), source.name.clone());
     let opened = store::open(global).await?;
     introduce(&*opened.store).await?;
@@ -83,15 +80,24 @@ async fn add(global: &Global, args: &AddSource) -> Result<Exit, Error> {
         false => format!("source {} added: {name}", saved.id),
     };
     output::result(global.output, &text, &value)?;
-    if let (Some(why), false) = (sources::unsupported(&r#type), saved.existed) {
-        say(&format!("it is stored and skipped: {why}{}", type_hint(&r#type)));
-    }
     Ok(if saved.existed { Exit::Failures } else { Exit::Ok })
 }
 
-/// The type that was meant, after a typing mistake.
-fn type_hint(r#type: &str) -> String {
-    suggest::closest(r#type, SOURCE_TYPES).map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"))
+/// A type that can be collected. Only imports and the HTTP API store sources of other types.
+fn known_type(text: &str) -> Result<String, Error> {
+    let r#type = sources::checked_type(text).map_err(Error::usage)?;
+    if sources::unsupported(&r#type).is_none() {
+        return Ok(r#type);
+    }
+    let meant = suggest::closest(&r#type, SOURCE_TYPES);
+    let meant = meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "));
+    let hint = format!("{meant}Known types: {}", SOURCE_TYPES.join(", "));
+    Err(Error::usage(format!("there is no source type `{type}`")).hint(hint))
+}
+
+fn unusable(r#type: &str, message: String) -> Error {
+    let hint = message.starts_with("`config.url` is missing").then(|| format!("add it: `patra source add {type} URL`"));
+    hint.into_iter().fold(Error::usage(message), Error::hint)
 }
 
 /// Writes the intervals of the types. Before the first run of a collector there are none, and a new source would not be
@@ -190,7 +196,8 @@ async fn import(global: &Global, file: &Path, r#type: &str) -> Result<Exit, Erro
         say(&format!("  entry {at}: {reason}"));
     }
     let wrong = unusable.len();
-    let text = format!("{added} source(s) added, {existed} existed already, {wrong} unusable");
+    let sources = if added == 1 { "source" } else { "sources" };
+    let text = format!("{added} {sources} added, {existed} existed already, {wrong} unusable");
     output::result(global.output, &text, &json!({ "added": added, "existed": existed, "unusable": wrong }))?;
     Ok(if wrong > 0 { Exit::Failures } else { Exit::Ok })
 }
@@ -202,7 +209,10 @@ pub(super) fn text(file: &Path, most: u64) -> Result<String, Error> {
         Some("-") => std::io::stdin().lock().take(most + 1).read_to_end(&mut text),
         _ => std::fs::File::open(file).and_then(|open| open.take(most + 1).read_to_end(&mut text)),
     };
-    read.map_err(|error| Error::configuration(format!("cannot read {}: {error}", file.display())))?;
+    read.map_err(|error| {
+        Error::configuration(format!("cannot read {}: {error}", file.display()))
+            .hint("check the path and its permissions")
+    })?;
     if text.len() as u64 > most {
         return Err(Error::usage(format!("{} has more than {most} bytes", file.display())));
     }
@@ -272,7 +282,7 @@ async fn export(global: &Global, format: ExportFormat) -> Result<Exit, Error> {
 }
 
 async fn interval(global: &Global, r#type: &str, minutes: Option<u32>) -> Result<Exit, Error> {
-    let r#type = sources::checked_type(r#type).map_err(Error::usage)?;
+    let r#type = known_type(r#type)?;
     let opened = store::open(global).await?;
     let key = format!("fetch_interval.{type}");
     opened.store.run(SaveSetting { key: key.clone(), value: minutes.map(|minutes| minutes.to_string()) }).await?;

@@ -25,6 +25,7 @@ use diff::Difference;
 /// Results of all tests.
 #[derive(Default)]
 struct Report {
+    manifests: usize,
     tests: Vec<Value>,
     passed: usize,
     failed: usize,
@@ -46,6 +47,7 @@ pub(crate) fn run(global: &Global, args: &Test) -> Result<Exit, Error> {
 
 impl Report {
     fn manifest(&mut self, format: Output, file: &Path, manifest: &Manifest) -> Result<(), Error> {
+        self.manifests += 1;
         for (number, test) in manifest.tests.iter().enumerate() {
             match Case::deserialize(test) {
                 Ok(case) => {
@@ -97,12 +99,16 @@ impl Report {
     }
 
     fn end(self, format: Output) -> Result<Exit, Error> {
-        let Report { tests, passed, failed, problems } = self;
+        let Report { manifests, tests, passed, failed, problems } = self;
         if format == Output::Json {
             let value = json!({ "passed": passed, "failed": failed, "tests": tests, "problems": problems });
             output::result(format, "", &value)?;
         }
-        say(&format!("{passed} passed, {failed} failed"));
+        match manifests {
+            _ if passed + failed > 0 || !problems.is_empty() => say(&format!("{passed} passed, {failed} failed")),
+            1 => say("no tests in 1 manifest"),
+            _ => say(&format!("no tests in {manifests} manifests")),
+        }
         match problems.len() {
             0 if failed == 0 => Ok(Exit::Ok),
             0 => Ok(Exit::Failures),

@@ -55,7 +55,7 @@ pub(super) fn code(code: Code) -> Entry {
         ),
         Code::NotFound => (
             &[Level::L2],
-            "The thing you name does not exist, or it belongs to another project.",
+            "The named object does not exist, or it belongs to another project.",
             &[
                 "Check the spelling and the id. `patra get VIEW` and `patra source list` show what exists.",
                 "Check `--project` and PATRA_PROJECT.",
@@ -63,7 +63,7 @@ pub(super) fn code(code: Code) -> Entry {
         ),
         Code::TaskConflict => (
             &[Level::L2],
-            "The request collides with something that exists or is in progress; a cancelled task carries this code too.",
+            "The request conflicts with something that exists or is in progress; a cancelled task carries this code too.",
             &[
                 "Read `details`: it names the other job, source or credential.",
                 "Wait until that is done, or change it instead of adding a new one.",
@@ -110,7 +110,7 @@ pub(super) fn code(code: Code) -> Entry {
             &[Level::L1, Level::L4],
             "No cookie of the platform is usable: all are at their daily limit, cooling down, invalid or banned.",
             &[
-                "Wait: cooled cookies come back, and daily limits reset.",
+                "Wait: cooling cookies become active again, and daily limits reset.",
                 "Add one: `patra credential add NAME --type cookie --provenance PLATFORM`.",
                 "`patra crawl list cookies` shows why each one is not usable.",
             ],
@@ -128,7 +128,7 @@ pub(super) fn code(code: Code) -> Entry {
             "The server cannot be reached, or the connection broke.",
             &[
                 "Nothing, in most cases: the request is tried again with a growing delay.",
-                "If it stays: check `http.base_url`, DNS, the proxy and the firewall.",
+                "If it persists: check `http.base_url`, DNS, the proxy and the firewall.",
             ],
         ),
         Code::TimeoutError => (
@@ -136,7 +136,7 @@ pub(super) fn code(code: Code) -> Entry {
             "The server did not respond in time.",
             &[
                 "Nothing, in most cases: the request is tried again.",
-                "If it stays: raise `http.timeout` or `http.read_timeout`, or request smaller pages.",
+                "If it persists: raise `http.timeout` or `http.read_timeout`, or request smaller pages.",
             ],
         ),
         Code::PlatformError => (
@@ -176,7 +176,7 @@ pub(super) fn code(code: Code) -> Entry {
         ),
         Code::ConfigError => (
             &[Level::L2, Level::L4],
-            "A setting is wrong: a manifest, a folder, a database, an address or a variable of the environment.",
+            "A setting is wrong: a manifest, a folder, a database, an address or an environment variable.",
             &[
                 "Read the hint below the error.",
                 "For manifests: `patra validate FILE` lists every problem with its line.",
@@ -186,8 +186,8 @@ pub(super) fn code(code: Code) -> Entry {
             &[Level::L1, Level::L2, Level::L4],
             "Something unexpected happened inside Patra or its database. Nothing that was stored is lost.",
             &[
-                "Try again. If the database was away, the work continues by itself.",
-                "If it stays: read the log around the time, with RUST_LOG=debug, and report a bug.",
+                "Try again. If the database was unavailable, the work continues by itself.",
+                "If it persists: read the log around the time, with RUST_LOG=debug, and report a bug.",
             ],
         ),
         Code::NotConfigured => (
@@ -218,7 +218,7 @@ pub(super) fn level(level: Level) -> Entry {
             &["`patra get quarantine` shows the records and the reasons."],
         ),
         Level::L4 => (
-            "The source cannot work until a person looks: for example its credential is rejected. Patra halts the \
+            "The source cannot work until you fix the cause: for example its credential is rejected. Patra halts the \
              credential, the endpoint or the source and raises an alert.",
             &["Fix the cause, then continue with `patra resume`. `patra get holds` lists what is halted and why."],
         ),
@@ -229,14 +229,14 @@ pub(super) fn level(level: Level) -> Entry {
 /// The entry of an exit code.
 pub(super) fn exit(exit: Exit) -> Entry {
     let (meaning, actions): (&str, &[&str]) = match exit {
-        Exit::Ok => ("The command is done.", &[]),
+        Exit::Ok => ("Success.", &[]),
         Exit::Failures => (
             "The command ran to its end and part of the work failed, it was stopped before its end, or a server is unhealthy.",
             &["Read the error and the hint on stderr. Run the same command again: it continues where it stopped."],
         ),
         Exit::Unexpected => (
-            "Something unexpected happened: a bug, or a database that went away.",
-            &["Try again. If it stays, report a bug with the message."],
+            "Something unexpected happened: a bug, or a database that was unavailable.",
+            &["Try again. If it persists, report a bug with the message."],
         ),
         Exit::Usage => {
             ("The command line is wrong. Nothing was done.", &["Read the hint, or see `patra COMMAND --help`."])

@@ -117,7 +117,7 @@ async fn try_shows_request_response_records_and_next_page_and_stores_nothing() {
         &[
             &format!("rejected  item 0 ({first}): updated_at_path $.changed finds no time"),
             "            and 49 more",
-            "hint      most items were set aside",
+            "hint      most items were rejected",
         ],
     );
 }
@@ -251,6 +251,9 @@ async fn recorded_try_passes_as_a_test_and_is_never_overwritten() {
     assert_eq!(page["next"]["request"]["url"], document["pages"][1]["request"]["url"]);
     assert_eq!(page["records"][0]["id"], server.dataset().get(0).unwrap().0);
 
+    let untested = place.run(&["test", &file]);
+    assert!(untested.status.success());
+    assert_eq!(stderr(&untested).trim(), "no tests in 1 manifest");
     let tests = stdout(&first).split_once("\ntests:\n").unwrap().1.to_owned();
     let tested = |text: &str| place.run(&["test", &place.file("tested.yaml", &format!("{text}tests:\n{tests}"))]);
     let output = tested(&text);

@@ -86,7 +86,7 @@ async fn failing_api_is_reported_and_halts_the_source_until_resumed() {
     check_error(&place.run(&run), 1, &["the work is halted (BREAK, source=far)", "patra resume hold 1"]);
     assert_eq!(server.stats().data_requests, requests);
     assert!(place.run(&["resume", "source", "far", "--reason", "fixed"]).status.success());
-    check_error(&place.run(&["resume", "source", "far"]), 78, &["source=far is not paused"]);
+    check_error(&place.run(&["resume", "source", "far"]), 78, &["source far is not paused"]);
     assert!(place.run(&run).status.success());
     assert_eq!(place.list(&["cursors"])[0]["normalized_instant"], "2024-01-01T10:00:00.000000000Z");
 }
@@ -204,7 +204,7 @@ fn wrong_usage_exits_with_64_and_lists_what_is_possible() {
         &["--from must be before --to"],
     );
     check_error(&place.run(&["get", "items", "--limit", "0"]), 64, &["ndjson"]);
-    check_error(&place.run(&["get", "schedules", "--plan", "1"]), 64, &["schedules have no plan_id"]);
+    check_error(&place.run(&["get", "schedules", "--plan", "1"]), 64, &["`schedules` cannot be filtered by --plan"]);
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn type_without_a_fetcher_is_skipped(on: On) {
         let (code, result) = one(place, bookmarks);
         assert_eq!((code, &result["status"]), (Some(0), &json!("skipped")));
         assert!(result["reason"].as_str().unwrap().contains("TWITTER_API_KEY"), "{result}");
-        assert!(ok(&place.run(&["collect"])).starts_with("1 source(s) collected"));
+        assert!(ok(&place.run(&["collect"])).starts_with("1 source collected"));
         let rows = list(place);
         assert_eq!((&rows[0]["status"], &rows[0]["fetch_error_count"]), (&json!("unsupported"), &json!(0)));
         assert_eq!(rows[2]["status"], "ok");
@@ -410,7 +410,7 @@ fn bad_responses_affect_only_their_own_source(on: On) {
             ("rss", "/endless", "larger than"),
             ("rss", "/gzip", "grows to more than"),
             ("rss", "/loop", "redirects"),
-            ("rss", "/private", "address guard"),
+            ("rss", "/private", "public addresses"),
             ("rss", "/page", "HTML page, not a feed"),
             ("rss", "/json", "no JSON Feed"),
             ("rss", "/nothing", "404"),
@@ -429,7 +429,7 @@ fn bad_responses_affect_only_their_own_source(on: On) {
             let error = row["last_error"].as_str().unwrap();
             assert!(error.contains(why), "{path}: {error}");
         }
-        assert!(rows[bad.len()]["last_error"].as_str().unwrap().contains("address guard"));
+        assert!(rows[bad.len()]["last_error"].as_str().unwrap().contains("public addresses"));
         assert_eq!((&rows[bad.len() + 1]["id"], &rows[bad.len() + 1]["status"]), (&json!(good), &json!("ok")));
     });
 }
@@ -446,16 +446,16 @@ fn feed_lists_are_imported_and_exported(on: On) {
         let file = place.file("list.opml", &opml);
         let output = place.run(&["source", "import", &file]);
         assert_eq!(output.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 source(s) added, 0 existed already, 1 unusable"));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("1 source added, 0 existed already, 1 unusable"));
         assert!(String::from_utf8_lossy(&output.stderr).contains("entry 2"));
         let text = ok(&place.run(&["source", "export", "--format", "opml"]));
         assert!(text.contains("A &amp; B") && text.contains(&feeds.url(1, "/feed/a")), "{text}");
         let rows = ok(&place.run(&["source", "export"]));
         let file = place.file("rows.ndjson", &rows);
-        assert!(ok(&place.run(&["source", "import", &file])).contains("0 source(s) added, 1 existed already"));
+        assert!(ok(&place.run(&["source", "import", &file])).contains("0 sources added, 1 existed already"));
         ok(&place.run(&["source", "remove", "1"]));
         assert_eq!(list(place).len(), 0);
-        assert!(ok(&place.run(&["source", "import", &file])).contains("1 source(s) added"));
+        assert!(ok(&place.run(&["source", "import", &file])).contains("1 source added"));
     });
 }
 

@@ -15,7 +15,7 @@ fn explain_prints_meaning_level_and_actions() {
 #[test]
 fn explain_suggests_the_closest_code() {
     let folder = &std::env::temp_dir();
-    let all = [&["explain", "RATELIMITED"][..], &["explain", "nonsense"]];
+    let all = [&["explain", "RATELIMITED"][..], &["explain", "nonsense"], &["explain", "3"]];
     check("explain_unknown", &all.map(|args| transcript(folder, args)).join("\n"));
     assert_eq!(patra(folder, &["explain", "nonsense"]).status.code(), Some(64));
 }

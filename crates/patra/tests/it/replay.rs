@@ -102,7 +102,10 @@ async fn replay_without_stored_response_is_refused_and_live_replay_works() {
     let batch = &place.list(&["batches"])[0];
     let (run, no) = (batch["run_id"].to_string(), batch["batch_no"].to_string());
     let text = code(&place.run(&["replay", &run, &no]), 78);
-    assert!(text.contains("is not kept: the manifest had no `raw: { keep: … }`") && text.contains("--live"), "{text}");
+    assert!(
+        text.contains("is not stored: the manifest had no `raw: { keep: … }`") && text.contains("--live"),
+        "{text}"
+    );
     assert_eq!(replay(&place, batch, &["--live"], 0)["verdict"], "SAME");
 }
 

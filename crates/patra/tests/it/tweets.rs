@@ -288,7 +288,7 @@ async fn followed_users_are_collected_on_schedule(on: On) {
         let collected = run(&["collect"]);
         assert!(collected.status.success(), "{}", String::from_utf8_lossy(&collected.stderr));
         let said = String::from_utf8_lossy(&collected.stdout).into_owned();
-        assert!(said.starts_with("2 source(s) collected"), "{said}");
+        assert!(said.starts_with("2 sources collected"), "{said}");
         assert!(run(&["collect"]).status.success(), "nothing is due");
         let tweets = place.list(&["items"]);
         assert_eq!(tweets.len(), 90);

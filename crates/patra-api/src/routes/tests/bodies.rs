@@ -83,6 +83,22 @@ async fn scrape_without_users_names_the_missing_field() {
     assert!(text.contains(r#"{"field":"colour","message":"there is no such field"}"#), "{text}");
 }
 
+#[tokio::test]
+async fn invalid_body_is_reported_with_field_and_reason() {
+    let server = TestServer::new();
+    let key = server.key(KeyScope::Admin).await;
+    for (body, expected) in [
+        (r#"{"provenance":"a","endpoint":"b","operation":"HARVST"}"#, "the body is not valid: operation: unknown"),
+        ("{}", "the body is not valid: missing field `provenance`"),
+        ("no JSON", "the body is not JSON: expected ident"),
+    ] {
+        let (status, text) = server.send("POST", "/api/v1/jobs", Some(&key), body.to_owned()).await;
+        let response: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{text}");
+        assert!(response["error"]["message"].as_str().unwrap().starts_with(expected), "{text}");
+    }
+}
+
 // covers: TWEET-111, TWEET-145, MAP-X-01
 #[tokio::test(start_paused = true)]
 async fn timeout_has_the_envelope_of_its_path() {

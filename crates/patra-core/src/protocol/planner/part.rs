@@ -225,8 +225,14 @@ impl TimePlanning<'_> {
             }
             Direction::Backfill => (claimed.window_from.unwrap_or(self.initial), self.upper(Some(origin))),
         };
-        Window::new(from, to).ok_or_else(|| JobSettlement::Nothing {
-            remark: format!("nothing between {} and {}", from.to_short_text(), to.to_short_text()),
+        Window::new(from, to).ok_or_else(|| {
+            let (from_text, to_text) = (from.to_short_text(), to.to_short_text());
+            let remark = match self.direction() {
+                _ if from != to => format!("nothing between {from_text} and {to_text}"),
+                Direction::Forward => format!("everything before {to_text} is already collected"),
+                Direction::Backfill => format!("everything after {to_text} is already collected"),
+            };
+            JobSettlement::Nothing { remark }
         })
     }
 

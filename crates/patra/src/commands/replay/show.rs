@@ -8,7 +8,7 @@ use crate::output;
 pub(super) fn table(report: &ReplayReport) -> Result<(), Error> {
     let keys = &report.keys;
     let from = match report.mode {
-        ReplayMode::Archive => "from its kept response",
+        ReplayMode::Archive => "from its stored response",
         ReplayMode::Live => "from the API as it is now",
     };
     let meaning = match report.verdict {
@@ -31,8 +31,9 @@ pub(super) fn table(report: &ReplayReport) -> Result<(), Error> {
     }
     let healing = &report.healing;
     if let Some(agrees) = healing.agrees {
-        let word = if agrees { "agrees" } else { "does not agree" };
-        output::line(&format!("\nrules for this response: {} ({word} with the replay)", healing.recorded))?;
+        let word = if agrees { "the same" } else { "another" };
+        let action = healing.recorded;
+        output::line(&format!("\naction for the recorded response: {action} (the replay chooses {word} action)"))?;
     }
     if !healing.actions.is_empty() {
         output::line(&format!("taken for this API since then: {}", healing.actions.join(", ")))?;

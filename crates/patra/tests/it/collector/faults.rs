@@ -23,6 +23,9 @@ fn source_that_can_never_be_polled_is_refused(on: On) {
             refused(place, &["source", "add", kind, "--config", config], why);
         }
         refused(place, &["source", "interval", "r s s", "5"], "`type`");
+        refused(place, &["source", "interval", "foo", "5"], "Known types: rss, digest_feed");
+        refused(place, &["source", "add", "foo", "https://x.test/"], "there is no source type `foo`");
+        refused(place, &["source", "add", "rss"], "add it: `patra source add rss URL`");
         refused(place, &["source", "interval", "", "5"], "`type`");
         assert_eq!(list(place).len(), 0);
         // One source, in any spelling of its address.
@@ -82,14 +85,14 @@ fn retry_after_of_one_source_does_not_block_the_collector(on: On) {
     everywhere(on, |place, feeds| {
         let busy = add(place, "rss", &feeds.url(1, "/busy"));
         add(place, "rss", &feeds.url(2, "/feed/a"));
-        assert!(ok(&place.run(&["collect"])).contains("1 source(s) collected: 2 new item(s), 0 failed, 1 put off"));
+        assert!(ok(&place.run(&["collect"])).contains("1 source collected: 2 new items, 0 failed, 1 put off"));
         let row = &list(place)[0];
         assert_eq!(
             (&row["id"], &row["status"], &row["fetch_error_count"]),
             (&json!(busy), &json!("pending"), &json!(0))
         );
         assert!(row["next_attempt_at"].is_string());
-        assert!(ok(&place.run(&["collect"])).contains("0 source(s) collected: 0 new item(s), 0 failed, 1 put off"));
+        assert!(ok(&place.run(&["collect"])).contains("0 sources collected: 0 new items, 0 failed, 1 put off"));
         assert_eq!(feeds.paths().iter().filter(|path| *path == "/busy").count(), 1);
         // Four 429 responses without a Retry-After are a failure, and the source waits.
         let hurried = add(place, "rss", &feeds.url(3, "/hurried"));
