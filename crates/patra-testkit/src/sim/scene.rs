@@ -47,6 +47,7 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::RunPol
         paging: paging::PagingRule {
             ceiling,
             can_cut: ceiling.is_some(),
+            verify: if profile.api.pages == Pages::Offsets { paging::Verify::Seams } else { paging::Verify::Total },
             ..paging::PagingRule::new(profile.api.kind(), profile.page_size)
         },
         retry: RETRY,
