@@ -32,6 +32,7 @@ pub struct StartRun {
     pub lease: LeaseRef,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a result is made once and read once")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunStarted {
     Go {
