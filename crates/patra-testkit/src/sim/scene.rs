@@ -16,6 +16,7 @@ use patra_core::tx::{ApplyProvenance, ClaimedJob, EndpointRow, EndpointSchedule,
 use patra_core::{Ts, Window, paging, retry};
 
 use super::Mutant;
+use super::api_behavior::Pages;
 use super::check::{Broken, completed};
 use super::profile::Profile;
 use super::world::World;

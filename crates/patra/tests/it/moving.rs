@@ -109,9 +109,9 @@ fn harvest(place: &Workspace, list: List, paging: (&str, &str), more: &str, resp
     let provenance = format!("moving{}", api.port);
     let output = place.run(&["run", &provenance, "rows", "--to", "2024-01-20T00:00:00Z"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let items = place.list(&["items", "--limit", "0"]);
+    let items = place.list(&["items"]);
     let own = items.iter().filter(|item| item["provenance_code"] == provenance.as_str());
-    let mut ids: Vec<u64> = own.map(|item| item["provider_item_id"].as_str().unwrap().parse().unwrap()).collect();
+    let mut ids: Vec<u64> = own.map(|item| item["dedup_key"].as_str().unwrap().parse().unwrap()).collect();
     ids.sort_unstable();
     assert!(api.list.lock().unwrap().requests < 60, "too many requests");
     (output.status.code().unwrap(), text, ids)
