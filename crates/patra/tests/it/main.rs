@@ -21,7 +21,6 @@ mod help;
 mod kill;
 mod layers;
 mod mistakes;
-mod moving;
 mod observability;
 mod operations;
 mod outputs;

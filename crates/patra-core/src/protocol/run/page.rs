@@ -130,7 +130,6 @@ impl FetchedPage {
             rate: context.rate,
             total: context.total,
             taken: context.taken,
-            walk: context.walk,
             ..self.evidence.stats()
         };
         Arc::new(CommitBatch {

@@ -11,7 +11,6 @@ mod pages;
 mod refusals;
 mod self_healing;
 mod update;
-mod verify;
 
 use super::*;
 use crate::gate::GateDecision::Allow;
@@ -249,14 +248,7 @@ fn policy(paging: paging::PagingRule) -> Arc<RunPolicy> {
 }
 
 fn started(resume: Option<Option<Position>>) -> RunInput {
-    started_behind(resume.map(|next| ResumePoint {
-        run: RunId(6),
-        batch_no: 4,
-        next,
-        total: None,
-        taken: None,
-        walk: None,
-    }))
+    started_behind(resume.map(|next| ResumePoint { run: RunId(6), batch_no: 4, next, total: None, taken: None }))
 }
 
 fn started_behind(resume: Option<ResumePoint>) -> RunInput {
