@@ -213,10 +213,13 @@ async fn buttons_act_and_need_their_scope() {
     let id = source(&server, "default", "feed").await;
     let mut reader = Browser::logged_in(&server, &server.key(KeyScope::Read).await).await;
     let page = reader.get(&format!("/sources/{id}")).await.html;
-    assert!(!page.contains("Pause") && !page.contains("Remove"), "forbidden actions are not offered");
+    let offers = |page: &str, path: &str| page.contains(&format!("action=\"/sources/{id}/{path}\""));
+    assert!(!offers(&page, "pause") && !offers(&page, "remove"), "forbidden actions are not offered");
     assert_eq!(reader.post(&format!("/sources/{id}/pause"), "").await.status, StatusCode::FORBIDDEN);
 
     let mut writer = Browser::logged_in(&server, &server.key(KeyScope::Write).await).await;
+    let page = writer.get(&format!("/sources/{id}")).await.html;
+    assert!(offers(&page, "pause") && offers(&page, "remove"), "{page}");
     assert!(
         writer.get("/sources").await.html.contains(&format!("patra source pause {id}")),
         "a button names its command"
