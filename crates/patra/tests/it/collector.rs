@@ -276,7 +276,7 @@ on_both!(fn concurrency_limit_of_the_collector_is_respected);
 fn concurrency_limit_of_the_collector_is_respected(on: On) {
     everywhere(on, |place, feeds| {
         for host in 1..=10 {
-            add(place, "rss", &feeds.url(host, "/slow/x/300"));
+            add(place, "rss", &feeds.url(host, "/slow/x/1500"));
         }
         ok(&place.patra().env("COLLECTOR_CONCURRENCY", "3").arg("collect").output().unwrap());
         assert_eq!(feeds.hits().len(), 10);

@@ -33,13 +33,14 @@ async fn schedule_scrapes_all_users_as_one_job_and_never_overlaps(on: On) {
         server.wait("a job", || !scrapes(server).is_empty());
         let task = scrapes(server)[0]["public_id"].as_str().unwrap().to_owned();
         assert_eq!(scrapes(server)[0]["trigger_type_code"], "SCHEDULE");
+        let running = || server.call("GET", "/api/admin/scrape?status=running", None, None).body;
+        server.wait("it runs", || running()[0]["task_id"] == json!(task));
         // The schedule is due again while the job runs.
         ring(server, "2026-01-02T00:00:00Z");
         server.wait("a warning that names it", || {
             server.log().lines().any(|line| line.contains("is still running") && line.contains(&task))
         });
-        let running = server.call("GET", "/api/admin/scrape?status=running", None, None).body;
-        assert_eq!(running[0]["task_id"], json!(task), "{running}");
+        assert_eq!(running()[0]["task_id"], json!(task), "{}", running());
         server.mock_api.script().update(|script| script.tweets.faults.clear());
         let done = finished(server, &task);
         assert_eq!(done["result"]["successful_users"], 2, "{done}");
