@@ -55,8 +55,6 @@ pub(crate) struct Decoder {
     ids: bool,
     /// An object in the place of the list is the one record that was asked for.
     single: bool,
-    /// Repeated items decide the end.
-    repeats: bool,
 }
 
 /// The request of a page, as far as decoding needs it.
@@ -172,7 +170,6 @@ impl Decoder {
             outside: !spec.keeps_out_of_range(),
             ids: false,
             single,
-            repeats: paging.repeat_ends,
         })
     }
 
@@ -226,28 +223,39 @@ impl Decoder {
                 break;
             }
             if self.ids {
-                hashes.extend_from_slice(&content_hash(raw.get().as_bytes()));
-                match self.items.candidate(raw, window, &mut found) {
-                    Ok(candidate) => decoded.candidates.extend(candidate),
-                    Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
-                }
+                let hash = content_hash(raw.get().as_bytes());
+                hashes.extend_from_slice(&hash);
+                let id = match self.items.candidate(raw, window, &mut found) {
+                    Ok(candidate) => {
+                        decoded.candidates.extend(candidate);
+                        self.items.id_of(raw, &mut found)
+                    }
+                    Err(flaw) => {
+                        decoded.rejected.push(flaw.reject(index, raw));
+                        None
+                    }
+                };
+                decoded.facts.ids.push(id.map_or(hash, |id| id_hash(id.as_bytes())));
                 continue;
             }
             let payload = self.items.payload(body, raw);
             let hash = content_hash(payload.as_bytes());
             hashes.extend_from_slice(&hash);
-            if self.repeats {
-                let id = self.items.id_of(raw, &mut found);
-                decoded.facts.ids.push(id.map_or(hash, |id| id_hash(id.as_bytes())));
-            }
             match self.items.record(raw, payload, hash, window, &mut found) {
-                Ok(Some(record)) if self.outside && !window.contains(record.version.updated_at) => {}
-                Ok(Some(record)) => decoded.records.push(record),
-                // The item is known, so it is not missing although it is filtered out.
+                Ok(Some(record)) => {
+                    decoded.facts.ids.push(id_hash(record.key.as_bytes()));
+                    if !self.outside || window.contains(record.version.updated_at) {
+                        decoded.records.push(record);
+                    }
+                    continue;
+                }
+                // Nothing is missing that came and was not wanted.
                 Ok(None) if self.single => decoded.candidates.extend(self.items.id(&found)),
                 Ok(None) => {}
                 Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
             }
+            let id = self.items.id_of(raw, &mut found);
+            decoded.facts.ids.push(id.map_or(hash, |id| id_hash(id.as_bytes())));
         }
         decoded.content = content_hash(&hashes);
         Ok(decoded)

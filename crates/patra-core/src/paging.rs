@@ -1,10 +1,12 @@
 //! Paging: the position of a slice's reader, and whether there is a next page. Pure: a page's facts in, a decision
 //! out.
 
+mod verify;
 mod walk;
 
 use serde::{Deserialize, Serialize};
 
+pub use verify::{Verification, Verify, WalkProgress};
 pub use walk::{EndReason, PageStep, PageWalk};
 
 /// The position that a request reads from, and that a later run resumes at. Stored as JSON in the batch ledger.
@@ -56,6 +58,12 @@ impl Position {
     }
 }
 
+/// Default of [`PagingRule::max_empty_pages`].
+pub const MAX_EMPTY_PAGES: u32 = 10;
+
+/// Default of [`PagingRule::max_idle_requests`].
+pub const MAX_IDLE_REQUESTS: u32 = 100;
+
 /// How an endpoint pages, as far as the decision needs it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PagingRule {
@@ -83,6 +91,12 @@ pub struct PagingRule {
     pub estimates: bool,
     /// At `max_page` the window is split into narrower ones instead of staying incomplete (ING-4.3-16).
     pub split_at_max: bool,
+    /// How completeness is checked while the result set may move.
+    pub verify: Verify,
+    /// Maximum consecutive empty pages that say that there is more.
+    pub max_empty_pages: u32,
+    /// Maximum consecutive requests that bring no new record, where pages are not numbered.
+    pub max_idle_requests: u32,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,6 +125,9 @@ impl PagingRule {
             can_cut: false,
             estimates: false,
             split_at_max: false,
+            verify: Verify::default(),
+            max_empty_pages: MAX_EMPTY_PAGES,
+            max_idle_requests: MAX_IDLE_REQUESTS,
         }
     }
 
@@ -193,9 +210,9 @@ impl PagingRule {
         page.items < self.page_size
     }
 
-    /// An empty page is the end (C-65), unless the upstream explicitly says that there is more and how to get it.
+    /// An empty page is the end unless the upstream says how to go on: explicitly, or by a new token or URL (C-65).
     fn behind_an_empty_page(&self, here: &Position, page: &PageFacts) -> NextPage {
-        if page.has_more != Some(true) || self.always_token || self.repeat_ends {
+        if page.has_more == Some(false) || self.always_token || self.repeat_ends {
             return NextPage::End;
         }
         let next = match self.kind {
@@ -205,7 +222,10 @@ impl PagingRule {
         };
         match next {
             Some(next) if next != *here => NextPage::At(next),
-            _ => NextPage::Broken("an empty page says that there is more, but not where"),
+            _ if page.has_more == Some(true) => {
+                NextPage::Broken("an empty page says that there is more, but not where")
+            }
+            _ => NextPage::End,
         }
     }
 
@@ -242,7 +262,8 @@ pub struct PageFacts {
     pub next_token: Option<String>,
     pub next_url: Option<String>,
     pub total: Option<u64>,
-    /// Hashed ids of its items; only where [`PagingRule::repeat_ends`] needs them.
+    /// Hashed ids of its items, in the order of the page; of an item without an id, the hash of its content. Empty where
+    /// they are not known.
     pub ids: Vec<[u8; 16]>,
 }
 
@@ -319,8 +340,12 @@ mod tests {
     fn an_empty_page_ends_the_reading_unless_it_says_where_to_go_on() {
         let tokens = rule(PagingKind::Token { initial: None });
         let empty = |has_more, token: &str| PageFacts { has_more, next_token: Some(token.into()), ..page(0) };
-        assert_eq!(after(&tokens, &token("a"), &empty(None, "b")), NextPage::End);
+        assert_eq!(after(&tokens, &token("a"), &empty(None, "b")), NextPage::At(token("b")));
+        assert_eq!(after(&tokens, &token("a"), &empty(None, "a")), NextPage::End);
+        assert_eq!(after(&tokens, &token("a"), &empty(Some(false), "b")), NextPage::End);
         assert_eq!(after(&tokens, &token("a"), &empty(Some(true), "b")), NextPage::At(token("b")));
+        let always = PagingRule { always_token: true, ..tokens.clone() };
+        assert_eq!(after(&always, &token("a"), &empty(None, "b")), NextPage::End);
         assert!(matches!(after(&tokens, &token("a"), &empty(Some(true), "a")), NextPage::Broken(_)));
         let offset = rule(PagingKind::Offset);
         assert!(matches!(
@@ -372,7 +397,13 @@ mod tests {
         let with = |items| PageFacts { next_token: Some("same".into()), ..page(items) };
         assert_eq!(after(&crossref, &token("*"), &with(10)), NextPage::At(token("same")));
         assert_eq!(after(&crossref, &token("same"), &with(4)), NextPage::End);
-        assert_eq!(after(&rule(PagingKind::Token { initial: None }), &token("x"), &with(0)), NextPage::End);
+        assert_eq!(after(&crossref, &token("same"), &with(0)), NextPage::End);
+        let others = rule(PagingKind::Token { initial: None });
+        assert_eq!(
+            after(&others, &token("x"), &with(0)),
+            NextPage::At(token("same")),
+            "an empty page with a new token"
+        );
     }
 
     // covers: TWEET-170

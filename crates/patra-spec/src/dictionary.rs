@@ -13,7 +13,7 @@ use crate::expr::NullPolicy;
 use crate::keywords::{
     AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, Keyword, MissingDetail, OAuth2Grant,
     OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
-    ResponseFormat,
+    ResponseFormat, VerifyMode,
 };
 
 /// Cursor types have no enumeration; a test compares them with the database constraints.
@@ -32,6 +32,7 @@ pub fn dictionary() -> Vec<DictType> {
         keywords::<PagingType>("pagination_type", "paging type"),
         keywords::<RateScope>("rate_scope", "scope of a rate limit"),
         keywords::<OnMaxPage>("on_max_page", "behaviour at max_page"),
+        keywords::<VerifyMode>("pagination_verify", "check of completeness"),
         keywords::<AuthType>("auth_type", "authentication type"),
         keywords::<AuthLocation>("auth_location", "location of a credential"),
         keywords::<OAuth2Grant>("oauth2_grant", "OAuth 2.0 grant type"),

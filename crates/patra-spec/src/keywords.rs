@@ -257,6 +257,23 @@ keywords! {
 }
 
 keywords! {
+    /// How a slice shows that it has missed no record while its list moved (G-23).
+    VerifyMode {
+        /// `seams` for offset paging; otherwise `total`.
+        #[default]
+        Auto = "auto",
+        /// Each page overlaps the one before by a record.
+        Seams = "seams",
+        /// The total must not change, and as many distinct records must arrive.
+        Total = "total",
+        /// The list is read until two passes agree.
+        Twice = "twice",
+        /// No checks.
+        None = "none",
+    }
+}
+
+keywords! {
     /// How the rest of a slice is treated when `max_page` is reached (C-24).
     OnMaxPage {
         /// The rest is skipped, and the slice is PARTIAL.

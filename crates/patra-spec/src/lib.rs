@@ -38,7 +38,7 @@ pub use expr::Template;
 pub use iso_duration::IsoDuration;
 pub use keywords::{
     AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, MissingDetail, OAuth2Grant, OnFieldError,
-    OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod, ResponseFormat,
+    OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod, ResponseFormat, VerifyMode,
 };
 pub use layers::{ExplainedSetting, Overrides, SettingLayer};
 pub use manifest::Manifest;

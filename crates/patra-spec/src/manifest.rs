@@ -21,7 +21,7 @@ use patra_core::Ts;
 use patra_core::window::Align;
 
 use crate::iso_duration::IsoDuration;
-use crate::keywords::{EndpointRole, OnMaxPage, OutOfRange, PagingType, RecordKind, RequestMethod};
+use crate::keywords::{EndpointRole, OnMaxPage, OutOfRange, PagingType, RecordKind, RequestMethod, VerifyMode};
 use crate::origin::ManifestOrigin;
 use crate::problem::{Problem, Problems};
 
@@ -251,6 +251,13 @@ pub struct PaginationConfig {
     /// Requests the last page once more (ING-4.3-14).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail_probe: Option<bool>,
+    /// How completeness is checked while the list may move (G-23).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifyMode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_empty_pages: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_requests_without_new_records: Option<u32>,
 }
 
 /// The `window` section: how time is split into slices, and where HARVEST begins.

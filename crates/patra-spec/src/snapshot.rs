@@ -21,7 +21,7 @@ use patra_core::window::Align;
 use patra_core::{Ts, hash};
 
 use crate::iso_duration::IsoDuration;
-use crate::keywords::{DedupScope, EndpointRole, OnMaxPage, OutOfRange, PagingType, RecordKind};
+use crate::keywords::{DedupScope, EndpointRole, OnMaxPage, OutOfRange, PagingType, RecordKind, VerifyMode};
 use response::is_false;
 
 pub use auth::{AuthSpec, DEFAULT_REFRESH_AHEAD, DEFAULT_SESSION_LIFE, OAuth2Spec, SessionSpec};
@@ -158,6 +158,17 @@ pub struct PaginationSpec {
     /// Requests the last page once more (ING-4.3-14).
     #[serde(skip_serializing_if = "is_false")]
     pub tail_probe: bool,
+    /// How completeness is checked while the list may move (G-23).
+    #[serde(skip_serializing_if = "is_auto")]
+    pub verify: VerifyMode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_empty_pages: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_requests_without_new_records: Option<u32>,
+}
+
+fn is_auto(verify: &VerifyMode) -> bool {
+    *verify == VerifyMode::Auto
 }
 
 impl Default for PaginationSpec {
@@ -186,6 +197,9 @@ impl Default for PaginationSpec {
             limit_max_param: None,
             until_param: None,
             tail_probe: false,
+            verify: VerifyMode::Auto,
+            max_empty_pages: None,
+            max_requests_without_new_records: None,
         }
     }
 }

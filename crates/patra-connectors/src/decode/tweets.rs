@@ -34,9 +34,7 @@ impl Decoder {
             let payload = self.items.payload(body, raw);
             let hash = content_hash(payload.as_bytes());
             hashes.extend_from_slice(&hash);
-            if self.repeats {
-                decoded.facts.ids.push(id.as_ref().map_or(hash, |id| id_hash(id.as_bytes())));
-            }
+            decoded.facts.ids.push(id.as_ref().map_or(hash, |id| id_hash(id.as_bytes())));
             let mapped = match read {
                 Ok(mapped) => mapped,
                 Err(invalid) => {

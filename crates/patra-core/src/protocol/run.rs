@@ -37,6 +37,7 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::GateDecision;
 use crate::health::Advice;
 use crate::id::RunId;
+use crate::paging::{Position, Verify, WalkProgress};
 use crate::record::{DetailCandidate, RecordStream};
 use crate::rng::Rng;
 use crate::state::TaskStatus;
@@ -353,11 +354,18 @@ impl RunMachine {
                     None => {
                         self.reader.begin(self.first(&policy), self.bounds.pages.is_none_or(|pages| pages.from == 0));
                     }
-                    Some(ResumePoint { next: Some(next), total, .. }) => self.reader.resume(next, total),
+                    Some(ResumePoint { next: Some(next), total, walk, .. }) => {
+                        let (next, walk) = self.resumable(&policy, next, walk);
+                        self.reader.resume(next, total, walk.as_ref());
+                    }
                     // The slice was read to its end before: only closing is left.
                     Some(ResumePoint { next: None, .. }) => {
                         self.planned_end = Some(PlannedEnd { end: RunEnd::Succeeded, failure: None });
                     }
+                }
+                let part = self.bounds.pages.is_some() || self.bounds.ids.is_some();
+                if part || self.limit.is_some() || self.lease.source.is_some() {
+                    self.reader.reads_a_part();
                 }
                 self.stage = RunStage::Paging(policy);
             }
@@ -371,6 +379,24 @@ impl RunMachine {
             self.planned_end = Some(give_back(reason));
         }
         self.proceed(wants);
+    }
+
+    /// Where to continue after an earlier run. A place whose seam is not known proves nothing about what is before it,
+    /// so the slice is read again from its first page.
+    fn resumable(
+        &self,
+        policy: &RunPolicy,
+        next: Position,
+        walk: Option<WalkProgress>,
+    ) -> (Position, Option<WalkProgress>) {
+        let checked = policy.paging.verify == Verify::Seams && self.bounds.pages.is_none();
+        match (&next, walk) {
+            (Position::Offset(1..), Some(walk)) if checked && walk.seam.is_none() && !walk.unchecked => {
+                let walk = WalkProgress { restarts: walk.restarts + 1, ..WalkProgress::default() };
+                (self.first(policy), Some(walk))
+            }
+            _ => (next, walk),
+        }
     }
 
     /// A task whose bounds cannot be parsed, or are missing, must not be treated as one that reads everything.

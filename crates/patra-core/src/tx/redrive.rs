@@ -38,6 +38,7 @@ impl RedriveWork {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "a result is made once and read once")]
 #[derive(Clone, PartialEq, Debug)]
 pub enum Redriven {
     NotFound,

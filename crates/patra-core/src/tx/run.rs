@@ -14,7 +14,7 @@ use super::source::PollEnd;
 use super::task::{LeaseRef, TaskLineage};
 use crate::error::Fault;
 use crate::id::{BatchId, RunId, SourceId};
-use crate::paging::Position;
+use crate::paging::{Position, Verification, WalkProgress};
 use crate::record::{CandidateMark, Record, RecordStream, RejectedRecord};
 use crate::source::Validators;
 use crate::state::TaskStatus;
@@ -32,6 +32,7 @@ pub struct StartRun {
     pub lease: LeaseRef,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a result is made once and read once")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunStarted {
     Go {
@@ -59,6 +60,8 @@ pub struct ResumePoint {
     pub total: Option<u64>,
     /// That batch's [`BatchStats::taken`].
     pub taken: Option<u64>,
+    /// That batch's [`BatchStats::walk`].
+    pub walk: Option<WalkProgress>,
 }
 
 /// Commits one page: ledger row, records, quarantine, in one transaction.
@@ -155,14 +158,17 @@ pub struct BatchStats {
     pub self_healing: SelfHealing,
     #[serde(default, skip_serializing_if = "RateStats::is_none")]
     pub rate: RateStats,
-    /// Total records of the slice as the upstream reports it, where pages are numbered: if a later run sees fewer,
-    /// records have moved past the position where it resumes (G-23).
+    /// Total records of the slice as the upstream reports it, except with tokens: if a later run sees another, records
+    /// may have moved past the position where it resumes (G-23).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u64>,
     /// Records that the task has taken including this page, where it has a record limit: a later run continues this
     /// count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<u64>,
+    /// State of the completeness checks after this page: a later run continues them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub walk: Option<WalkProgress>,
 }
 
 /// How the gate affected the batch or run (ING-4.10-34, C-53).
@@ -345,6 +351,9 @@ pub struct RunStats {
     pub self_healing: SelfHealing,
     #[serde(default, skip_serializing_if = "RateStats::is_none")]
     pub rate: RateStats,
+    /// What the completeness of a slice that was read to its end is known by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
     /// Other remarks, such as why the window was split.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remarks: String,

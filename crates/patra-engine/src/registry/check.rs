@@ -1,5 +1,6 @@
 //! Checks a manifest before it is applied, and reports all its problems at once.
 
+use patra_core::paging::{PagingKind, PagingRule, Verify};
 use patra_core::state::Operation;
 use patra_spec::manifest::EndpointConfig;
 use patra_spec::{EndpointRole, Manifest, Overrides, Problem};
@@ -31,6 +32,12 @@ pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
                 if operation != Some(Operation::Harvest) && searched {
                     warnings.push(format!("endpoints.{name}: no window: it cannot be harvested"));
                 }
+                if operation == Some(Operation::Harvest) && !is_polled && ends_unverified(&compiled.snapshot.paging()) {
+                    warnings.push(format!(
+                        "endpoints.{name}: these pages cannot show whether records moved while they were read, so \
+                         slices of several pages end unverified; `pagination.verify: twice` reads until two passes agree"
+                    ));
+                }
                 warnings.extend(compiled.warnings.iter().map(|warning| format!("endpoints.{name}: {warning}")));
             }
             // Problems that endpoints share are reported once.
@@ -44,6 +51,12 @@ pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
         }
     }
     if problems.is_empty() { Ok(CheckedManifest { manifest, warnings }) } else { Err(problems) }
+}
+
+/// Pages by number or link cannot overlap, and a total stays the same when one record leaves and another joins.
+fn ends_unverified(rule: &PagingRule) -> bool {
+    let movable = matches!(rule.kind, PagingKind::Page { .. } | PagingKind::Url);
+    movable && rule.verify == Verify::Total
 }
 
 /// The most demanding operation of an endpoint: HARVEST where it has windows. `None` for an endpoint that no operation

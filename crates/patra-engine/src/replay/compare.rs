@@ -100,14 +100,16 @@ fn behind(case: &ParsedRecording, page: &FetchedPage) -> Option<Option<Position>
     if case.page_size > 0 {
         rule.page_size = case.page_size;
     }
-    let mut walk = PageWalk::new(*here == rule.first());
+    // Of a total, one page alone proves nothing.
+    rule.estimates = true;
+    let mut walk = PageWalk::alone(*here == rule.first());
     match walk.after(&rule, here, &page.facts, page.content, &page.rejected) {
         PageStep::Next { next, .. } | PageStep::TooMuch { next, .. } | PageStep::MaxPage { next, .. } => {
             Some(Some(next))
         }
         PageStep::Again => Some(Some(here.clone())),
         PageStep::End(_) => Some(None),
-        PageStep::Restart | PageStep::Broken(_) => None,
+        PageStep::Restart | PageStep::Incomplete(_) | PageStep::Broken(_) => None,
     }
 }
 

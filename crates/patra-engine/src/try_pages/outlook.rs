@@ -77,9 +77,10 @@ impl TryWalk {
                 NextStep::End { why }
             }
             PageStep::Restart => {
-                let why = "the total has fallen, so records have moved: the slice is read from its first page again";
+                let why = "records may have moved while the list was read: the slice is read from its first page again";
                 NextStep::Next { position: self.rule.first(), why: why.into() }
             }
+            PageStep::Incomplete(fault) => NextStep::Partial { why: fault.message },
             PageStep::End(end) => NextStep::End { why: self.why_this_end(end, page) },
             PageStep::TooMuch { total, at_most, .. } => self.too_much(total, at_most),
             PageStep::MaxPage { pages, .. } => {

@@ -3,8 +3,8 @@
 use super::ManifestChecker;
 use super::window::filters_by_time;
 use crate::expr::Template;
-use crate::keywords::OnMaxPage;
 use crate::keywords::PagingType::{self, Offset, Page, Time, Token, Url};
+use crate::keywords::{OnMaxPage, VerifyMode};
 use crate::manifest::{EndpointConfig, PaginationConfig};
 
 pub(super) const MAX_PAGE_SIZE: u32 = 10_000;
@@ -42,6 +42,7 @@ impl ManifestChecker<'_> {
             let hint = "one of token, offset, page, url, time";
             return self.report_with(&format!("{path}.type"), "`type` is missing", hint);
         };
+        self.verification(path, kind, endpoint, paging);
         self.required_keys(path, kind, paging);
         self.keys_fit_paging_type(path, kind, paging);
     }
@@ -74,6 +75,30 @@ impl ManifestChecker<'_> {
         {
             let hint = "updated desc, updated asc, or another order of the upstream";
             self.report_with(&format!("{path}.order_by"), format!("expected a text of up to {MAX_ORDER} bytes"), hint);
+        }
+    }
+
+    /// Checks of completeness need what they compare (G-23).
+    fn verification(&mut self, path: &str, kind: PagingType, endpoint: &EndpointConfig, paging: &PaginationConfig) {
+        let key = format!("{path}.verify");
+        match paging.verify {
+            Some(VerifyMode::Seams) if kind != Offset => {
+                let message = "`seams` needs offset paging: only an offset can overlap the page before by one record";
+                self.report_with(&key, message, "use verify: auto, total or twice");
+            }
+            Some(VerifyMode::Seams) if paging.page_size == Some(1) => {
+                self.report(&key, "`seams` needs pages of at least two records");
+            }
+            Some(VerifyMode::Total) => self.needs_total(&key, endpoint, "`total` needs a total to compare with"),
+            _ => {}
+        }
+        for (key, limit) in [
+            ("max_empty_pages", paging.max_empty_pages),
+            ("max_requests_without_new_records", paging.max_requests_without_new_records),
+        ] {
+            if limit == Some(0) {
+                self.report(&format!("{path}.{key}"), "expected at least 1");
+            }
         }
     }
 
@@ -178,6 +203,13 @@ impl ManifestChecker<'_> {
             ("unique_tokens", paging.unique_tokens.is_some(), matches!(kind, Token | Url)),
             ("repeat_ends", paging.repeat_ends.is_some(), kind != Time),
             ("tail_probe", paging.tail_probe.is_some(), kind != Time),
+            ("verify", paging.verify.is_some(), kind != Time),
+            ("max_empty_pages", paging.max_empty_pages.is_some(), matches!(kind, Token | Url)),
+            (
+                "max_requests_without_new_records",
+                paging.max_requests_without_new_records.is_some(),
+                matches!(kind, Token | Url),
+            ),
             ("next_url_path", paging.next_url_path.is_some(), kind == Url),
             ("next_url_header", paging.next_url_header.is_some(), kind == Url),
             ("allow_hosts", !paging.allow_hosts.is_empty(), kind == Url),

@@ -105,6 +105,9 @@ fn pagination(endpoint: &EndpointConfig) -> Option<PaginationSpec> {
         limit_max_param: paging.limit_max_param,
         until_param: paging.until_param,
         tail_probe: paging.tail_probe.unwrap_or(false),
+        verify: paging.verify.unwrap_or_default(),
+        max_empty_pages: paging.max_empty_pages,
+        max_requests_without_new_records: paging.max_requests_without_new_records,
     })
 }
 

@@ -120,6 +120,7 @@ fn pagination(paging: &snapshot::PaginationSpec) -> PaginationConfig {
         unique_tokens: unless(paging.unique_tokens, !matches!(kind, PagingType::Token | PagingType::Url)),
         repeat_ends: unless(paging.repeat_ends, kind == PagingType::Time),
         tail_probe: unless(paging.tail_probe, kind == PagingType::Time),
+        verify: Some(paging.verify).filter(|_| kind != PagingType::Time),
         ..PaginationConfig::default()
     }
 }

@@ -135,6 +135,9 @@ fn pagination(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Optio
         limit_max_param: reader.get(s, "limit_max_param", ManifestReader::text),
         until_param: reader.get(s, "until_param", ManifestReader::text),
         tail_probe: reader.get(s, "tail_probe", ManifestReader::flag),
+        verify: reader.get(s, "verify", ManifestReader::keyword),
+        max_empty_pages: reader.get(s, "max_empty_pages", ManifestReader::integer),
+        max_requests_without_new_records: reader.get(s, "max_requests_without_new_records", ManifestReader::integer),
     };
     reader.close(&section);
     Some(pagination)

@@ -8,7 +8,7 @@ use patra_core::window::Cut;
 use patra_core::{Ts, Window, gate, health, paging, retry};
 
 use super::{ASCENDING, DEFAULT_ORDER_BY, Snapshot};
-use crate::keywords::{OnMaxPage, OutOfRange, PagingType, RateScope};
+use crate::keywords::{OnMaxPage, OutOfRange, PagingType, RateScope, VerifyMode};
 
 /// Rate limit key of a host, from any URL on it.
 pub fn host_key(url: &str) -> String {
@@ -103,6 +103,14 @@ impl Snapshot {
             can_cut: self.window.supports_updated_since,
             estimates: self.response.total_is_estimate,
             split_at_max: declared.on_max_page == OnMaxPage::Split,
+            verify: match (declared.verify, declared.r#type) {
+                (VerifyMode::Auto, PagingType::Offset) | (VerifyMode::Seams, _) => paging::Verify::Seams,
+                (VerifyMode::Auto | VerifyMode::Total, _) => paging::Verify::Total,
+                (VerifyMode::Twice, _) => paging::Verify::Twice,
+                (VerifyMode::None, _) => paging::Verify::None,
+            },
+            max_empty_pages: declared.max_empty_pages.unwrap_or(paging::MAX_EMPTY_PAGES),
+            max_idle_requests: declared.max_requests_without_new_records.unwrap_or(paging::MAX_IDLE_REQUESTS),
         }
     }
 

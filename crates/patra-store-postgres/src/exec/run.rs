@@ -48,10 +48,11 @@ WITH RECURSIVE driven AS (
   UNION ALL
   SELECT t.id, t.redrive_of, driven.step + 1 FROM driven JOIN ing_task t ON t.id = driven.redrive_of
 )
-SELECT last.run_id, last.batch_no, last.next_position, last.total, last.taken
+SELECT last.run_id, last.batch_no, last.next_position, last.total, last.taken, last.walk
 FROM driven
 CROSS JOIN LATERAL (
-  SELECT b.run_id, b.batch_no, b.next_position, (b.stats->>'total')::bigint AS total, (b.stats->>'taken')::bigint AS taken
+  SELECT b.run_id, b.batch_no, b.next_position, (b.stats->>'total')::bigint AS total, (b.stats->>'taken')::bigint AS taken,
+    b.stats->>'walk' AS walk
   FROM ing_task_run_batch b
   WHERE b.task_id = driven.id AND b.status_code = 'SUCCEEDED'
   ORDER BY b.run_id DESC, b.batch_no DESC
@@ -235,7 +236,8 @@ fn read_resume(row: &Row) -> Result<ResumePoint, Fail> {
     let next = next.map(|JsonText(text)| serde_json::from_str::<Position>(&text)).transpose()?;
     let number = |at| Ok::<_, Fail>(row.try_get::<_, Option<i64>>(at)?.and_then(|n| u64::try_from(n).ok()));
     let (total, taken) = (number(3)?, number(4)?);
-    Ok(ResumePoint { run: RunId(row.try_get(0)?), batch_no: count(row.try_get(1)?), next, total, taken })
+    let walk = row.try_get::<_, Option<&str>>(5)?.map(serde_json::from_str).transpose()?;
+    Ok(ResumePoint { run: RunId(row.try_get(0)?), batch_no: count(row.try_get(1)?), next, total, taken, walk })
 }
 
 pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result<RunEnded, TxError>>, Fail> {

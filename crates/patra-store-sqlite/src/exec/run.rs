@@ -51,7 +51,8 @@ const SET_CHECKPOINT: &str = "UPDATE ing_task_run SET checkpoint = ?2 WHERE id =
 const READ_REDRIVEN: &str = "SELECT redrive_of FROM ing_task WHERE id = ?1";
 
 pub(crate) const READ_RESUME: &str = "
-SELECT run_id, batch_no, next_position, json_extract(stats, '$.total'), json_extract(stats, '$.taken')
+SELECT run_id, batch_no, next_position, json_extract(stats, '$.total'), json_extract(stats, '$.taken'),
+  json_extract(stats, '$.walk')
 FROM ing_task_run_batch
 WHERE task_id = ?1 AND status_code = 'SUCCEEDED'
 ORDER BY run_id DESC, batch_no DESC
@@ -174,7 +175,8 @@ fn read_resume(db: &Connection, task: TaskId) -> Result<Option<ResumePoint>> {
     let next = row.get::<_, Option<String>>(2)?.map(|text| serde_json::from_str(&text)).transpose()?;
     let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.and_then(|n| u64::try_from(n).ok()));
     let (total, taken) = (number(3)?, number(4)?);
-    Ok(Some(ResumePoint { run: RunId(row.get(0)?), batch_no: row.get(1)?, next, total, taken }))
+    let walk = row.get::<_, Option<String>>(5)?.map(|text| serde_json::from_str(&text)).transpose()?;
+    Ok(Some(ResumePoint { run: RunId(row.get(0)?), batch_no: row.get(1)?, next, total, taken, walk }))
 }
 
 pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {

@@ -88,7 +88,14 @@ pub(super) async fn redrive_of_a_failed_or_missing_batch_repeats_its_task(fx: Fi
         let (second, resume) = fx.start_fully(&new).await;
         assert_eq!(
             resume,
-            Some(ResumePoint { run, batch_no: 1, next: Some(Position::Offset(10)), total: None, taken: None })
+            Some(ResumePoint {
+                run,
+                batch_no: 1,
+                next: Some(Position::Offset(10)),
+                total: None,
+                taken: None,
+                walk: None
+            })
         );
         let checkpoint = checkpoint(&fx, second).await;
         assert_eq!(checkpoint["replay"], json!({ "task": lease.task.0, "request": "r" }));
@@ -134,7 +141,8 @@ pub(super) async fn runs_of_a_redriven_task_are_replays_and_resume_from_their_ow
     let (old, run) = failed_at_three(&fx).await;
     queued(&fx, "r", RedriveTarget::Task(old.task)).await;
     let later = || RunEnd::Requeue { delay: Duration::ZERO, error: make::fault("later"), counted: false };
-    let from_old = ResumePoint { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
+    let from_old =
+        ResumePoint { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None, walk: None };
     for round in 0..2 {
         let lease = fx.next().await;
         let (second, resume) = fx.start_fully(&lease).await;
@@ -151,7 +159,14 @@ pub(super) async fn runs_of_a_redriven_task_are_replays_and_resume_from_their_ow
     let (_, resume) = fx.start_fully(&fx.next().await).await;
     assert_eq!(
         resume,
-        Some(ResumePoint { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: None, taken: None })
+        Some(ResumePoint {
+            run: third,
+            batch_no: 1,
+            next: Some(Position::Offset(10)),
+            total: None,
+            taken: None,
+            walk: None
+        })
     );
 }
 
@@ -165,7 +180,7 @@ pub(super) async fn chain_of_redrives_resumes_from_the_last_page_of_any(fx: Fixt
     let (last, resume) = fx.start_fully(&fx.next().await).await;
     assert_eq!(
         resume,
-        Some(ResumePoint { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None })
+        Some(ResumePoint { run, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None, walk: None })
     );
     assert_eq!(checkpoint(&fx, last).await["replay"]["task"], second.0);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::paging::Position;
+use patra_core::paging::{Position, WalkProgress};
 use patra_core::port::query::{Cell, View};
 use patra_core::tx::{BatchStats, CommitBatch, LeaseRef, ResumePoint, RunEnd, RunStarted, StartRun, TxError};
 use patra_core::{Fence, TaskId};
@@ -86,7 +86,8 @@ pub(super) async fn run_resumes_after_the_last_committed_page_of_any_run(fx: Fix
     // Neither a run without commits nor a failed page moves the position.
     let lease = fx.next().await;
     let (second, resume) = fx.start_fully(&lease).await;
-    let after_two = ResumePoint { run: first, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None };
+    let after_two =
+        ResumePoint { run: first, batch_no: 2, next: Some(Position::Offset(20)), total: None, taken: None, walk: None };
     assert_eq!(resume, Some(after_two.clone()));
     let checkpoint = text(&fx.cell(View::Runs, second.0, "checkpoint").await);
     let checkpoint: serde_json::Value = serde_json::from_str(&checkpoint).expect("JSON");
@@ -100,7 +101,8 @@ pub(super) async fn run_resumes_after_the_last_committed_page_of_any_run(fx: Fix
     let (third, resume) = fx.start_fully(&lease).await;
     assert_eq!(resume, Some(after_two));
     let page = make::page(&lease, third, 1, vec![make::record("c", 1)], true);
-    let stats = BatchStats { total: Some(7), taken: Some(3), ..page.stats };
+    let walk = WalkProgress { distinct: 5, digest: u64::MAX, seam: Some(u64::MAX - 1), ..WalkProgress::default() };
+    let stats = BatchStats { total: Some(7), taken: Some(3), walk: Some(walk), ..page.stats };
     fx.ok(Arc::new(CommitBatch { stats, ..page })).await;
     fx.end(&lease, third, again()).await;
 
@@ -108,7 +110,14 @@ pub(super) async fn run_resumes_after_the_last_committed_page_of_any_run(fx: Fix
     let (_, resume) = fx.start_fully(&lease).await;
     assert_eq!(
         resume,
-        Some(ResumePoint { run: third, batch_no: 1, next: Some(Position::Offset(10)), total: Some(7), taken: Some(3) })
+        Some(ResumePoint {
+            run: third,
+            batch_no: 1,
+            next: Some(Position::Offset(10)),
+            total: Some(7),
+            taken: Some(3),
+            walk: Some(walk)
+        })
     );
 }
 
@@ -120,7 +129,7 @@ pub(super) async fn run_after_the_last_page_has_nothing_left_to_read(fx: Fixture
     fx.sweep(true).await;
     let leases = fx.claim(2).await;
     let (_, resume) = fx.start_fully(&leases[0]).await;
-    assert_eq!(resume, Some(ResumePoint { run, batch_no: 1, next: None, total: None, taken: None }));
+    assert_eq!(resume, Some(ResumePoint { run, batch_no: 1, next: None, total: None, taken: None, walk: None }));
     // Pages of another task do not matter.
     assert_eq!(fx.start_fully(&leases[1]).await.1, None);
 }

@@ -250,6 +250,11 @@ impl MockApi {
             // Exact, not a hash: at most eight records of at most 255, and when the newest changed.
             page.content[index] = *id as u8 + 1;
             page.content[8..].copy_from_slice(&updated_at.micros().to_be_bytes());
+            // Revisions of one record that are listed together count as two.
+            let revision = (updated_at.micros() as u64) ^ (u64::from(*id) << 48);
+            let mut own = [0; 16];
+            own[..8].copy_from_slice(&revision.to_be_bytes());
+            page.facts.ids.push(own);
             if self.ids_only && partition.is_none() {
                 let version = updated_at.micros().to_string();
                 page.candidates.push(DetailCandidate { id: record.key.to_owned(), version });

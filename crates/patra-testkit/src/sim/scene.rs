@@ -16,6 +16,7 @@ use patra_core::tx::{ApplyProvenance, ClaimedJob, EndpointRow, EndpointSchedule,
 use patra_core::{Ts, Window, paging, retry};
 
 use super::Mutant;
+use super::api_behavior::Pages;
 use super::check::{Broken, completed};
 use super::profile::Profile;
 use super::world::World;
@@ -47,6 +48,7 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::RunPol
         paging: paging::PagingRule {
             ceiling,
             can_cut: ceiling.is_some(),
+            verify: if profile.api.pages == Pages::Offsets { paging::Verify::Seams } else { paging::Verify::Total },
             ..paging::PagingRule::new(profile.api.kind(), profile.page_size)
         },
         retry: RETRY,

@@ -250,6 +250,7 @@ impl Job {
             "tasks_succeeded": progress.tasks_succeeded,
             "tasks_failed": progress.tasks_failed,
             "tasks_partial": progress.tasks_partial,
+            "slices_unverified": get(&counts.unverified),
             "cursor": cursor,
             "remark": remark,
         });
@@ -264,7 +265,11 @@ impl Job {
             text.push_str(&format!(" of {} partitions", progress.partitions));
         }
         if let Some(cursor) = &cursor {
-            text.push_str(&format!("; everything before {cursor} is collected"));
+            text.push_str(&match get(&counts.unverified) {
+                0 => format!("; everything before {cursor} is collected"),
+                1 => format!("; read up to {cursor}, 1 slice unverified"),
+                slices => format!("; read up to {cursor}, {slices} slices unverified"),
+            });
         }
         if let (0, 0, Some(remark)) = (get(&counts.pages), get(&counts.tasks_failed), &remark) {
             text = match progress.partitions {
@@ -275,6 +280,10 @@ impl Job {
         output::result(global.output, &text, &value)?;
         if let (true, Some(remark)) = (progress.remarks.as_deref().is_some_and(left_out), &remark) {
             say(remark);
+        }
+        if get(&counts.unverified) > 0 {
+            say("unverified: nothing shows whether records moved between two pages while they were read; \
+                 `pagination.verify: twice` reads until two passes agree");
         }
         if get(&counts.rejected) > 0 {
             say(&format!("{} records are unusable: `patra get quarantine` shows why", get(&counts.rejected)));

@@ -21,6 +21,7 @@ mod help;
 mod kill;
 mod layers;
 mod mistakes;
+mod moving;
 mod observability;
 mod operations;
 mod outputs;

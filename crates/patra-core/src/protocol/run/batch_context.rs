@@ -3,7 +3,7 @@
 use super::{RunMachine, RunPolicy};
 use crate::hash::digest;
 use crate::id::RunId;
-use crate::paging::{PagingKind, Position};
+use crate::paging::{PagingKind, Position, WalkProgress};
 use crate::tx::{RateStats, SelfHealing};
 
 /// The ledger row of the current page.
@@ -20,10 +20,12 @@ pub(super) struct BatchContext {
     pub(super) progress: bool,
     pub(super) healing: SelfHealing,
     pub(super) rate: RateStats,
-    /// Total records of the slice, where pages are numbered.
+    /// Total records of the slice, except with tokens.
     pub(super) total: Option<u64>,
     /// Records that the task has taken, where it has a limit.
     pub(super) taken: Option<u64>,
+    /// State of the completeness checks after this page.
+    pub(super) walk: Option<WalkProgress>,
 }
 
 pub(super) fn batch_key(run: RunId, batch_no: u32, position: &Position) -> String {
@@ -47,6 +49,13 @@ impl RunMachine {
     pub(super) fn page_size(&self, policy: &RunPolicy) -> u32 {
         let configured = policy.paging.page_size;
         let numbered = matches!(policy.paging.kind, PagingKind::Offset) && self.bounds.pages.is_none();
-        if numbered { self.advice.page_size(configured) } else { configured }
+        let size = if numbered { self.advice.page_size(configured) } else { configured };
+        match (self.reader.position(), policy.paging.ceiling) {
+            // A page that overlaps the one before must not reach beyond the ceiling: it would be refused.
+            (Some(Position::Offset(at)), Some(ceiling)) if *at < ceiling => {
+                size.min(u32::try_from(ceiling - at).unwrap_or(u32::MAX))
+            }
+            _ => size,
+        }
     }
 }

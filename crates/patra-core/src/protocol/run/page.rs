@@ -130,6 +130,7 @@ impl FetchedPage {
             rate: context.rate,
             total: context.total,
             taken: context.taken,
+            walk: context.walk,
             ..self.evidence.stats()
         };
         Arc::new(CommitBatch {

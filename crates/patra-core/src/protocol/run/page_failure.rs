@@ -47,6 +47,11 @@ impl RunMachine {
             self.proceed(wants);
             return;
         }
+        // Some servers take only offsets that are multiples of the page size.
+        if matches!(refusal.evidence.status, 400 | 416 | 422) && !details && self.reader.refuse_overlap() {
+            self.proceed(wants);
+            return;
+        }
         let strange = refusal.fault.level == Level::L4 && refusal.fault.code == Code::ParseError;
         // One response of another format may be a glitch; two in a row are not (G-11). A group of ids is halved
         // first.

@@ -12,7 +12,7 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::GateDecision;
 use crate::health::Advice;
 use crate::id::RunId;
-use crate::paging::{PageStep, PageWalk, PagingRule, Position};
+use crate::paging::{PageStep, PageWalk, PagingRule, Position, Verification, WalkProgress};
 use crate::record::CandidateMark;
 use crate::source::Validators;
 use crate::time::Ts;
@@ -142,9 +142,28 @@ impl PageReader {
     }
 
     /// Continues after an earlier run.
-    pub(super) fn resume(&mut self, position: Position, total: Option<u64>) {
+    pub(super) fn resume(&mut self, position: Position, total: Option<u64>, progress: Option<&WalkProgress>) {
+        let walk = PageWalk::resumed(&position, total, progress);
         self.begin(position, false);
-        self.walk = PageWalk::resumed(total);
+        self.walk = walk;
+    }
+
+    /// The slice is only a part of a list, or this run takes only a part of it.
+    pub(super) fn reads_a_part(&mut self) {
+        self.walk = std::mem::replace(&mut self.walk, PageWalk::new(true)).of_part();
+    }
+
+    /// What the completeness of the slice is known by, once it was read to its end.
+    pub(super) fn verification(&self, rule: &PagingRule) -> Verification {
+        self.walk.verification(rule)
+    }
+
+    /// The server refused an offset that overlaps the page before: requests the offset without overlap.
+    pub(super) fn refuse_overlap(&mut self) -> bool {
+        let Some(exact) = self.walk.refuse_overlap() else { return false };
+        self.position = Some(exact);
+        self.again();
+        true
     }
 
     pub(super) fn position(&self) -> Option<&Position> {
@@ -323,7 +342,13 @@ impl RunMachine {
                 self.reader.track.give_up();
                 PageEnding::Next { next: self.first(&policy), perhaps: false }
             }
-            PageStep::End(_) => PageEnding::End,
+            PageStep::End(_) => {
+                self.stats.verification = Some(self.reader.verification(&policy.paging));
+                PageEnding::End
+            }
+            PageStep::Incomplete(error) => {
+                PageEnding::Over { next: self.first(&policy), end: RunEnd::Partial { error } }
+            }
             PageStep::TooMuch { next, total, at_most } => {
                 PageEnding::Over { next, end: self.too_much(&policy, total, at_most) }
             }
@@ -419,13 +444,14 @@ impl PageReader {
         let before_token = position
             .token_key()
             .map(|token| if self.walk.may_have_read(&token) { format!("{token}#{}", self.batch_no) } else { token });
-        let numbered = self.position.as_ref().is_some_and(|here| here.number().is_some());
+        let by_token = matches!(self.position, Some(Position::Token(_)));
         BatchContext {
             batch_no: self.batch_no,
             before_token,
             position,
-            total: self.walk.total().filter(|_| numbered),
+            total: self.walk.total().filter(|_| !by_token),
             taken: None,
+            walk: self.walk.progress(),
             page_size: self.requested_size,
             healing: self.healing,
             rate: self.rate,

@@ -11,6 +11,7 @@ mod pages;
 mod refusals;
 mod self_healing;
 mod update;
+mod verify;
 
 use super::*;
 use crate::gate::GateDecision::Allow;
@@ -248,7 +249,14 @@ fn policy(paging: paging::PagingRule) -> Arc<RunPolicy> {
 }
 
 fn started(resume: Option<Option<Position>>) -> RunInput {
-    started_behind(resume.map(|next| ResumePoint { run: RunId(6), batch_no: 4, next, total: None, taken: None }))
+    started_behind(resume.map(|next| ResumePoint {
+        run: RunId(6),
+        batch_no: 4,
+        next,
+        total: None,
+        taken: None,
+        walk: None,
+    }))
 }
 
 fn started_behind(resume: Option<ResumePoint>) -> RunInput {

@@ -50,7 +50,8 @@ fn resumed_run_continues_the_count() {
 
     let lease = Lease { source: Some(crate::id::SourceId(1)), window: None, params: POLL.into(), ..lease() };
     let mut driver = Driver::of(lease, at_once());
-    let resume = ResumePoint { run: RunId(6), batch_no: 1, next: Some(token("b")), total: None, taken: Some(2) };
+    let resume =
+        ResumePoint { run: RunId(6), batch_no: 1, next: Some(token("b")), total: None, taken: Some(2), walk: None };
     driver.on(started_behind(Some(resume)));
     driver.on(RunInput::Prepared(Ok(policy(limited()))));
     driver.fetch();

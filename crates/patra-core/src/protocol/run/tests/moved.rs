@@ -22,7 +22,8 @@ fn ids(total: u64) -> RunInput {
 
 /// A run after the first page, which had this total.
 fn resumed(policy: RunPolicy, total: Option<u64>) -> (Driver, Vec<Want>) {
-    let resume = ResumePoint { run: RunId(6), batch_no: 1, next: Some(Position::Offset(2)), total, taken: None };
+    let resume =
+        ResumePoint { run: RunId(6), batch_no: 1, next: Some(Position::Offset(2)), total, taken: None, walk: None };
     let mut driver = Driver::new(at_once());
     driver.on(started_behind(Some(resume)));
     let wants = driver.on(RunInput::Prepared(Ok(Arc::new(policy))));
