@@ -213,6 +213,7 @@ impl Decoder {
         let items = self.list(listed, found[self.slots.items])?;
         let window = asked.window;
         let mut decoded = Decoded { facts: self.facts(found, items.len())?, ..Decoded::nothing() };
+        decoded.warnings.extend(self.total_warning(found, &decoded.facts));
         decoded.records.reserve(if self.ids { 0 } else { items.len() });
         let mut hashes = Vec::with_capacity(items.len() * 16);
         let mut found = Vec::new();
@@ -269,9 +270,16 @@ impl Decoder {
             has_more: at(self.slots.has_more).and_then(flag),
             next_token: next(at(self.slots.token), "next_token_path")?,
             next_url: next(at(self.slots.url), "next_url_path")?,
-            total: at(self.slots.total).and_then(text).and_then(|total| total.trim().parse().ok()),
+            total: at(self.slots.total).and_then(text).and_then(|total| whole_number(&total)),
             ids: Vec::new(),
         })
+    }
+
+    /// A total that is no whole number is not known, and nothing can be compared with it.
+    fn total_warning(&self, found: &[Option<&RawValue>], facts: &PageFacts) -> Option<String> {
+        let raw = self.slots.total.and_then(|slot| found[slot]).filter(|raw| raw.get() != "null")?;
+        let shown: String = raw.get().chars().take(40).collect();
+        facts.total.is_none().then(|| format!("total_path finds {shown}, which is no number of records: it is ignored"))
     }
 
     /// A response without the list has another form: the upstream has changed (ING-12.1-04, G-11).
@@ -299,6 +307,13 @@ impl Decoder {
             ListValue::Other => Err(wrong("something that is no list")),
         }
     }
+}
+
+/// A number of records: a whole number of any notation, and not negative.
+pub(crate) fn whole_number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let float = || text.parse::<f64>().ok().filter(|number| number.fract() == 0.0 && (0.0..9e15).contains(number));
+    text.parse().ok().or_else(|| float().map(|number| number as u64))
 }
 
 /// The next token or URL. Missing, null, false and empty mean that there is none. A list or an object means that the

@@ -39,7 +39,7 @@ impl PagingHeaders {
         if let Some(token) = value(&self.next_token) {
             facts.next_token = Some(token.to_owned());
         }
-        if let Some(total) = value(&self.total).and_then(|total| total.parse().ok()) {
+        if let Some(total) = value(&self.total).and_then(crate::decode::whole_number) {
             facts.total = Some(total);
         }
         if let Some(more) = value(&self.has_more).and_then(said) {

@@ -1,13 +1,15 @@
 //! Paging: the position of a slice's reader, and whether there is a next page. Pure: a page's facts in, a decision
 //! out.
 
+mod circle;
 mod verify;
 mod walk;
 
 use serde::{Deserialize, Serialize};
 
+pub use circle::Landmark;
 pub use verify::{Verification, Verify, WalkProgress};
-pub use walk::{EndReason, PageStep, PageWalk};
+pub use walk::{EndReason, PageStep, PageWalk, Part};
 
 /// The position that a request reads from, and that a later run resumes at. Stored as JSON in the batch ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

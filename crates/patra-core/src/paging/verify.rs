@@ -10,6 +10,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use serde::{Deserialize, Serialize};
 
+use super::circle::Landmark;
+
 /// How a walk checks its completeness.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verify {
@@ -51,7 +53,10 @@ pub struct WalkProgress {
     /// Distinct records of this pass.
     #[serde(skip_serializing_if = "is_zero")]
     pub distinct: u64,
-    /// Sum of their hashes.
+    /// Records of this pass, each as often as it came.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub read: u64,
+    /// Sum of the hashes of all records that were read.
     #[serde(skip_serializing_if = "is_zero")]
     pub digest: u64,
     /// Hash of the record that the next page must begin with.
@@ -59,20 +64,26 @@ pub struct WalkProgress {
     pub seam: Option<u64>,
     /// How often the slice was read again from its first page.
     #[serde(skip_serializing_if = "is_zero")]
-    pub restarts: u64,
-    /// Distinct records and digest of the pass before.
+    pub restarts: u32,
+    /// The records of the pass before, as [`ReadIds::pass`].
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_pass: Option<(u64, u64)>,
+    pub last_pass: Option<u64>,
     /// Consecutive requests that brought no new record.
     #[serde(skip_serializing_if = "is_zero")]
-    pub idle: u64,
+    pub idle: u32,
+    /// Set with the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
+    /// What shows that the upstream leads in a circle.
+    #[serde(skip_serializing_if = "Landmark::is_unset")]
+    pub landmark: Landmark,
     /// A page could not be checked against the one before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unchecked: bool,
 }
 
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 /// Ids of the records that a walk has read. Of very many it remembers the newest.
@@ -81,7 +92,8 @@ pub(super) struct ReadIds {
     newest: IdSet,
     older: IdSet,
     distinct: u64,
-    digest: u64,
+    pub(super) read: u64,
+    pub(super) digest: u64,
 }
 
 type IdSet = HashSet<u64, BuildHasherDefault<HashedAlready>>;
@@ -92,7 +104,13 @@ impl ReadIds {
 
     pub(super) fn resumed(progress: &WalkProgress) -> ReadIds {
         let newest = progress.seam.into_iter().collect();
-        ReadIds { newest, older: IdSet::default(), distinct: progress.distinct, digest: progress.digest }
+        ReadIds {
+            newest,
+            older: IdSet::default(),
+            distinct: progress.distinct,
+            read: progress.read,
+            digest: progress.digest,
+        }
     }
 
     /// Adds the ids of a page; true when any of them is new.
@@ -103,6 +121,8 @@ impl ReadIds {
     }
 
     fn add(&mut self, id: u64) {
+        self.read += 1;
+        self.digest = self.digest.wrapping_add(id);
         if self.newest.contains(&id) || self.older.contains(&id) {
             return;
         }
@@ -111,7 +131,6 @@ impl ReadIds {
         }
         self.newest.insert(id);
         self.distinct += 1;
-        self.digest = self.digest.wrapping_add(id);
     }
 
     pub(super) fn has(&self, id: &[u8; 16]) -> bool {
@@ -123,9 +142,10 @@ impl ReadIds {
         self.distinct
     }
 
-    /// Number and digest of the records; equal for two passes that found the same ones in any order.
-    pub(super) fn pass(&self) -> (u64, u64) {
-        (self.distinct, self.digest)
+    /// Digest of all records that were read, each as often as it came. It is equal for two passes that found the same records in any order. A record that moved over another one came twice, so that two passes which miss
+    /// the same record are not taken for equal.
+    pub(super) fn pass(&self) -> u64 {
+        self.digest.rotate_left(32) ^ self.read.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 }
 
@@ -185,6 +205,8 @@ mod tests {
         };
         assert_eq!(pass(&[1, 2, 3]), pass(&[3, 1, 2]));
         assert_ne!(pass(&[1, 2, 3]), pass(&[1, 2, 4]));
+        // One record moved over another in each pass: both miss a record, and the one that moved came twice.
+        assert_ne!(pass(&[1, 2, 4, 1]), pass(&[1, 2, 4, 2]));
     }
 
     #[test]

@@ -1,28 +1,30 @@
 //! Page walk: what each page means for the rest of its slice. Used by runs and by dry runs.
 
-use std::collections::{BTreeSet, VecDeque};
+mod seam;
 
-use super::verify::{ReadIds, Verification, Verify, WalkProgress, key};
+use seam::Overlap;
+
+use super::circle::{Landmark, LoopGuard, SeenHashes};
+use super::verify::{ReadIds, Verification, Verify, WalkProgress};
 use super::{NextPage, PageFacts, PagingKind, PagingRule, Position};
 use crate::error::{Code, Fault, Level};
 use crate::hash::id_hash;
 use crate::record::RejectedRecord;
 
 /// How often a slice is read again from its first page because its result set moved during the reading (G-23).
-const MAX_RESTARTS: u64 = 2;
+const MAX_RESTARTS: u32 = 2;
 
 /// Maximum passes over a list of which two must agree.
-const MAX_PASSES: u64 = 6;
-
-/// How often the reader may step back because a page does not begin with a known record, in addition to once per page
-/// that brought something new.
-const MAX_STEPS_BACK: u64 = 16;
+const MAX_PASSES: u32 = 6;
 
 /// Maximum tokens of a run that are remembered.
 const MAX_TOKENS: usize = 1_024;
 
 const UNSTABLE: &str = "the order of the list is not stable, or it keeps changing while it is read: records may be \
      missing; let the API sort by a unique key, or use pagination.verify: twice";
+
+const MOVED_BETWEEN_RANGES: &str = "the total of the list changed while ranges of its pages were read: records may have moved \
+     to a range that was already read; without pagination.page_range the list is read again until it stands still";
 
 /// Minimum unusable items on a page before their share counts.
 const MANY_UNUSABLE: usize = 4;
@@ -70,6 +72,16 @@ pub enum EndReason {
     Counted,
 }
 
+/// The part of a list that a walk covers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    Whole,
+    /// A range of pages; others read the rest.
+    Range,
+    /// As many records as a run wants, from the first page on.
+    Beginning,
+}
+
 /// State of the walk after the pages read so far.
 #[derive(Debug)]
 pub struct PageWalk {
@@ -86,6 +98,7 @@ pub struct PageWalk {
     total: Option<u64>,
     unusable: u32,
     seen: LoopGuard,
+    landmark: Landmark,
     /// Tokens of this pass.
     tokens: SeenHashes,
     /// Tokens of earlier passes of this run.
@@ -93,8 +106,7 @@ pub struct PageWalk {
     ids: ReadIds,
     /// The ids of all items are known, from the first page of the slice on, so that they can be counted.
     counted: bool,
-    /// The walk covers the whole list: no page range, no limit of the run.
-    whole: bool,
+    part: Part,
     /// The next page must begin with a record of the page before.
     overlap: Option<Overlap>,
     /// Consecutive steps back.
@@ -111,23 +123,12 @@ pub struct PageWalk {
     shifted: bool,
     /// A record that was read came again after one that was not.
     disordered: bool,
-    restarts: u64,
-    last_pass: Option<(u64, u64)>,
+    restarts: u32,
+    last_pass: Option<u64>,
     /// Consecutive pages without a new id.
-    idle: u64,
+    idle: u32,
     /// The record that the next page must begin with.
     seam: Option<u64>,
-}
-
-/// How the next page was requested.
-#[derive(Clone, Copy, Debug)]
-struct Overlap {
-    /// Offset of the page before and its first record; none after a resume.
-    before: Option<(u64, [u8; 16])>,
-    /// The offset without overlap.
-    exact: u64,
-    /// The record that the page begins with if nothing has moved. None after a step back.
-    expected: Option<u64>,
 }
 
 impl PageWalk {
@@ -142,11 +143,12 @@ impl PageWalk {
             total: None,
             unusable: 0,
             seen: LoopGuard::default(),
+            landmark: Landmark::default(),
             tokens: SeenHashes::of(MAX_TOKENS),
             earlier_tokens: SeenHashes::of(MAX_TOKENS),
             ids: ReadIds::default(),
             counted: from_the_start,
-            whole: true,
+            part: Part::Whole,
             overlap: None,
             back: 0,
             steps_back: 0,
@@ -172,7 +174,8 @@ impl PageWalk {
         walk.ids = ReadIds::resumed(progress);
         walk.counted = true;
         (walk.restarts, walk.last_pass, walk.idle) = (progress.restarts, progress.last_pass, progress.idle);
-        walk.unchecked = progress.unchecked;
+        (walk.unchecked, walk.seam) = (progress.unchecked, progress.seam);
+        walk.landmark = progress.landmark;
         if let (Position::Offset(at), Some(_)) = (here, progress.seam) {
             walk.overlap = Some(Overlap { before: None, exact: at + 1, expected: progress.seam });
         }
@@ -184,22 +187,24 @@ impl PageWalk {
         PageWalk { counted: true, ..PageWalk::new(first) }
     }
 
-    /// A part of a list: nothing is known about the seams with the other parts, and the total is not its own.
+    /// A walk over a part of a list. `total`: of the whole list when it was divided into ranges of pages.
     #[must_use]
-    pub fn of_part(self) -> PageWalk {
-        PageWalk { whole: false, ..self }
+    pub fn of_part(self, part: Part, total: Option<u64>) -> PageWalk {
+        PageWalk { part, total: self.total.or(total), ..self }
     }
 
     /// What a later run needs to continue the checks.
     pub fn progress(&self) -> Option<WalkProgress> {
-        let (distinct, digest) = self.ids.pass();
         self.counted.then_some(WalkProgress {
-            distinct,
-            digest,
+            distinct: self.ids.distinct(),
+            read: self.ids.read,
+            digest: self.ids.digest,
             seam: self.seam,
             restarts: self.restarts,
             last_pass: self.last_pass,
             idle: self.idle,
+            verification: None,
+            landmark: self.landmark,
             unchecked: self.unchecked || self.shifted || self.disordered,
         })
     }
@@ -209,16 +214,27 @@ impl PageWalk {
         let one_page = self.pages == 1 && self.from_the_start;
         match (&rule.kind, rule.verify) {
             (PagingKind::Time, _) => Verification::Single,
-            _ if one_page && self.whole => Verification::Single,
+            _ if one_page && self.part == Part::Whole => Verification::Single,
             (_, Verify::None) => Verification::Unverified,
             (_, Verify::Twice) => Verification::Twice,
-            (PagingKind::Token { .. }, _) => Verification::Token,
+            (PagingKind::Token { .. }, _) if !self.unchecked => Verification::Token,
             (PagingKind::Offset, Verify::Seams)
-                if self.whole && !(self.aligned || self.unchecked || self.shifted || self.disordered) =>
+                if self.part == Part::Whole && !(self.aligned || self.unchecked || self.shifted || self.disordered) =>
             {
                 Verification::Seams
             }
             _ => Verification::Unverified,
+        }
+    }
+
+    /// Whether no record can have moved past the reader up to here, so that the pages that were read are complete in
+    /// themselves.
+    pub fn keeps_its_place(&self, rule: &PagingRule) -> bool {
+        let seams = || self.counted && self.back == 0 && self.verification(rule) == Verification::Seams;
+        match rule.kind {
+            PagingKind::Token { .. } => !self.unchecked,
+            PagingKind::Time => true,
+            PagingKind::Offset | PagingKind::Page { .. } | PagingKind::Url => seams() || self.pages == 1,
         }
     }
 
@@ -230,13 +246,6 @@ impl PageWalk {
     /// Whether pages are being read a second time.
     pub fn is_restarted(&self) -> bool {
         self.restarts > 0
-    }
-
-    /// The server refused a request that overlaps the page before: what to request instead, once per walk.
-    pub fn refuse_overlap(&mut self) -> Option<Position> {
-        let overlap = self.overlap.take().filter(|_| !self.aligned && self.fresh <= 1)?;
-        self.aligned = true;
-        Some(Position::Offset(overlap.exact))
     }
 
     /// Remembers the token of a position that was read.
@@ -274,6 +283,7 @@ impl PageWalk {
         }
         self.counted &= facts.ids.len() == facts.items as usize;
         let fresh = self.ids.add_all(&facts.ids);
+        self.unchecked |= is_number_of_a_place(here, facts);
         self.fresh += u64::from(fresh);
         let step = self.by_the_page(rule, here, facts, content, again, fresh);
         self.all_full &= facts.items >= rule.page_size;
@@ -286,7 +296,7 @@ impl PageWalk {
                     self.empty
                 ));
             }
-            if self.idle >= u64::from(rule.max_idle_requests) && here.number().is_none() {
+            if self.idle >= rule.max_idle_requests && here.number().is_none() {
                 return broken(&format!(
                     "{} requests in a row brought no new record: the upstream leads in a circle \
                      (max_requests_without_new_records)",
@@ -295,7 +305,11 @@ impl PageWalk {
             }
         }
         if self.moved(rule, here, facts) {
-            return self.restart("the result set keeps changing while it is read: records may be missed");
+            return match self.part {
+                // Records may have moved to a range that is already read.
+                Part::Range => incomplete(MOVED_BETWEEN_RANGES),
+                _ => self.restart("the result set keeps changing while it is read: records may be missed"),
+            };
         }
         match self.within_bounds(rule, here, facts, step) {
             PageStep::End(EndReason::Page) if rule.tail_probe && !again && facts.items > 0 => {
@@ -310,69 +324,9 @@ impl PageWalk {
         }
     }
 
-    /// Checks that the page begins with a record that was read before. As long as the list keeps its order, everything
-    /// that was not read comes after such a record, whatever has left or joined the list meanwhile. If not, steps back
-    /// until it does.
-    fn check_seam(&mut self, rule: &PagingRule, here: &Position, facts: &PageFacts) -> Option<PageStep> {
-        let (Some(overlap), Position::Offset(at)) = (self.overlap.take(), here) else { return None };
-        let first = facts.ids.first();
-        let same_page = overlap.before.filter(|(before, id)| before != at && Some(id) == first);
-        if let (Some((before, _)), true) = (same_page, self.back == 0 && self.fresh <= 1)
-            && at - before > 1
-        {
-            // The offset was rounded down to the page before.
-            self.aligned = true;
-            return Some(PageStep::Next { next: Position::Offset(overlap.exact), perhaps: false });
-        }
-        if let Some(id) = first.filter(|id| self.ids.has(id)) {
-            self.back = 0;
-            self.shifted |= overlap.expected.is_some_and(|expected| expected != key(id));
-            let mut unread = facts.ids.iter().skip_while(|id| self.ids.has(id));
-            self.disordered |= unread.any(|id| self.ids.has(id));
-            return None;
-        }
-        self.steps_back += 1;
-        if self.steps_back > MAX_STEPS_BACK + self.fresh {
-            return Some(incomplete(UNSTABLE));
-        }
-        let size = u64::from(rule.page_size.max(1));
-        let to = match overlap.before {
-            Some((before, _)) if self.back == 0 => before,
-            Some(_) => at.saturating_sub(size << self.back.min(32)),
-            None => 0,
-        };
-        self.back += 1;
-        // Pages that were read before come again.
-        self.seen = LoopGuard::default();
-        self.seam = None;
-        if to > 0 {
-            let first = first.copied().unwrap_or_default();
-            self.overlap = Some(Overlap { before: Some((*at, first)), exact: to, expected: None });
-        }
-        Some(PageStep::Next { next: Position::Offset(to), perhaps: false })
-    }
-
-    /// The next offset, one record earlier where the seam is to be checked.
-    fn overlapped(&mut self, rule: &PagingRule, here: &Position, facts: &PageFacts, next: Position) -> Position {
-        self.seam = None;
-        let (Position::Offset(at), Position::Offset(exact), Verify::Seams) = (here, &next, rule.verify) else {
-            return next;
-        };
-        let (first, last) = match &facts.ids[..] {
-            [first, .., last] if self.counted && self.whole && !self.aligned => (*first, key(last)),
-            _ => {
-                self.unchecked = true;
-                return next;
-            }
-        };
-        self.seam = Some(last);
-        self.overlap = Some(Overlap { before: Some((*at, first)), exact: *exact, expected: Some(last) });
-        Position::Offset(exact - 1)
-    }
-
     /// The list was read to its end: compares what arrived with the total, or with the pass before.
     fn at_the_end(&mut self, rule: &PagingRule, reason: EndReason) -> PageStep {
-        let checked = self.whole && self.counted && !rule.repeat_ends && rule.verify != Verify::None;
+        let checked = self.part == Part::Whole && self.counted && !rule.repeat_ends && rule.verify != Verify::None;
         if !checked {
             return PageStep::End(reason);
         }
@@ -415,8 +369,11 @@ impl PageWalk {
         again: bool,
         fresh: bool,
     ) -> PageStep {
-        if facts.items > 0 && !again && self.seen.repeats(content) {
-            return self.repeated(rule, here, facts.total);
+        if facts.items > 0 && !again {
+            let circle = self.landmark.comes_again(content);
+            if self.seen.repeats(content) || circle {
+                return self.repeated(rule, here, facts.total);
+            }
         }
         if rule.repeat_ends && !again && !facts.ids.is_empty() && !fresh {
             return PageStep::End(EndReason::Repeated);
@@ -470,7 +427,8 @@ impl PageWalk {
         self.total = facts.total.or(before);
         let checks = match rule.verify {
             Verify::None | Verify::Twice => false,
-            Verify::Seams => self.aligned || self.unchecked,
+            _ if self.part == Part::Beginning => false,
+            Verify::Seams => self.aligned || self.unchecked || self.part == Part::Range,
             Verify::Total => !matches!(here, Position::Token(_)),
         };
         checks && !rule.estimates && matches!((before, facts.total), (Some(before), Some(now)) if now != before)
@@ -483,13 +441,13 @@ impl PageWalk {
         self.read_again(None)
     }
 
-    fn read_again(&mut self, last_pass: Option<(u64, u64)>) -> PageStep {
+    fn read_again(&mut self, last_pass: Option<u64>) -> PageStep {
         let mut earlier_tokens = std::mem::replace(&mut self.earlier_tokens, SeenHashes::of(0));
         std::mem::replace(&mut self.tokens, SeenHashes::of(0)).hashes.into_iter().for_each(|hash| {
             earlier_tokens.add(hash);
         });
-        let (whole, aligned, restarts) = (self.whole, self.aligned, self.restarts + 1);
-        *self = PageWalk { restarts, last_pass, whole, aligned, earlier_tokens, ..PageWalk::new(true) };
+        let (part, aligned, restarts) = (self.part, self.aligned, self.restarts + 1);
+        *self = PageWalk { restarts, last_pass, part, aligned, earlier_tokens, ..PageWalk::new(true) };
         PageStep::Restart
     }
 
@@ -520,6 +478,18 @@ impl PageWalk {
     }
 }
 
+/// The next token looks like an offset or the number of a page: it does not keep its place when records move.
+fn is_number_of_a_place(here: &Position, facts: &PageFacts) -> bool {
+    let (Position::Token(here), Some(next)) = (here, &facts.next_token) else { return false };
+    let Ok(next) = next.parse::<u64>() else { return false };
+    let items = u64::from(facts.items);
+    match here.as_deref().map(str::parse::<u64>) {
+        Some(Ok(here)) => next.checked_sub(here).is_some_and(|step| step == items || (step == 1 && items > 1)),
+        Some(Err(_)) => false,
+        None => next == items || next == items + 1 || (next <= 2 && items > 2),
+    }
+}
+
 fn incomplete(reason: &str) -> PageStep {
     PageStep::Incomplete(Fault::new(Code::PartialFail, Level::L2, reason))
 }
@@ -528,68 +498,9 @@ fn broken(reason: &str) -> PageStep {
     PageStep::Broken(Fault::new(Code::PlatformError, Level::L2, reason))
 }
 
-/// Detects an upstream that serves the same page for ever (ING-15-01). Remembers a bounded number of page hashes: the
-/// run's budget stops longer loops.
-#[derive(Clone, Debug, Default)]
-struct LoopGuard {
-    seen: VecDeque<[u8; 16]>,
-}
-
-impl LoopGuard {
-    const REMEMBERED: usize = 1_024;
-
-    /// True when a page with this content has been read before in this run. An empty page is never a loop.
-    fn repeats(&mut self, content: [u8; 16]) -> bool {
-        if self.seen.contains(&content) {
-            return true;
-        }
-        if self.seen.len() == Self::REMEMBERED {
-            self.seen.pop_front();
-        }
-        self.seen.push_back(content);
-        false
-    }
-}
-
-/// A bounded set of hashes.
-#[derive(Debug)]
-struct SeenHashes {
-    hashes: BTreeSet<[u8; 16]>,
-    most: usize,
-}
-
-impl SeenHashes {
-    fn of(most: usize) -> SeenHashes {
-        SeenHashes { hashes: BTreeSet::new(), most }
-    }
-
-    /// True when the hash is new, or cannot be remembered.
-    fn add(&mut self, hash: [u8; 16]) -> bool {
-        if self.is_full() { !self.has(&hash) } else { self.hashes.insert(hash) }
-    }
-
-    fn is_full(&self) -> bool {
-        self.hashes.len() >= self.most
-    }
-
-    fn has(&self, hash: &[u8; 16]) -> bool {
-        self.hashes.contains(hash)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_loop_guard_knows_a_page_again_and_stays_small() {
-        let mut guard = LoopGuard::default();
-        for round in 0..2_000_u16 {
-            assert!(!guard.repeats(id_hash(&round.to_be_bytes())));
-        }
-        assert!(guard.repeats(id_hash(&1_999_u16.to_be_bytes())));
-        assert!(guard.seen.len() <= LoopGuard::REMEMBERED);
-    }
 
     #[test]
     fn tokens_beyond_what_is_remembered_may_all_have_been_read() {

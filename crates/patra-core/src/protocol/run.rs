@@ -37,7 +37,7 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::GateDecision;
 use crate::health::Advice;
 use crate::id::RunId;
-use crate::paging::{Position, Verify, WalkProgress};
+use crate::paging::{Part, Position, Verify, WalkProgress};
 use crate::record::{DetailCandidate, RecordStream};
 use crate::rng::Rng;
 use crate::state::TaskStatus;
@@ -356,16 +356,18 @@ impl RunMachine {
                     }
                     Some(ResumePoint { next: Some(next), total, walk, .. }) => {
                         let (next, walk) = self.resumable(&policy, next, walk);
-                        self.reader.resume(next, total, walk.as_ref());
+                        self.reader.resume(next, total, walk.as_deref());
                     }
                     // The slice was read to its end before: only closing is left.
-                    Some(ResumePoint { next: None, .. }) => {
+                    Some(ResumePoint { next: None, walk, .. }) => {
+                        self.stats.verification = walk.and_then(|walk| walk.verification);
                         self.planned_end = Some(PlannedEnd { end: RunEnd::Succeeded, failure: None });
                     }
                 }
-                let part = self.bounds.pages.is_some() || self.bounds.ids.is_some();
-                if part || self.limit.is_some() || self.lease.source.is_some() {
-                    self.reader.reads_a_part();
+                if let Some(range) = self.bounds.pages {
+                    self.reader.reads_a_part(Part::Range, range.total);
+                } else if self.bounds.ids.is_some() || self.limit.is_some() || self.lease.source.is_some() {
+                    self.reader.reads_a_part(Part::Beginning, None);
                 }
                 self.stage = RunStage::Paging(policy);
             }
@@ -387,13 +389,13 @@ impl RunMachine {
         &self,
         policy: &RunPolicy,
         next: Position,
-        walk: Option<WalkProgress>,
-    ) -> (Position, Option<WalkProgress>) {
+        walk: Option<Box<WalkProgress>>,
+    ) -> (Position, Option<Box<WalkProgress>>) {
         let checked = policy.paging.verify == Verify::Seams && self.bounds.pages.is_none();
-        match (&next, walk) {
+        match (&next, &walk) {
             (Position::Offset(1..), Some(walk)) if checked && walk.seam.is_none() && !walk.unchecked => {
                 let walk = WalkProgress { restarts: walk.restarts + 1, ..WalkProgress::default() };
-                (self.first(policy), Some(walk))
+                (self.first(policy), Some(Box::new(walk)))
             }
             _ => (next, walk),
         }

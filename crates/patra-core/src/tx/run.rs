@@ -32,7 +32,6 @@ pub struct StartRun {
     pub lease: LeaseRef,
 }
 
-#[expect(clippy::large_enum_variant, reason = "a result is made once and read once")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunStarted {
     Go {
@@ -61,7 +60,7 @@ pub struct ResumePoint {
     /// That batch's [`BatchStats::taken`].
     pub taken: Option<u64>,
     /// That batch's [`BatchStats::walk`].
-    pub walk: Option<WalkProgress>,
+    pub walk: Option<Box<WalkProgress>>,
 }
 
 /// Commits one page: ledger row, records, quarantine, in one transaction.

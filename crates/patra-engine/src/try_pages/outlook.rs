@@ -1,6 +1,6 @@
 //! The next step after a page and its reason, in words for the author of a manifest. The decisions are those of a run.
 
-use patra_core::paging::{self, EndReason, PageStep, PagingKind, PagingRule, Position};
+use patra_core::paging::{self, EndReason, PageStep, PagingKind, PagingRule, Position, Verification, Verify};
 use patra_core::protocol::run::FetchedPage;
 use patra_spec::Snapshot;
 
@@ -71,17 +71,20 @@ impl TryWalk {
             self.way.remember(&token);
         }
         match step {
-            PageStep::Next { next, .. } => NextStep::Next { why: self.why_more(here, page), position: next },
+            PageStep::Next { next, .. } => NextStep::Next { why: self.why_next(here, page, &next), position: next },
             PageStep::Again => {
                 let why = format!("{}; a run asks for this page once more, in case it has grown", self.why_end(page));
                 NextStep::End { why }
             }
             PageStep::Restart => {
-                let why = "records may have moved while the list was read: the slice is read from its first page again";
+                let why = match self.rule.verify {
+                    Verify::Twice => "pagination.verify: twice reads the list until two passes agree",
+                    _ => "records may have moved while the list was read: the slice is read from its first page again",
+                };
                 NextStep::Next { position: self.rule.first(), why: why.into() }
             }
             PageStep::Incomplete(fault) => NextStep::Partial { why: fault.message },
-            PageStep::End(end) => NextStep::End { why: self.why_this_end(end, page) },
+            PageStep::End(end) => NextStep::End { why: format!("{}{}", self.why_this_end(end, page), self.known_by()) },
             PageStep::TooMuch { total, at_most, .. } => self.too_much(total, at_most),
             PageStep::MaxPage { pages, .. } => {
                 let why = format!("{pages} pages were read, which is max_page, and there is more");
@@ -104,6 +107,30 @@ impl TryWalk {
             EndReason::Repeated => "this page was read before".into(),
             EndReason::TokenSeen => "the token came before, and unique_tokens says that this is the end".into(),
             EndReason::Counted => "all records that the total names are read".into(),
+        }
+    }
+
+    fn why_next(&self, here: &Position, page: &FetchedPage, next: &Position) -> String {
+        let exact = here.number().map(|at| at + u64::from(page.facts.items));
+        match (self.rule.verify, next) {
+            (Verify::Seams, Position::Offset(next)) if exact.is_some_and(|exact| next + 1 == exact) => format!(
+                "{}; it overlaps by one record, to show whether records move (pagination.verify)",
+                self.why_more(here, page)
+            ),
+            _ => self.why_more(here, page),
+        }
+    }
+
+    /// What the completeness of several pages is known by.
+    fn known_by(&self) -> &'static str {
+        match self.way.verification(&self.rule) {
+            Verification::Single => "",
+            Verification::Seams => "; complete: each page began with a record of the page before",
+            Verification::Twice => "; complete: two passes found the same records",
+            Verification::Token => "; complete: the token keeps the place in the list",
+            Verification::Unverified => {
+                "; unverified: nothing shows whether records moved while the list was read (pagination.verify)"
+            }
         }
     }
 
@@ -177,7 +204,11 @@ mod tests {
             walk.after(&Position::Offset(10), &short).why(),
             "the page is short (4 of 10), but the total says 30 and 14 are read"
         );
-        assert_eq!(walk.after(&Position::Offset(14), &page(3, 3)).why(), "the page is short (3 of 10)");
+        assert_eq!(
+            walk.after(&Position::Offset(14), &page(3, 3)).why(),
+            "the page is short (3 of 10); unverified: nothing shows whether records moved while the list was read \
+             (pagination.verify)"
+        );
         assert_eq!(walk.after(&Position::Offset(17), &page(0, 4)).why(), "the page is empty");
         let again = walk.after(&Position::Offset(20), &page(3, 3));
         assert_eq!(again, NextStep::End { why: "this page was read before".into() });
@@ -192,14 +223,17 @@ mod tests {
         };
         let mut plain = walk(PagingKind::Token { initial: None });
         assert_eq!(plain.after(&Position::Token(None), &with(3, 1, "b")).next(), Some(&token("b")));
-        assert_eq!(plain.after(&token("b"), &page(3, 2)).why(), "the response names no next token");
+        assert_eq!(
+            plain.after(&token("b"), &page(3, 2)).why(),
+            "the response names no next token; complete: the token keeps the place in the list"
+        );
         assert!(matches!(plain.after(&token("c"), &with(3, 2, "d")), NextStep::Broken { .. }), "a circle");
 
         let mut always = walk(PagingKind::Token { initial: None });
         always.rule.always_token = true;
         assert_eq!(
             always.after(&token("a"), &with(3, 1, "a")).why(),
-            "the page is short (3 of 10), which ends it with always_token"
+            "the page is short (3 of 10), which ends it with always_token; complete: the token keeps the place in the list"
         );
         let mut unique = walk(PagingKind::Token { initial: None });
         unique.rule.unique_tokens = true;
@@ -223,7 +257,10 @@ mod tests {
         );
         let mut all = page(10, 3);
         all.facts.total = Some(20);
-        assert_eq!(ceiling.after(&Position::Offset(10), &all).why(), "all records that the total names are read");
+        let mut ceiling = walk(PagingKind::Offset);
+        ceiling.rule.ceiling = Some(20);
+        let end = ceiling.after(&Position::Offset(10), &all);
+        assert!(end.why().starts_with("all records that the total names are read"), "{}", end.why());
 
         let mut capped = walk(PagingKind::Page { base: 1 });
         capped.rule.max_page = Some(1);

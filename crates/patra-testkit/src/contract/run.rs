@@ -116,7 +116,7 @@ pub(super) async fn run_resumes_after_the_last_committed_page_of_any_run(fx: Fix
             next: Some(Position::Offset(10)),
             total: Some(7),
             taken: Some(3),
-            walk: Some(walk)
+            walk: Some(Box::new(walk))
         })
     );
 }

@@ -79,7 +79,14 @@ impl MemStore {
             let in_ledger = committed.filter(|batch| batch.status == BatchStatus::Succeeded && !batch.archived);
             let last = in_ledger.max_by_key(|batch| batch.batch_no)?;
             let BatchStats { total, taken, walk, .. } = last.stats;
-            Some(ResumePoint { run: *run, batch_no: last.batch_no, next: last.next.clone(), total, taken, walk })
+            Some(ResumePoint {
+                run: *run,
+                batch_no: last.batch_no,
+                next: last.next.clone(),
+                total,
+                taken,
+                walk: walk.map(Box::new),
+            })
         });
         own.or_else(|| self.last_batch(&self.tasks[place(task.redrive.as_ref()?.0.0)]))
     }

@@ -25,6 +25,8 @@ pub(super) struct MockApi {
     pages: Pages,
     descending: bool,
     pub(super) lookback: Duration,
+    /// Moves of records may be hidden from those who read the lists.
+    pub(super) hides_moves: bool,
 }
 
 #[derive(Debug)]
@@ -101,11 +103,9 @@ impl MockApi {
             pages: profile.api.pages,
             descending: profile.api.order == Some(RecordOrder::Descending),
             lookback: profile.api.lookback.unwrap_or_default(),
+            hides_moves: profile.api.hides_moves(),
         };
         api.add(rng, profile, start, profile.records);
-        if profile.api.range.is_some() {
-            api.steady(profile.page_size as usize);
-        }
         // With less, a window would be cut into a slice for each record.
         api.ceiling = profile.ceiling.then(|| api.densest().max(3) + 1 + rng.below(2));
         api.poison = profile.poison.then(|| Poison::draw(rng, profile, start));
@@ -143,14 +143,6 @@ impl MockApi {
                 // Three bad records alone in a page look like an upstream without any details.
                 bad: rng.chance(40) && self.records.iter().filter(|record| record.bad).count() < 2,
             });
-        }
-    }
-
-    /// Ranges of pages are read one page further back: so many records may leave a window, and are not missed.
-    fn steady(&mut self, leaving: usize) {
-        let moving = self.records.iter_mut().filter(|record| !record.ghost && !record.later.is_empty());
-        for record in moving.skip(leaving) {
-            record.ghost = true;
         }
     }
 
@@ -264,6 +256,9 @@ impl MockApi {
                 page.records.push(record.at(*updated_at));
             }
         }
+        if let (true, Pages::Urls, Some(before)) = (more, self.pages, numbered) {
+            page.facts.next_url = Some((before + found.len()).to_string());
+        }
         if let (true, None, Some((at, id, _))) = (more, numbered, found.last()) {
             page.facts.next_token = Some(format!("{}.{id}", at.micros()));
         }
@@ -314,7 +309,7 @@ impl ApiRecord {
     }
 }
 
-fn blank_page() -> FetchedPage {
+pub(super) fn blank_page() -> FetchedPage {
     FetchedPage {
         facts: PageFacts::default(),
         records: Vec::new(),
@@ -357,6 +352,7 @@ pub(super) fn number(key: &str) -> Option<usize> {
 
 fn parse_token(position: &Position) -> Option<(Ts, u32)> {
     let Position::Token(Some(token)) = position else { return None };
-    let (at, id) = token.split_once('.')?;
+    // Behind an empty page, the same place has another name.
+    let (at, id) = token.trim_end_matches('+').split_once('.')?;
     Some((Ts::from_micros(at.parse().ok()?), id.parse().ok()?))
 }

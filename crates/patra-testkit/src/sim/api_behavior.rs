@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patra_core::gate::GateDecision;
 use patra_core::health::Advice;
-use patra_core::paging::{PagingKind, Position};
+use patra_core::paging::{PagingKind, PagingRule, Position, Verify};
 use patra_core::protocol::run::{RecordOrder, SliceLimits};
 use patra_core::rng::Rng;
 use patra_core::{CredentialId, Ts};
@@ -22,6 +22,12 @@ pub(super) struct ApiBehavior {
     /// Maximum number of requests of one run.
     pub(super) budget: Option<u32>,
     pub(super) trouble: Trouble,
+    /// How the completeness of a list is checked.
+    pub(super) verify: Verify,
+    /// Permille of the pages with a wrong total.
+    pub(super) lies: u64,
+    /// Permille of the pages that are empty although more follow.
+    pub(super) empty: u64,
     /// Windows are extended backwards by this much, for late records.
     pub(super) lookback: Option<Duration>,
     /// Triggers alternate between two credentials.
@@ -33,7 +39,11 @@ pub(super) struct ApiBehavior {
 pub(super) enum Pages {
     Tokens,
     Offsets,
-    Numbers { base: u64 },
+    Numbers {
+        base: u64,
+    },
+    /// URLs that contain an offset.
+    Urls,
 }
 
 /// Frequency of each advice, in permille of the requests.
@@ -50,21 +60,39 @@ impl ApiBehavior {
         let pages = match rng.below(1_000) {
             _ if plain => Pages::Tokens,
             0..80 => Pages::Offsets,
-            80..140 => Pages::Numbers { base: rng.below(2) },
+            80..150 => Pages::Numbers { base: rng.below(2) },
+            150..200 => Pages::Urls,
             _ => Pages::Tokens,
         };
+        let verify = match pages {
+            Pages::Offsets if rng.chance(800) => Verify::Seams,
+            Pages::Tokens => Verify::Total,
+            _ if rng.chance(500) => Verify::Twice,
+            _ => Verify::Total,
+        };
+        let ranged =
+            matches!(pages, Pages::Offsets | Pages::Numbers { .. }) && verify != Verify::Twice && rng.chance(400);
         let trouble = if rng.chance(120) { Trouble::draw(rng) } else { Trouble::default() };
         let ordered = !plain && (trouble != Trouble::default() || rng.chance(100));
         ApiBehavior {
             pages,
-            range: (pages != Pages::Tokens && rng.chance(500)).then(|| 1 + rng.below(2) as u32),
+            range: ranged.then(|| 1 + rng.below(2) as u32),
             order: (ordered && rng.chance(700))
                 .then(|| if rng.chance(600) { RecordOrder::Ascending } else { RecordOrder::Descending }),
             budget: rng.chance(60).then(|| 1 + rng.below(4) as u32),
             trouble,
-            // With numbered pages, a record that appears hides one that disappears from the total.
-            lookback: (!plain && pages == Pages::Tokens && rng.chance(70))
-                .then(|| Duration::from_secs(1 + rng.below(20))),
+            verify,
+            lies: if !plain && rng.chance(200) { 1 + rng.below(300) } else { 0 },
+            empty: if !plain && rng.chance(200) { 1 + rng.below(300) } else { 0 },
+            lookback: (!plain
+                && rng.chance(if pages == Pages::Tokens {
+                    70
+                } else if verify == Verify::Twice {
+                    700
+                } else {
+                    250
+                }))
+            .then(|| Duration::from_secs(1 + rng.below(20))),
             credentials: rng.chance(150),
         }
     }
@@ -74,7 +102,19 @@ impl ApiBehavior {
             Pages::Tokens => PagingKind::Token { initial: None },
             Pages::Offsets => PagingKind::Offset,
             Pages::Numbers { base } => PagingKind::Page { base },
+            Pages::Urls => PagingKind::Url,
         }
+    }
+
+    /// A record that appears hides from the total one that disappears, and a wrong total hides anything. Slices that only
+    /// a total checks are unverified then, and may miss records.
+    pub(super) fn hides_moves(&self) -> bool {
+        let hidden = self.lookback.is_some() || self.lies > 0;
+        hidden && self.pages != Pages::Tokens && (self.verify == Verify::Total || self.range.is_some())
+    }
+
+    pub(super) fn rule(&self, page_size: u32) -> PagingRule {
+        PagingRule { verify: self.verify, ..PagingRule::new(self.kind(), page_size) }
     }
 
     pub(super) fn limits(&self) -> SliceLimits {
@@ -98,6 +138,7 @@ impl Pages {
         match (self, position) {
             (_, Position::Offset(at)) => Some(*at as usize),
             (Pages::Numbers { base }, Position::Page(page)) => Some(page.saturating_sub(base) as usize * size),
+            (Pages::Urls, Position::Url(url)) => url.as_deref().map_or(Some(0), |url| url.parse().ok()),
             _ => None,
         }
     }

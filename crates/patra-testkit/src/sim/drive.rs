@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::protocol::run::{PageFailure, PageFetch, RunInput, RunMachine, Want};
+use patra_core::paging::{PageFacts, Position};
+use patra_core::protocol::run::{FetchedPage, PageFailure, PageFetch, RunInput, RunMachine, Want};
 use patra_core::protocol::{executor, planner};
 use patra_core::tx::{BatchCommitted, Captured, CommitBatch, Done, RunStarted, Tx, TxError};
 use patra_core::{Code, Fault, Level, Ts, Window};
 
 use super::Mutant;
-use super::api::{PoisonKind, no_evidence};
+use super::api::{PoisonKind, blank_page, no_evidence};
 use super::event::{Event, Exchange, Machine};
 use super::process::Machines;
 use super::scene;
@@ -19,7 +20,7 @@ use super::world::World;
 /// Reason with which a run is asked to give its task back.
 const STOP: &str = "the process is stopping";
 
-type PageResult = Result<Box<patra_core::protocol::run::FetchedPage>, Box<PageFailure>>;
+type PageResult = Result<Box<FetchedPage>, Box<PageFailure>>;
 
 impl World {
     pub(super) fn on_answer(&mut self, mut exchange: Box<Exchange>) {
@@ -326,7 +327,7 @@ impl World {
         poison: Option<PoisonKind>,
         fetch: &PageFetch,
     ) -> PageResult {
-        let details = matches!(fetch.position, patra_core::paging::Position::Ids { .. });
+        let details = matches!(fetch.position, Position::Ids { .. });
         match poison.filter(|_| partition.is_none()) {
             // The window is refused, not the ids that it names.
             Some(PoisonKind::Refused) if details => {}
@@ -354,20 +355,35 @@ impl World {
         if self.rng.chance(self.profile.faults.fatal) {
             return Err(self.fatal(details));
         }
-        if let patra_core::paging::Position::Ids { ids, .. } = &fetch.position {
+        if let Position::Ids { ids, .. } = &fetch.position {
             let details = self.api.details(ids, self.now);
             return details.map(Box::new).ok_or_else(|| refusal(Code::PlatformError, Level::L2));
         }
         let inclusive = self.mutant != Some(Mutant::BorderLost);
         let size = fetch.page_size as usize;
         let mut page = self.api.page_of(partition, window, &fetch.position, size, self.now, inclusive);
-        if let (true, patra_core::paging::Position::Token(here)) =
-            (self.rng.chance(self.profile.faults.repeat), &fetch.position)
+        if let (true, Position::Token(here)) = (self.rng.chance(self.profile.faults.repeat), &fetch.position)
             && here.is_some()
         {
             page.facts.next_token.clone_from(here);
         }
+        if !self.calm {
+            self.mislead(&mut page, &fetch.position);
+        }
         Ok(Box::new(page))
+    }
+
+    /// A wrong total, or an empty page before the end.
+    fn mislead(&mut self, page: &mut FetchedPage, position: &Position) {
+        if let (Some(total), true) = (page.facts.total, self.rng.chance(self.profile.api.lies)) {
+            let other = 1 + self.rng.below(3);
+            page.facts.total = Some(if self.rng.chance(500) { total + other } else { total.saturating_sub(other) });
+        }
+        let Position::Token(Some(here)) = position else { return };
+        if self.rng.chance(self.profile.api.empty) {
+            let next_token = (self.mutant != Some(Mutant::EmptyPageEnds)).then(|| format!("{here}+"));
+            *page = FetchedPage { facts: PageFacts { next_token, ..PageFacts::default() }, ..blank_page() };
+        }
     }
 
     /// An L4 failure: access denied, a broken source, or a wrong request.
@@ -415,8 +431,7 @@ impl World {
                         {
                             let size = self.profile.page_size as usize;
                             let page = self.api.page(window, next, size, self.now, true);
-                            let behind =
-                                page.facts.next_token.map(|token| patra_core::paging::Position::Token(Some(token)));
+                            let behind = page.facts.next_token.map(|token| Position::Token(Some(token)));
                             resume.next = behind.or_else(|| resume.next.take());
                         }
                     }

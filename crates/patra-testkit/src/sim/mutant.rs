@@ -62,6 +62,14 @@ mutants! {
     ResumeAtEnd,
     /// A resumed run does not notice that numbered records have moved meanwhile.
     ResumeForgetsTotal,
+    /// Numbered pages are read without any check.
+    MovesUnchecked,
+    /// A list that is to be read until two passes agree is read once.
+    TwiceReadsOnce,
+    /// A slice that is known to miss records is closed as succeeded.
+    PartialIsSuccess,
+    /// An empty page ends the list although it names a next one.
+    EmptyPageEnds,
     /// A resumed run begins again despite its committed pages.
     ResumeForgets,
     /// A repeated commit writes a second ledger row.

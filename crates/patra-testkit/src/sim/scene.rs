@@ -16,7 +16,6 @@ use patra_core::tx::{ApplyProvenance, ClaimedJob, EndpointRow, EndpointSchedule,
 use patra_core::{Ts, Window, paging, retry};
 
 use super::Mutant;
-use super::api_behavior::Pages;
 use super::check::{Broken, completed};
 use super::profile::Profile;
 use super::world::World;
@@ -45,12 +44,7 @@ pub(super) fn provenance(every: Option<Duration>) -> ApplyProvenance {
 
 pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::RunPolicy> {
     Arc::new(run::RunPolicy {
-        paging: paging::PagingRule {
-            ceiling,
-            can_cut: ceiling.is_some(),
-            verify: if profile.api.pages == Pages::Offsets { paging::Verify::Seams } else { paging::Verify::Total },
-            ..paging::PagingRule::new(profile.api.kind(), profile.page_size)
-        },
+        paging: paging::PagingRule { ceiling, can_cut: ceiling.is_some(), ..profile.api.rule(profile.page_size) },
         retry: RETRY,
         stream: Arc::clone(&STREAM),
         limits: profile.api.limits(),

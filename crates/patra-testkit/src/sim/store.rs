@@ -90,6 +90,9 @@ impl Store {
                 let end = if wrong { RunEnd::Succeeded } else { op.end.clone() };
                 self.mem.apply(now, &Arc::new(EndRun { end, ..(**op).clone() }).into())
             }
+            (Mutant::PartialIsSuccess, Tx::EndRun(op)) if matches!(op.end, RunEnd::Partial { .. }) => {
+                self.mem.apply(now, &Arc::new(EndRun { end: RunEnd::Succeeded, ..(**op).clone() }).into())
+            }
             (Mutant::RequeueUncounted, Tx::EndRun(op)) => {
                 let end = match &op.end {
                     RunEnd::Requeue { delay, error, .. } => {

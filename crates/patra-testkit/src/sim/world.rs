@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::Ts;
+use patra_core::paging::Verify;
 use patra_core::protocol::run;
 use patra_core::rng::Rng;
 use patra_core::state::TaskStatus;
@@ -80,6 +81,11 @@ impl World {
         }
         if mutant == Some(Mutant::LookbackIgnored) {
             api.lookback = Duration::ZERO;
+        }
+        match (mutant, profile.api.verify) {
+            (Some(Mutant::MovesUnchecked), _) => profile.api.verify = Verify::None,
+            (Some(Mutant::TwiceReadsOnce), Verify::Twice) => profile.api.verify = Verify::None,
+            _ => {}
         }
         World {
             policy: scene::policy(&profile, api.ceiling),

@@ -35,7 +35,8 @@ fn items(items: &str) -> Decoded {
 fn a_page_is_read_in_place() {
     let body = r#"{"status":"ok","x":[1,{"items":3}],"message":{"total":"42","next-cursor":"a+b/c=","items":[
         {"id":"10.1/é","updated_at":"1970-01-01T00:00:05.000000999Z","rev":3,"title":["T",2],"deep":{"er":{"k":[1]}}} , {"id":7,"updated_at":9,"title":null}]}}"#;
-    let page = decode(&spec(), body).unwrap();
+    let mut page = decode(&spec(), body).unwrap();
+    assert_eq!(std::mem::take(&mut page.facts.ids), ["10.1/é", "7"].map(|id| id_hash(id.as_bytes())));
     assert_eq!(
         page.facts,
         PageFacts { items: 2, next_token: Some("a+b/c=".into()), total: Some(42), ..PageFacts::default() }

@@ -119,7 +119,12 @@ impl SliceTemplate {
     /// so a race makes one task; a window that must be read again after a failure was seen in a later state, so it
     /// gets a task of its own (C-47, G-04).
     pub fn derive(&self, window: Window, generation: &str) -> NewSlice {
-        self.slice(window, generation, "")
+        self.slice(window, generation, "", "")
+    }
+
+    /// The slice of a part of a window that was cut because of its total.
+    pub fn derive_part(&self, window: Window, total: u64, generation: &str) -> NewSlice {
+        self.slice(window, generation, "", &format!(r#","total":{total}"#))
     }
 
     /// The slice of a range of the pages of a window.
@@ -201,14 +206,14 @@ impl SliceTemplate {
 
     /// The slice of a window with telemetry for display, which is not part of its identity (ING-8.2-10).
     pub fn derive_with(&self, window: Window, generation: &str, telemetry: &Value) -> NewSlice {
-        self.slice(window, generation, &format!(r#","telemetry":{}"#, canonical(telemetry)))
+        self.slice(window, generation, &format!(r#","telemetry":{}"#, canonical(telemetry)), "")
     }
 
-    fn slice(&self, window: Window, generation: &str, telemetry: &str) -> NewSlice {
+    fn slice(&self, window: Window, generation: &str, telemetry: &str, bound: &str) -> NewSlice {
         let (from, to) = (window.from.to_micros_text(), window.to.to_micros_text());
         let bounds = format!(r#"{{"from":"{from}","to":"{to}"}}"#);
         let expr_snapshot = format!("{}{bounds}}}", self.expr_head);
-        let task_params = format!("{}{bounds}}}", self.params_head);
+        let task_params = format!("{}{bounds}{bound}}}", self.params_head);
         let spec = |telemetry: &str| {
             format!(r#"{{"bounds":{{"time":{bounds}{}{telemetry}{}"#, self.spec_tail, self.spec_window)
         };
@@ -375,7 +380,7 @@ mod tests {
         let window = w(-1, 1_767_225_600);
         let time = json!({ "from": window.from.to_micros_text(), "to": window.to.to_micros_text() });
         let (form, rule) = (SliceTemplate::new(shape()), PagingRule::new(paging::PagingKind::Page { base: 1 }, 100));
-        let pages = PageRange { from: 199, to: Some(399) };
+        let pages = PageRange { from: 199, to: Some(399), total: None };
         let slice = form.derive_pages(window, pages, &rule, "0");
         assert_eq!((slice.window, &slice.segment), (Some(window), &None));
         let spec = parsed(&slice.spec);

@@ -12,7 +12,7 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::GateDecision;
 use crate::health::Advice;
 use crate::id::RunId;
-use crate::paging::{PageStep, PageWalk, PagingRule, Position, Verification, WalkProgress};
+use crate::paging::{PageStep, PageWalk, PagingRule, Part, Position, Verification, WalkProgress};
 use crate::record::CandidateMark;
 use crate::source::Validators;
 use crate::time::Ts;
@@ -47,6 +47,10 @@ pub(super) struct PageReader {
     /// Only a total says that this page exists: a 404 is the end then.
     pub(super) perhaps: bool,
     walk: PageWalk,
+    /// State of the walk before the current page: a page that is not left is judged again after a crash.
+    walk_before: Option<WalkProgress>,
+    /// The next batch does not leave its page.
+    stays: bool,
     /// Page size of the last request.
     requested_size: u32,
     pub(super) track: OrderTracker,
@@ -113,6 +117,8 @@ impl Default for PageReader {
             batch_no: 0,
             perhaps: false,
             walk: PageWalk::new(true),
+            walk_before: None,
+            stays: false,
             requested_size: 0,
             track: OrderTracker::default(),
             pages: 0,
@@ -149,13 +155,18 @@ impl PageReader {
     }
 
     /// The slice is only a part of a list, or this run takes only a part of it.
-    pub(super) fn reads_a_part(&mut self) {
-        self.walk = std::mem::replace(&mut self.walk, PageWalk::new(true)).of_part();
+    pub(super) fn reads_a_part(&mut self, part: Part, total: Option<u64>) {
+        self.walk = std::mem::replace(&mut self.walk, PageWalk::new(true)).of_part(part, total);
     }
 
     /// What the completeness of the slice is known by, once it was read to its end.
     pub(super) fn verification(&self, rule: &PagingRule) -> Verification {
         self.walk.verification(rule)
+    }
+
+    /// Whether no record can have moved past the reader.
+    pub(super) fn keeps_its_place(&self, rule: &PagingRule) -> bool {
+        self.walk.keeps_its_place(rule)
     }
 
     /// The server refused an offset that overlaps the page before: requests the offset without overlap.
@@ -328,6 +339,7 @@ impl RunMachine {
         let policy = std::sync::Arc::clone(policy);
         self.reader.pages += 1;
         self.polling.on_page(&here, &mut page);
+        self.reader.walk_before = policy.details.as_ref().and_then(|_| self.reader.walk.progress());
         let step = self.walk_on(&policy, &here, &page);
         // A page that is not committed does not advance the window.
         if let (Some(order), false) = (policy.order, matches!(step, PageStep::Broken(_))) {
@@ -342,10 +354,7 @@ impl RunMachine {
                 self.reader.track.give_up();
                 PageEnding::Next { next: self.first(&policy), perhaps: false }
             }
-            PageStep::End(_) => {
-                self.stats.verification = Some(self.reader.verification(&policy.paging));
-                PageEnding::End
-            }
+            PageStep::End(_) => PageEnding::End,
             PageStep::Incomplete(error) => {
                 PageEnding::Over { next: self.first(&policy), end: RunEnd::Partial { error } }
             }
@@ -365,6 +374,9 @@ impl RunMachine {
             Some(LimitStatus::Enough) if matches!(ending, PageEnding::Next { .. }) => self.awaits_news = true,
             Some(LimitStatus::Enough | LimitStatus::Full) => ending = PageEnding::End,
         }
+        if ending == PageEnding::End && self.bounds.ids.is_none() && self.lease.source.is_none() {
+            self.stats.verification = Some(self.reader.verification(&policy.paging));
+        }
         let resliced = matches!(&ending, PageEnding::Over { end: RunEnd::Split { .. } | RunEnd::Failed { .. }, .. });
         if (resliced || restarts) && policy.details.is_some() {
             // The narrower windows, or the repeated pages, name these ids again. A run that dies before that must not
@@ -373,6 +385,7 @@ impl RunMachine {
             page.candidates.clear();
             if let PageEnding::Over { next, .. } = &mut ending {
                 next.clone_from(&here);
+                self.reader.stays = true;
             }
         }
         if page.candidates.is_empty() {
@@ -415,6 +428,7 @@ impl RunMachine {
     /// Commits a part of the current page's results, and stays at the page.
     pub(super) fn stay(&mut self, page: FetchedPage, marks: Vec<CandidateMark>, wants: &mut Vec<Want>) {
         let here = self.reader.position.clone();
+        self.reader.stays = true;
         self.commit(page, marks, here.clone());
         self.reader.step(here, self.reader.perhaps);
         self.proceed(wants);
@@ -424,6 +438,12 @@ impl RunMachine {
         self.stats.observed_max =
             self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
         let mut context = self.reader.context();
+        if std::mem::take(&mut self.reader.stays) {
+            context.walk = self.reader.walk_before;
+        }
+        if let (Some(verification), None) = (self.stats.verification, &next) {
+            context.walk.get_or_insert_default().verification = Some(verification);
+        }
         context.taken = self.limit.as_ref().map(|limit| limit.taken() as u64);
         // A request for details that settled nothing is no progress.
         context.progress &= !matches!(context.position, Position::Ids { .. }) || !marks.is_empty();

@@ -120,7 +120,8 @@ impl RunMachine {
             // Never more ranges than parts of a window; they are larger then.
             let range = u64::from(range).max(pages.div_ceil(MAX_PARTS));
             let generation = format!("pages:{}", self.lease.task);
-            let ranges = PageRange::cover(pages, range);
+            let known = (!policy.paging.estimates).then_some(total);
+            let ranges = PageRange::cover(pages, range, known);
             let slice = |pages| split.template.derive_pages(window, pages, &policy.paging, &generation);
             let slices: Vec<_> = ranges.into_iter().map(slice).collect();
             let reason = format!("{pages} pages; shared out as {} ranges", slices.len());
@@ -130,8 +131,12 @@ impl RunMachine {
         if total <= depth || policy.paging.estimates {
             return None;
         }
+        if self.bounds.total.is_some_and(|whole| total >= whole) {
+            // The window was cut for this total and a part reports it again: it does not count the records of a window.
+            return None;
+        }
         let cause = format!("{total} records are more than {} pages", policy.limits.page_depth);
-        self.cut(policy, self.lease.window, parts_of(Some(total), depth), &cause)
+        self.cut_by(policy, self.lease.window, parts_of(Some(total), depth), &cause, Some(total))
     }
 
     /// The upstream is in trouble: leave the rest to smaller slices.
@@ -168,7 +173,8 @@ impl RunMachine {
     pub(super) fn parts(&self, policy: &RunPolicy) -> Option<(Option<Window>, Window)> {
         let (order, window) = (policy.order?, self.lease.window?);
         let step = policy.split.as_ref().map_or(Duration::from_secs(1), |split| split.step);
-        if self.bounds.pages.is_some() || policy.details.is_some() {
+        let moving = !self.reader.keeps_its_place(&policy.paging);
+        if moving || self.bounds.pages.is_some() || policy.details.is_some() {
             return None;
         }
         self.reader.track.parts(order, window, step)
@@ -179,6 +185,18 @@ impl RunMachine {
     }
 
     fn cut(&self, policy: &RunPolicy, window: Option<Window>, parts: u64, cause: &str) -> Option<RunEnd> {
+        self.cut_by(policy, window, parts, cause, None)
+    }
+
+    /// `total`: the total that is the cause.
+    fn cut_by(
+        &self,
+        policy: &RunPolicy,
+        window: Option<Window>,
+        parts: u64,
+        cause: &str,
+        total: Option<u64>,
+    ) -> Option<RunEnd> {
         let SplitRule { step, template: form, by_time } = policy.split.as_ref()?;
         // A page range of a window cannot be split by time.
         if !by_time || self.bounds.pages.is_some() {
@@ -189,7 +207,11 @@ impl RunMachine {
             return None;
         }
         let generation = format!("split:{}", self.lease.task);
-        let slices: Vec<_> = windows.iter().map(|window| form.derive(*window, &generation)).collect();
+        let slice = |window: &Window| match total {
+            Some(total) => form.derive_part(*window, total, &generation),
+            None => form.derive(*window, &generation),
+        };
+        let slices: Vec<_> = windows.iter().map(slice).collect();
         let reason = format!("{cause}; it was split into {} windows", slices.len());
         Some(RunEnd::Split { error: Fault::new(Code::PartialFail, Level::L2, reason), slices })
     }

@@ -3,6 +3,7 @@
 
 use patra_core::bounds::TaskBounds;
 use patra_core::cursor::{CursorValue, completed_end};
+use patra_core::paging::Verification;
 use patra_core::state::{Direction, TaskStatus};
 use patra_core::tx::{Done, PlanTarget, RunEnd, Tx, TxError};
 use patra_core::{CursorId, Ts, Window};
@@ -148,6 +149,15 @@ pub(in crate::sim) fn completed(mem: &MemStore, cursor: CursorId) -> Vec<Window>
         }
     }
     windows
+}
+
+/// Whether a slice with this instant succeeded unverified: a record may have moved past its reader unnoticed.
+pub(super) fn is_unverified(mem: &MemStore, at: Ts, lookback: std::time::Duration) -> bool {
+    mem.tasks.iter().filter(|task| task.status == TaskStatus::Succeeded).any(|task| {
+        let covers = task.what.window.is_some_and(|window| window.from - lookback <= at && at < window.to);
+        let last = task.runs.last().and_then(|run| mem.runs[run.0 as usize - 1].stats.as_ref());
+        covers && last.is_some_and(|stats| stats.verification == Some(Verification::Unverified))
+    })
 }
 
 /// Position of a cursor value, in the direction of the cursor.

@@ -7,7 +7,7 @@ use crate::hash::content_hash;
 
 /// Two requests, then the budget is used up.
 fn limited(order: Option<RecordOrder>) -> RunPolicy {
-    RunPolicy { order, limits: SliceLimits { max_requests: 2, ..SliceLimits::default() }, ..cuttable(offsets()) }
+    RunPolicy { order, limits: SliceLimits { max_requests: 2, ..SliceLimits::default() }, ..cuttable(tokens()) }
 }
 
 fn reading(policy: RunPolicy) -> Driver {
@@ -18,7 +18,8 @@ fn reading(policy: RunPolicy) -> Driver {
 fn of(secs: [i64; 2]) -> RunInput {
     let records: Vec<_> = secs.iter().enumerate().map(|(at_, sec)| record(&format!("{sec}-{at_}"), at(*sec))).collect();
     let content = content_hash(format!("{secs:?}").as_bytes());
-    let facts = PageFacts { items: 2, ..PageFacts::default() };
+    let next_token = Some(format!("after-{secs:?}"));
+    let facts = PageFacts { items: 2, next_token, ..PageFacts::default() };
     RunInput::Fetched(Ok(Box::new(FetchedPage { facts, records, content, ..FetchedPage::default() })))
 }
 
@@ -188,7 +189,8 @@ fn a_page_that_the_store_never_took_is_no_part_of_what_is_done() {
 
 #[test]
 fn pages_that_are_read_again_prove_no_order() {
-    let mut driver = reading(RunPolicy { limits: SliceLimits::default(), ..limited(Some(RecordOrder::Ascending)) });
+    let limits = SliceLimits::default();
+    let mut driver = reading(RunPolicy { limits, paging: offsets(), ..limited(Some(RecordOrder::Ascending)) });
     driver.read(with_total([1, 2], 8));
     driver.read(with_total([4, 5], 7));
     assert_eq!(end(&driver.refuse(refusal(Level::L2))).done, None);
@@ -196,9 +198,12 @@ fn pages_that_are_read_again_prove_no_order() {
 
 /// The page of `records` that a fetch requests.
 fn respond(records: &[Record], fetch: &PageFetch) -> FetchedPage {
-    let Position::Offset(from) = fetch.position else { panic!("{fetch:?}") };
-    let records: Vec<_> = records.iter().skip(from as usize).take(fetch.page_size as usize).cloned().collect();
-    let facts = PageFacts { items: records.len() as u32, ..PageFacts::default() };
+    let Position::Token(token) = &fetch.position else { panic!("{fetch:?}") };
+    let from: usize = token.as_ref().map_or(0, |token| token.strip_prefix("at-").unwrap().parse().unwrap());
+    let to = from + fetch.page_size as usize;
+    let next_token = (to < records.len()).then(|| format!("at-{to}"));
+    let records: Vec<_> = records.iter().skip(from).take(fetch.page_size as usize).cloned().collect();
+    let facts = PageFacts { items: records.len() as u32, next_token, ..PageFacts::default() };
     let content = content_hash(format!("{from} {}", records.len()).as_bytes());
     FetchedPage { facts, records, content, ..FetchedPage::default() }
 }
@@ -251,4 +256,23 @@ proptest! {
         }
         prop_assert!(played.fetches.len() <= max_requests as usize);
     }
+}
+
+/// Records that leave a numbered list move others past the reader, so the part that was read is not known to be complete.
+#[test]
+fn numbered_list_without_seams_has_no_done_part() {
+    for rule in [offsets(), pages(), paging::PagingRule::new(PagingKind::Url, 2)] {
+        let policy = RunPolicy { paging: rule, ..limited(Some(RecordOrder::Ascending)) };
+        let mut driver = reading(policy);
+        driver.read(linked([1, 2]));
+        let close = end(&driver.read(linked([3, 5])));
+        assert_eq!((close.done, matches!(close.end, RunEnd::Requeue { .. })), (None, true), "{close:?}");
+    }
+}
+
+/// A page with a next URL.
+fn linked(secs: [i64; 2]) -> RunInput {
+    let RunInput::Fetched(Ok(mut page)) = of(secs) else { unreachable!() };
+    page.facts.next_url = Some(format!("http://x/{secs:?}"));
+    RunInput::Fetched(Ok(page))
 }

@@ -86,7 +86,7 @@ impl MovingList {
             Position::Url(url) => url.as_deref().map_or(0, |url| url.parse().unwrap()),
             // A token names the last row that was returned.
             Position::Token(token) => token.as_deref().map_or(0, |last| {
-                let last: u32 = last.parse().unwrap();
+                let last: u32 = last.strip_prefix("after-").unwrap().parse().unwrap();
                 self.rows.iter().filter(|row| **row <= last).count() as u64
             }),
             other => panic!("{other:?}"),
@@ -98,7 +98,7 @@ impl MovingList {
         let facts = PageFacts {
             items: rows.len() as u32,
             total: self.total.then_some(self.rows.len() as u64),
-            next_token: rows.last().filter(|_| more).map(u32::to_string),
+            next_token: rows.last().filter(|_| more).map(|row| format!("after-{row}")),
             next_url: Some(to.to_string()).filter(|_| more),
             ids: rows.iter().map(|row| id_hash(row.to_string().as_bytes())).collect(),
             ..PageFacts::default()
@@ -134,7 +134,7 @@ fn read(list: &mut MovingList, rule: &paging::PagingRule, crashes: &[usize]) -> 
                     for page in pages {
                         stored.extend(page.records.iter().map(|record| record.key.parse::<u32>().unwrap()));
                         let (next, stats) = (page.next.clone(), page.stats);
-                        let (total, taken, walk) = (stats.total, stats.taken, stats.walk);
+                        let (total, taken, walk) = (stats.total, stats.taken, stats.walk.map(Box::new));
                         resume = Some(ResumePoint { run: RUN, batch_no: page.batch_no, next, total, taken, walk });
                     }
                     commits += pages.len();
