@@ -11,6 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use serde::{Deserialize, Serialize};
 
 use super::circle::Landmark;
+use super::{PageFacts, Position};
 
 /// How a walk checks its completeness.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -149,7 +150,19 @@ impl ReadIds {
     }
 }
 
-/// Half of a hash is enough to tell the records of one slice apart.
+/// The next token looks like an offset or the number of a page: it does not keep its place when records move.
+pub(super) fn is_number_of_a_place(here: &Position, facts: &PageFacts) -> bool {
+    let (Position::Token(here), Some(next)) = (here, &facts.next_token) else { return false };
+    let Ok(next) = next.parse::<u64>() else { return false };
+    let items = u64::from(facts.items);
+    match here.as_deref().map(str::parse::<u64>) {
+        Some(Ok(here)) => next.checked_sub(here).is_some_and(|step| step == items || (step == 1 && items > 1)),
+        Some(Err(_)) => false,
+        None => next == items || next == items + 1 || (next <= 2 && items > 2),
+    }
+}
+
+/// Half of a hash is enough to distinguish the records of one slice.
 pub(super) fn key(id: &[u8; 16]) -> u64 {
     let (half, _) = id.split_at(8);
     half.iter().fold(0, |key, byte| key << 8 | u64::from(*byte))

@@ -5,7 +5,7 @@ mod seam;
 use seam::Overlap;
 
 use super::circle::{Landmark, LoopGuard, SeenHashes};
-use super::verify::{ReadIds, Verification, Verify, WalkProgress};
+use super::verify::{ReadIds, Verification, Verify, WalkProgress, is_number_of_a_place};
 use super::{NextPage, PageFacts, PagingKind, PagingRule, Position};
 use crate::error::{Code, Fault, Level};
 use crate::hash::id_hash;
@@ -478,18 +478,6 @@ impl PageWalk {
     }
 }
 
-/// The next token looks like an offset or the number of a page: it does not keep its place when records move.
-fn is_number_of_a_place(here: &Position, facts: &PageFacts) -> bool {
-    let (Position::Token(here), Some(next)) = (here, &facts.next_token) else { return false };
-    let Ok(next) = next.parse::<u64>() else { return false };
-    let items = u64::from(facts.items);
-    match here.as_deref().map(str::parse::<u64>) {
-        Some(Ok(here)) => next.checked_sub(here).is_some_and(|step| step == items || (step == 1 && items > 1)),
-        Some(Err(_)) => false,
-        None => next == items || next == items + 1 || (next <= 2 && items > 2),
-    }
-}
-
 fn incomplete(reason: &str) -> PageStep {
     PageStep::Incomplete(Fault::new(Code::PartialFail, Level::L2, reason))
 }
@@ -499,57 +487,4 @@ fn broken(reason: &str) -> PageStep {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_beyond_what_is_remembered_may_all_have_been_read() {
-        let mut walk = PageWalk::new(true);
-        walk.remember("a");
-        assert!(walk.may_have_read("a") && !walk.may_have_read("b"));
-        for number in 0..MAX_TOKENS {
-            walk.remember(&number.to_string());
-        }
-        assert!(walk.may_have_read("b") && !walk.has_read("b"));
-    }
-
-    /// Pages of ids at tokens that are always new, each saying that there is more.
-    fn steps(rule: &PagingRule, pages: &[&[u8]]) -> Vec<PageStep> {
-        let (mut walk, mut steps) = (PageWalk::new(true), Vec::new());
-        for (at, ids) in pages.iter().enumerate() {
-            let facts = PageFacts {
-                items: ids.len() as u32,
-                has_more: Some(true),
-                next_token: Some(format!("t{at}")),
-                ids: ids.iter().map(|id| [*id; 16]).collect(),
-                ..PageFacts::default()
-            };
-            let here = Position::Token(at.checked_sub(1).map(|before| format!("t{before}")));
-            // Whatever the ids, no two pages have the same content.
-            steps.push(walk.after(rule, &here, &facts, [at as u8 + 100; 16], &[]));
-        }
-        steps
-    }
-
-    // covers: TWEET-25, TWEET-170
-    #[test]
-    fn a_page_without_a_new_id_is_the_end_where_that_is_declared_and_nowhere_else() {
-        let plain = PagingRule::new(PagingKind::Token { initial: None }, 2);
-        let tweets = PagingRule { repeat_ends: true, ..plain.clone() };
-        let pages: &[&[u8]] = &[&[1, 2], &[2, 3], &[3, 1]];
-        let next = |token: &str| PageStep::Next { next: Position::Token(Some(token.into())), perhaps: false };
-        assert_eq!(steps(&tweets, pages), [next("t0"), next("t1"), PageStep::End(EndReason::Repeated)]);
-        assert_eq!(steps(&plain, pages), [next("t0"), next("t1"), next("t2")]);
-    }
-
-    // covers: TWEET-25
-    #[test]
-    fn the_same_page_again_is_the_end_where_a_repetition_is() {
-        let rule = PagingRule { repeat_ends: true, ..PagingRule::new(PagingKind::Token { initial: None }, 2) };
-        let mut walk = PageWalk::new(true);
-        let facts = PageFacts { items: 2, has_more: Some(true), next_token: Some("b".into()), ..PageFacts::default() };
-        walk.after(&rule, &Position::Token(None), &facts, [1; 16], &[]);
-        let again = walk.after(&rule, &Position::Token(Some("b".into())), &facts, [1; 16], &[]);
-        assert_eq!(again, PageStep::End(EndReason::Repeated));
-    }
-}
+mod tests;

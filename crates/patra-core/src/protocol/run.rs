@@ -37,7 +37,7 @@ use crate::error::{Code, Fault, Level};
 use crate::gate::GateDecision;
 use crate::health::Advice;
 use crate::id::RunId;
-use crate::paging::{Part, Position, Verify, WalkProgress};
+use crate::paging::Part;
 use crate::record::{DetailCandidate, RecordStream};
 use crate::rng::Rng;
 use crate::state::TaskStatus;
@@ -381,24 +381,6 @@ impl RunMachine {
             self.planned_end = Some(give_back(reason));
         }
         self.proceed(wants);
-    }
-
-    /// Where to continue after an earlier run. A place whose seam is not known proves nothing about what is before it,
-    /// so the slice is read again from its first page.
-    fn resumable(
-        &self,
-        policy: &RunPolicy,
-        next: Position,
-        walk: Option<Box<WalkProgress>>,
-    ) -> (Position, Option<Box<WalkProgress>>) {
-        let checked = policy.paging.verify == Verify::Seams && self.bounds.pages.is_none();
-        match (&next, &walk) {
-            (Position::Offset(1..), Some(walk)) if checked && walk.seam.is_none() && !walk.unchecked => {
-                let walk = WalkProgress { restarts: walk.restarts + 1, ..WalkProgress::default() };
-                (self.first(policy), Some(Box::new(walk)))
-            }
-            _ => (next, walk),
-        }
     }
 
     /// A task whose bounds cannot be parsed, or are missing, must not be treated as one that reads everything.

@@ -266,7 +266,7 @@ impl Job {
         }
         if let Some(cursor) = &cursor {
             text.push_str(&match get(&counts.unverified) {
-                0 => format!("; everything before {cursor} is collected"),
+                0 => format!("; read up to {cursor}, all verified"),
                 1 => format!("; read up to {cursor}, 1 slice unverified"),
                 slices => format!("; read up to {cursor}, {slices} slices unverified"),
             });

@@ -8,6 +8,7 @@ mod arena;
 mod check;
 mod fleet;
 mod kill;
+mod moving;
 mod points;
 mod postgres;
 mod sql;
@@ -15,7 +16,7 @@ mod tally;
 mod world;
 mod zombie;
 
-use crate::support::now_micros;
+use crate::support::{Workspace, now_micros};
 use world::Kind;
 
 /// Rounds and seed: those of the script, or a few rounds in an ordinary run of the tests.
@@ -50,4 +51,18 @@ async fn kills_on_postgres() {
 #[tokio::test(flavor = "multi_thread")]
 async fn zombies_on_postgres() {
     zombie::torture(&Params::or(1)).await;
+}
+
+// covers: G-23
+#[test]
+fn moving_lists_on_sqlite() {
+    moving::torture(&Workspace::sqlite(), &Params::or(8));
+}
+
+// covers: G-23
+#[test]
+fn moving_lists_on_postgres() {
+    if let Some(place) = Workspace::postgres() {
+        moving::torture(&place, &Params::or(8));
+    }
 }

@@ -147,7 +147,7 @@ impl TimePlanning<'_> {
             if claimed.plan.is_some() {
                 return PlanDecision::Save(self.part(origin, window, &gaps, Vec::new(), true, 0));
             }
-            let remark = format!("everything up to {} is harvested or in progress", window.to.to_short_text());
+            let remark = format!("everything up to {} was read before, or is being read", window.to.to_short_text());
             return PlanDecision::Settle(JobSettlement::Nothing { remark });
         };
         if room == 0 {
@@ -229,8 +229,8 @@ impl TimePlanning<'_> {
             let (from_text, to_text) = (from.to_short_text(), to.to_short_text());
             let remark = match self.direction() {
                 _ if from != to => format!("nothing between {from_text} and {to_text}"),
-                Direction::Forward => format!("everything before {to_text} is already collected"),
-                Direction::Backfill => format!("everything after {to_text} is already collected"),
+                Direction::Forward => format!("everything before {to_text} was read before"),
+                Direction::Backfill => format!("everything after {to_text} was read before"),
             };
             JobSettlement::Nothing { remark }
         })

@@ -3,7 +3,7 @@
 use super::{RunMachine, RunPolicy};
 use crate::hash::digest;
 use crate::id::RunId;
-use crate::paging::{PagingKind, Position, WalkProgress};
+use crate::paging::{PagingKind, Position, Verify, WalkProgress};
 use crate::tx::{RateStats, SelfHealing};
 
 /// The ledger row of the current page.
@@ -42,6 +42,24 @@ impl RunMachine {
             (Some(segment), _) => Position::Keys { after: segment.range.after.clone() },
             (None, Some(pages)) => policy.paging.nth(pages.from),
             (None, None) => policy.paging.first(),
+        }
+    }
+
+    /// Where to continue after an earlier run. A place whose seam is not known proves nothing about what is before it,
+    /// so the slice is read again from its first page.
+    pub(super) fn resumable(
+        &self,
+        policy: &RunPolicy,
+        next: Position,
+        walk: Option<Box<WalkProgress>>,
+    ) -> (Position, Option<Box<WalkProgress>>) {
+        let checked = policy.paging.verify == Verify::Seams && self.bounds.pages.is_none();
+        match (&next, &walk) {
+            (Position::Offset(1..), Some(walk)) if checked && walk.seam.is_none() && !walk.unchecked => {
+                let walk = WalkProgress { restarts: walk.restarts + 1, ..WalkProgress::default() };
+                (self.first(policy), Some(Box::new(walk)))
+            }
+            _ => (next, walk),
         }
     }
 

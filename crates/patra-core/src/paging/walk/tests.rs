@@ -1,0 +1,52 @@
+use super::*;
+
+#[test]
+fn tokens_beyond_what_is_remembered_may_all_have_been_read() {
+    let mut walk = PageWalk::new(true);
+    walk.remember("a");
+    assert!(walk.may_have_read("a") && !walk.may_have_read("b"));
+    for number in 0..MAX_TOKENS {
+        walk.remember(&number.to_string());
+    }
+    assert!(walk.may_have_read("b") && !walk.has_read("b"));
+}
+
+/// Pages of ids at tokens that are always new, each saying that there is more.
+fn steps(rule: &PagingRule, pages: &[&[u8]]) -> Vec<PageStep> {
+    let (mut walk, mut steps) = (PageWalk::new(true), Vec::new());
+    for (at, ids) in pages.iter().enumerate() {
+        let facts = PageFacts {
+            items: ids.len() as u32,
+            has_more: Some(true),
+            next_token: Some(format!("t{at}")),
+            ids: ids.iter().map(|id| [*id; 16]).collect(),
+            ..PageFacts::default()
+        };
+        let here = Position::Token(at.checked_sub(1).map(|before| format!("t{before}")));
+        // Whatever the ids, no two pages have the same content.
+        steps.push(walk.after(rule, &here, &facts, [at as u8 + 100; 16], &[]));
+    }
+    steps
+}
+
+// covers: TWEET-25, TWEET-170
+#[test]
+fn a_page_without_a_new_id_is_the_end_where_that_is_declared_and_nowhere_else() {
+    let plain = PagingRule::new(PagingKind::Token { initial: None }, 2);
+    let tweets = PagingRule { repeat_ends: true, ..plain.clone() };
+    let pages: &[&[u8]] = &[&[1, 2], &[2, 3], &[3, 1]];
+    let next = |token: &str| PageStep::Next { next: Position::Token(Some(token.into())), perhaps: false };
+    assert_eq!(steps(&tweets, pages), [next("t0"), next("t1"), PageStep::End(EndReason::Repeated)]);
+    assert_eq!(steps(&plain, pages), [next("t0"), next("t1"), next("t2")]);
+}
+
+// covers: TWEET-25
+#[test]
+fn the_same_page_again_is_the_end_where_a_repetition_is() {
+    let rule = PagingRule { repeat_ends: true, ..PagingRule::new(PagingKind::Token { initial: None }, 2) };
+    let mut walk = PageWalk::new(true);
+    let facts = PageFacts { items: 2, has_more: Some(true), next_token: Some("b".into()), ..PageFacts::default() };
+    walk.after(&rule, &Position::Token(None), &facts, [1; 16], &[]);
+    let again = walk.after(&rule, &Position::Token(Some("b".into())), &facts, [1; 16], &[]);
+    assert_eq!(again, PageStep::End(EndReason::Repeated));
+}
