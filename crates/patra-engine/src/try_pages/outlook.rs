@@ -214,7 +214,7 @@ mod tests {
             "the page is empty; unverified: nothing shows whether records moved while the list was read (pagination.verify)"
         );
         let again = walk.after(&Position::Offset(20), &page(3, 3));
-        assert_eq!(again, NextStep::End { why: "this page was read before".into() });
+        assert!(matches!(&again, NextStep::End { why } if why.starts_with("this page was read before; unverified")));
     }
 
     #[test]
