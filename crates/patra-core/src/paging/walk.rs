@@ -107,6 +107,8 @@ pub struct PageWalk {
     /// The ids of all items are known, from the first page of the slice on, so that they can be counted.
     counted: bool,
     part: Part,
+    /// Only one page is judged: nothing is known about the others.
+    alone: bool,
     /// The next page must begin with a record of the page before.
     overlap: Option<Overlap>,
     /// Consecutive steps back.
@@ -149,6 +151,7 @@ impl PageWalk {
             ids: ReadIds::default(),
             counted: from_the_start,
             part: Part::Whole,
+            alone: false,
             overlap: None,
             back: 0,
             steps_back: 0,
@@ -184,7 +187,7 @@ impl PageWalk {
 
     /// A walk that judges one page, without those before it.
     pub fn alone(first: bool) -> PageWalk {
-        PageWalk { counted: true, ..PageWalk::new(first) }
+        PageWalk { counted: true, alone: true, ..PageWalk::new(first) }
     }
 
     /// A walk over a part of a list. `total`: of the whole list when it was divided into ranges of pages.
@@ -278,6 +281,7 @@ impl PageWalk {
         if let Some(fault) = self.changed_form(facts, rejected) {
             return PageStep::Broken(fault);
         }
+        let exact = self.overlap.map(|overlap| Position::Offset(overlap.exact));
         if let Some(step) = self.check_seam(rule, here, facts) {
             return step;
         }
@@ -285,7 +289,11 @@ impl PageWalk {
         let fresh = self.ids.add_all(&facts.ids);
         self.unchecked |= is_number_of_a_place(here, facts);
         self.fresh += u64::from(fresh);
-        let step = self.by_the_page(rule, here, facts, content, again, fresh);
+        let mut step = self.by_the_page(rule, here, facts, content, again, fresh);
+        let exact = exact.filter(|_| step == PageStep::End(EndReason::Page) && self.is_end_unclear(facts, fresh));
+        if let Some(next) = &exact {
+            step = PageStep::Next { next: next.clone(), perhaps: true };
+        }
         self.all_full &= facts.items >= rule.page_size;
         self.empty = if facts.items == 0 { self.empty + 1 } else { 0 };
         self.idle = if fresh || !self.counted { 0 } else { self.idle + 1 };
@@ -317,7 +325,7 @@ impl PageWalk {
                 PageStep::Again
             }
             PageStep::End(reason) => self.at_the_end(rule, reason),
-            PageStep::Next { next, perhaps } => {
+            PageStep::Next { next, perhaps } if exact.is_none() => {
                 PageStep::Next { next: self.overlapped(rule, here, facts, next), perhaps }
             }
             step => step,
@@ -326,7 +334,8 @@ impl PageWalk {
 
     /// The list was read to its end: compares what arrived with the total, or with the pass before.
     fn at_the_end(&mut self, rule: &PagingRule, reason: EndReason) -> PageStep {
-        let checked = self.part == Part::Whole && self.counted && !rule.repeat_ends && rule.verify != Verify::None;
+        let checked =
+            self.part == Part::Whole && !self.alone && self.counted && !rule.repeat_ends && rule.verify != Verify::None;
         if !checked {
             return PageStep::End(reason);
         }

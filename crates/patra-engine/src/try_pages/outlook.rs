@@ -49,6 +49,12 @@ impl TryWalk {
         TryWalk { rule, can_cut, way: paging::PageWalk::new(true) }
     }
 
+    /// Judges one page, without those before it.
+    #[must_use]
+    pub fn of_one_page(self, here: &Position) -> TryWalk {
+        TryWalk { way: paging::PageWalk::alone(*here == self.rule.first()), ..self }
+    }
+
     /// Uses pages of another size.
     #[must_use]
     pub fn with_page_size(mut self, page_size: u32) -> TryWalk {

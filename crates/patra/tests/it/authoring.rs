@@ -138,7 +138,7 @@ async fn try_names_the_rule_that_ends_or_splits_a_slice() {
             .replace("safety_lag: PT0S", "safety_lag: PT1M")
     };
     for (paging, pages, parts) in [
-        ("type: offset, page_size: 300", "5", &["the page is full (300 items)", "the page is short (100 of 300)"][..]),
+        ("type: offset, page_size: 300", "5", &["the page is full (300 items)", "the page is short (103 of 300)"][..]),
         ("type: offset, page_size: 300, max_page: 2", "5", &["narrower ones", "2 pages were read, which is max_page"]),
         ("type: offset, page_size: 300, max_page: 2, on_max_page: partial", "5", &["a run ends here, PARTIAL"]),
         (
@@ -194,7 +194,7 @@ async fn try_reads_details_and_never_shows_a_secret() {
             "page 1, details of 1 ids",
             r#""key":"***""#,
             "items     1\n  record    ",
-            "offset=40",
+            "offset=39",
         ],
     );
     let answers: String = ["search-page1.json", "search-page1-details.json"]

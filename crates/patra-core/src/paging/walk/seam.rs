@@ -73,6 +73,13 @@ impl PageWalk {
         Some(PageStep::Next { next: Position::Offset(to), perhaps: false })
     }
 
+    /// A page that ends the list has nothing but the record that overlaps. A server that returns no more than so many
+    /// records would look the same, so the page after it is requested as well, unless a total shows the end.
+    pub(super) fn is_end_unclear(&self, facts: &PageFacts, fresh: bool) -> bool {
+        let total = facts.total.is_some_and(|total| self.ids.distinct() >= total);
+        facts.items > 0 && facts.has_more.is_none() && !fresh && !total
+    }
+
     /// The next offset, one record earlier where the seam is to be checked.
     pub(super) fn overlapped(
         &mut self,

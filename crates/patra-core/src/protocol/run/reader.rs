@@ -13,7 +13,7 @@ use crate::gate::GateDecision;
 use crate::health::Advice;
 use crate::id::RunId;
 use crate::paging::{PageStep, PageWalk, PagingRule, Part, Position, Verification, WalkProgress};
-use crate::record::CandidateMark;
+use crate::record::{CandidateMark, DetailCandidate};
 use crate::source::Validators;
 use crate::time::Ts;
 use crate::tx::{RateStats, RunEnd, SelfHealing};
@@ -51,6 +51,8 @@ pub(super) struct PageReader {
     walk_before: Option<WalkProgress>,
     /// The next batch does not leave its page.
     stays: bool,
+    /// The last id of the page before, where ids are read first.
+    last_id: Option<DetailCandidate>,
     /// Page size of the last request.
     requested_size: u32,
     pub(super) track: OrderTracker,
@@ -119,6 +121,7 @@ impl Default for PageReader {
             walk: PageWalk::new(true),
             walk_before: None,
             stays: false,
+            last_id: None,
             requested_size: 0,
             track: OrderTracker::default(),
             pages: 0,
@@ -388,11 +391,21 @@ impl RunMachine {
                 self.reader.stays = true;
             }
         }
+        self.drop_overlap(&mut page);
         if page.candidates.is_empty() {
             self.turn(*page, Vec::new(), ending, wants);
         } else {
             self.screen(page, ending, wants);
         }
+    }
+
+    /// A page that overlaps the one before begins with an id that was handled there.
+    fn drop_overlap(&mut self, page: &mut FetchedPage) {
+        let last = page.candidates.last().cloned();
+        if last.is_some() && page.candidates.first() == self.reader.last_id.as_ref() {
+            page.candidates.remove(0);
+        }
+        self.reader.last_id = last;
     }
 
     /// What the page at `here` means for the rest, by the requested size.

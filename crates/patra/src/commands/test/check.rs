@@ -38,6 +38,7 @@ pub(crate) fn check(
         walk = walk.with_page_size(size);
     }
     let here = case.at.clone().unwrap_or_else(|| walk.first());
+    walk = walk.of_one_page(&here);
     let to = case.to.unwrap_or(LAST);
     let window = Window::new(case.from.unwrap_or(FIRST), to).ok_or("`from` must lie before `to`")?;
     let params = bound(spec, &case.params)?.0;

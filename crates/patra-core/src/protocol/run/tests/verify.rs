@@ -348,3 +348,33 @@ fn circle_of_tokens_ends_with_an_error() {
     assert!(error.message.contains("max_requests_without_new_records"), "{}", error.message);
     assert_eq!(played.fetches.len(), 400);
 }
+
+/// A server that returns the first records only, and refuses what is beyond them.
+#[test]
+fn page_with_nothing_but_the_overlap_is_not_taken_for_the_end() {
+    let mut list = MovingList::new(30, 1, 0, Edits::Any, false);
+    let (mut driver, wants) =
+        Driver::prepared(lease(), (*policy(rule(PagingKind::Offset, Verify::Seams))).clone(), None);
+    let (mut wants, mut offsets) = (VecDeque::from(wants), Vec::new());
+    let end = loop {
+        let more = match wants.pop_front().expect("the run waits for nothing") {
+            Want::Permit { .. } => driver.on(RunInput::Permit(Allow, Advice::default())),
+            Want::Fetch(fetch) => {
+                let offset = fetch.position.number().unwrap();
+                offsets.push(offset);
+                if offset >= 10 {
+                    driver.on(RunInput::Fetched(Err(Box::new(refusal(Level::L2)))))
+                } else {
+                    list.rows.truncate(10);
+                    driver.on(RunInput::Fetched(Ok(Box::new(list.page(&fetch)))))
+                }
+            }
+            Want::Tx(Tx::EndRun(end)) => break end,
+            Want::Tx(_) => driver.on(committed()),
+            other => panic!("{other:?}"),
+        };
+        wants.extend(more);
+    };
+    assert_eq!(offsets, [0, 9, 10]);
+    assert!(matches!(end.end, RunEnd::Failed { .. }), "{:?}", end.end);
+}
