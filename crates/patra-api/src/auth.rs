@@ -1,6 +1,11 @@
 //! Authentication and tenancy: which key calls, for which project, and what it may do.
 
-use axum::extract::{Request, State};
+mod failures;
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -11,9 +16,13 @@ use patra_core::project;
 use patra_core::tx::KeyScope;
 
 use crate::Api;
+use crate::connection::Peer;
 use crate::envelope::Failure;
 use crate::key;
+use crate::openapi::Operation;
 use crate::request_id::RequestId;
+
+pub(crate) use failures::AuthFailures;
 
 /// Header that names the project of a request; the query parameter does the same.
 pub(crate) const PROJECT_HEADER: &str = "x-project-key";
@@ -22,10 +31,6 @@ const PROJECT_QUERY: &str = "project_key";
 /// Public part of the caller's key, for the record. An extension of the request, like the scope.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(pub(crate) String);
-
-/// A caller without a key, where that is allowed. An extension of the request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Anonymous;
 
 /// The project of a request, and the projects that its key may see. An extension of the request.
 #[derive(Clone, Debug, Default)]
@@ -36,9 +41,21 @@ pub(crate) struct Tenant {
     bound: Vec<String>,
     /// Whether the key may write data that all projects share.
     shares: bool,
+    /// Whether there is no key: only public rows are visible.
+    anonymous: bool,
 }
 
 impl Tenant {
+    /// The tenant of a caller without a key, where public reading is allowed.
+    fn anonymous() -> Tenant {
+        Tenant { anonymous: true, ..Tenant::default() }
+    }
+
+    /// Whether only public rows are visible. Every route that can be read without a key must filter by it.
+    pub(crate) fn sees_public_only(&self) -> bool {
+        self.anonymous
+    }
+
     /// Project to filter lists by; `None` for all projects.
     pub(crate) fn sight(&self) -> Result<Option<&str>, Failure> {
         match (&self.requested, &self.bound[..]) {
@@ -152,15 +169,28 @@ fn unnamed() -> Failure {
 }
 
 /// Authenticates a request. GET and HEAD need the scope `read`, other methods need `write`.
-pub(crate) async fn layer(State(api): State<Api>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn layer(
+    State(api): State<Api>,
+    Extension(public): Extension<PublicPaths>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let needed = if matches!(*request.method(), Method::GET | Method::HEAD) { KeyScope::Read } else { KeyScope::Write };
     let header = request.headers().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let admitted = match check(&api, header.as_deref(), needed).await {
-        Ok(known) => known.tenant(&api, &mut request).await,
-        Err(_) if header.is_none() && api.public_read && is_public(&request) => {
-            request.extensions_mut().insert(Anonymous);
-            request.extensions_mut().insert(Tenant::default());
+        Ok(known) => {
+            if let Some(peer) = request.extensions().get::<Peer>() {
+                peer.set_known();
+            }
+            known.tenant(&api, &mut request).await
+        }
+        Err(_) if header.is_none() && api.public_read && public.admits(&request) => {
+            request.extensions_mut().insert(Tenant::anonymous());
             Ok(())
+        }
+        Err(failure) if failure.status == StatusCode::UNAUTHORIZED => {
+            let attempt = ("key", request.uri().path());
+            Err(api.limits.auth_failures.refuse(&api.metrics, request.extensions(), attempt, failure).await)
         }
         Err(failure) => Err(failure),
     };
@@ -183,10 +213,19 @@ pub(crate) async fn operators(request: Request, next: Next) -> Response {
     }
 }
 
-/// Whether a path may be read without a key if public reading is on: sources that are marked public.
-fn is_public(request: &Request) -> bool {
-    let path = request.uri().path();
-    *request.method() == Method::GET && (path == "/api/sources" || path.starts_with("/api/sources/"))
+/// Paths of the operations that can be read without a key if public reading is on. An extension of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct PublicPaths(Arc<[&'static str]>);
+
+impl PublicPaths {
+    pub(crate) fn of(operations: &[Operation]) -> PublicPaths {
+        PublicPaths(operations.iter().filter(|operation| operation.public).map(|operation| operation.path).collect())
+    }
+
+    fn admits(&self, request: &Request) -> bool {
+        let path = request.extensions().get::<MatchedPath>();
+        *request.method() == Method::GET && path.is_some_and(|path| self.0.contains(&path.as_str()))
+    }
 }
 
 /// A stored key that is valid.
@@ -235,7 +274,7 @@ impl Known {
 
     /// The tenant for one project or, without one, for all that the key may access.
     pub(crate) async fn tenant_of(&self, api: &Api, requested: Option<String>) -> Result<Tenant, Failure> {
-        let tenant = Tenant { requested, bound: self.bound.clone(), shares: self.shares };
+        let tenant = Tenant { requested, bound: self.bound.clone(), shares: self.shares, anonymous: false };
         if let Some(key) = &tenant.requested {
             tenant.admit(api, key).await?;
         }

@@ -19,7 +19,7 @@ mod session;
 mod sources;
 mod try_form;
 
-use axum::extract::Request;
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
@@ -36,6 +36,9 @@ use crate::{Api, routes};
 /// Content policy: everything is loaded from this server, nothing is inline, and no site may frame the pages.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Most bytes of the login form, which is read before anybody is known.
+const MAX_LOGIN_FORM: usize = 16 << 10;
 
 /// Routes of the pages, all behind the login.
 pub(crate) fn router(api: Api) -> Router<Api> {
@@ -90,6 +93,9 @@ pub(crate) fn router(api: Api) -> Router<Api> {
         .layer(middleware::from_fn_with_state(state.clone(), context::layer));
     Router::new()
         .route("/login", get(login::form).post(login::login))
+        // Anybody can send this form, so it is small and quick.
+        .layer(DefaultBodyLimit::max(MAX_LOGIN_FORM))
+        .layer(middleware::from_fn(routes::deadline))
         .with_state(state)
         .merge(inside)
         .merge(assets::router())
@@ -102,13 +108,11 @@ async fn guard(request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     let always = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "same-origin"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     ];
     headers.extend(always.map(|(name, value)| (name, HeaderValue::from_static(value))));
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 

@@ -5,6 +5,7 @@
 //! status 200 for a failure.
 
 mod auth;
+mod connection;
 mod console;
 mod envelope;
 pub mod key;
@@ -25,7 +26,7 @@ use patra_engine::replay::LiveReplay;
 
 pub use limiter::Limits;
 pub use routes::{metrics_router, router};
-pub use serve::serve;
+pub use serve::{MAX_PER_ADDRESS, serve};
 
 /// State that all handlers share.
 #[derive(Clone)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use patra_core::{Code, Ts};
 
+use crate::auth::AuthFailures;
 use crate::envelope::Failure;
 
 const WINDOW: Duration = Duration::from_secs(60);
@@ -58,11 +59,17 @@ pub struct Limits {
     pub(crate) pool_writes: Limiter,
     /// Per key (TWEET-110).
     pub(crate) scrapes: Limiter,
+    /// Per client network.
+    pub(crate) auth_failures: AuthFailures,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { pool_writes: Limiter::new(30, "writes per project"), scrapes: Limiter::new(10, "scrapes per key") }
+        Limits {
+            pool_writes: Limiter::new(30, "writes per project"),
+            scrapes: Limiter::new(10, "scrapes per key"),
+            auth_failures: AuthFailures::default(),
+        }
     }
 }
 

@@ -56,12 +56,15 @@ pub(crate) struct Operation {
     /// Statuses of failures, in addition to those of every route.
     pub(crate) failures: &'static [u16],
     pub(crate) media: &'static str,
+    /// Whether a GET needs no key if public reading is on; then it shows only what is public.
+    pub(crate) public: bool,
 }
 
 pub(crate) const fn get(path: &'static str, says: &'static str) -> Operation {
     let needs = Needs::Key(KeyScope::Read);
     let (query, body, statuses, failures) = (&[], Body::None, &[200], &[]);
-    Operation { method: "GET", path, says, needs, query, body, statuses, failures, media: "application/json" }
+    let media = "application/json";
+    Operation { method: "GET", path, says, needs, query, body, statuses, failures, media, public: false }
 }
 
 pub(crate) const fn post(path: &'static str, says: &'static str) -> Operation {
@@ -104,6 +107,11 @@ impl Operation {
 
     pub(crate) const fn admin(self) -> Operation {
         Operation { needs: Needs::Key(KeyScope::Admin), ..self }
+    }
+
+    /// Marks a GET that shows public rows to callers without a key, if public reading is on.
+    pub(crate) const fn public(self) -> Operation {
+        Operation { public: true, ..self }
     }
 
     pub(crate) const fn open(self) -> Operation {

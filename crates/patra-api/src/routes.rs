@@ -22,7 +22,7 @@ pub(crate) mod views;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::{Extension, Router};
@@ -30,10 +30,11 @@ use axum::{Extension, Router};
 use patra_core::Code;
 use patra_core::tx::KeyScope;
 
+use crate::auth::PublicPaths;
 use crate::envelope::Failure;
 use crate::openapi::{Needs, Operation, Served, delete, get, post, put};
 use crate::request_id::{self, RequestId};
-use crate::{Api, auth, console};
+use crate::{Api, auth, connection, console};
 use docs::Operations;
 use fields::*;
 
@@ -55,6 +56,8 @@ pub fn router(api: Api) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(Extension(Operations::new(operations)))
+        .layer(middleware::from_fn(connection::layer))
+        .layer(middleware::from_fn(harden))
         .layer(middleware::from_fn(request_id::layer))
         .with_state(api)
 }
@@ -64,7 +67,9 @@ fn served(api: &Api) -> Served {
     let in_time = |router: Router<Api>| router.layer(middleware::from_fn(deadline));
     let with_key = |router: Router<Api>| router.layer(middleware::from_fn_with_state(api.clone(), auth::layer));
     let quick = owned().merge(operating()).layered(in_time);
-    open().merge(quick.merge(crawling()).layered(with_key))
+    let keyed = quick.merge(crawling());
+    let public = PublicPaths::of(&keyed.operations);
+    open().merge(keyed.layered(with_key).layered(|router| router.layer(Extension(public))))
 }
 
 fn open() -> Served {
@@ -193,14 +198,14 @@ fn collecting() -> Served {
         )
         .route(get("/api/admin/scrape/{task_id}", "A scrape with its result").admin(), scrape::show)
         .route(get("/api/collector/status", "State of the collector"), sources::status)
-        .route(get("/api/sources", "Sources"), sources::list)
+        .route(get("/api/sources", "Sources").public(), sources::list)
         .route(
             post("/api/sources", "Adds a source").body(NEW_SOURCE).statuses(&[201]).failures(&[409]),
             sources::create,
         )
-        .route(get("/api/sources/opml", "Feeds as OPML").media("text/x-opml"), sources::export_opml)
+        .route(get("/api/sources/opml", "Feeds as OPML").public().media("text/x-opml"), sources::export_opml)
         .route(post("/api/sources/opml", "Adds the feeds of an OPML file").body_of("text/x-opml"), sources::import_opml)
-        .route(get("/api/sources/{id}", "A source"), sources::show)
+        .route(get("/api/sources/{id}", "A source").public(), sources::show)
         .route(put("/api/sources/{id}", "Changes a source").body(CHANGE).failures(&[409]), sources::change)
         .route(delete("/api/sources/{id}", "Deletes a source").failures(&[409]), sources::delete)
         .route(post("/api/sources/{id}/pause", "Pauses a source").failures(&[409]), sources::pause)
@@ -367,6 +372,15 @@ async fn not_found(Extension(id): Extension<RequestId>, uri: Uri) -> Response {
 async fn wrong_method(Extension(id): Extension<RequestId>, uri: Uri) -> Response {
     let message = "this route does not take that method";
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidInput, message).respond_at(uri.path(), &id)
+}
+
+/// Adds the headers that every response has: browsers must not guess media types, and nobody may store responses.
+pub(crate) async fn harden(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
 }
 
 pub(crate) async fn deadline(Extension(id): Extension<RequestId>, request: Request, next: Next) -> Response {

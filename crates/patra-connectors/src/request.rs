@@ -100,9 +100,15 @@ impl RequestRenderer {
             now,
         };
         // A URL of the upstream has no template.
-        let (url, template) = match position {
-            Position::Url(Some(next)) => (self.next_url(next)?, None),
-            _ => (self.own_url(&context, params)?, Some(self.url_template.as_str())),
+        let (url, template, origin) = match position {
+            Position::Url(Some(next)) => {
+                let origin = match &self.base {
+                    Some(base) => base.clone(),
+                    None => self.own_url(&context, params)?,
+                };
+                (self.next_url(next)?, None, Some(origin.into()))
+            }
+            _ => (self.own_url(&context, params)?, Some(self.url_template.as_str()), None),
         };
         let mut headers = Vec::with_capacity(self.headers.len());
         for param in &self.headers {
@@ -116,7 +122,8 @@ impl RequestRenderer {
         }
         let digest = digest(self.method, template, &url, &headers, body.as_deref(), now);
         let (limits, proxy, compression) = (self.limits, self.proxy.clone(), self.compression);
-        let request = HttpRequest { headers, body, limits, proxy, compression, ..HttpRequest::new(self.method, url) };
+        let request =
+            HttpRequest { headers, body, limits, proxy, compression, origin, ..HttpRequest::new(self.method, url) };
         Ok(RenderedRequest { request, digest })
     }
 

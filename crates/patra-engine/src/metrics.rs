@@ -27,7 +27,8 @@ use crate::gate;
 use crate::shared::lock;
 
 use self::labels::{
-    Acted, Coded, Directed, Ended as EndedAs, Graded, Healed, Hit, Outcome as HadOutcome, PartitionLabels, Spent,
+    Acted, Closed, Coded, Directed, Ended as EndedAs, Graded, Healed, Hit, Outcome as HadOutcome, PartitionLabels,
+    Refused, Spent,
 };
 
 /// Most partitions that are shown by name. Further ones are counted together, as [`labels::OTHER`].
@@ -86,6 +87,10 @@ families! {
         "Time from when a task could have been claimed to when it was";
     runs: Family<EndedAs, Counter> = Family::default(), "patra_ingest_task_runs", "Runs that have ended, by how";
     run_duration: Histograms = milliseconds(), "patra_ingest_run_duration_ms", "Time from the start of a run to its end";
+    http_refused: Family<Refused, Counter> = Family::default(), "patra_http_auth_failures",
+        "Requests and logins without a valid key";
+    http_closed: Family<Closed, Counter> = Family::default(), "patra_http_connections_closed",
+        "Connections that were closed or refused because the server was full";
     overflow: Counter = Counter::default(), "patra_metrics_overflow",
         "Events that were counted under another partition's name because there are too many";
 }
@@ -108,6 +113,16 @@ impl Metrics {
             drop(families.healed.get_or_create(&kind));
         }
         Metrics { registry, families, known: Mutex::default(), gate }
+    }
+
+    /// Counts a request or a login without a valid key.
+    pub fn auth_failed(&self, kind: &'static str) {
+        self.families.http_refused.get_or_create(&Refused { kind }).inc();
+    }
+
+    /// Counts a connection that was closed or refused because the server was full.
+    pub fn connection_closed(&self, reason: &'static str) {
+        self.families.http_closed.get_or_create(&Closed { reason }).inc();
     }
 
     /// Counts the events of a run.

@@ -25,8 +25,25 @@ use pools::ClientPools;
 /// more, one redirect too many is [`Error::Redirect`].
 #[derive(Clone)]
 pub struct Client {
+    /// The route to public addresses, or to all of them for a service of the operator.
+    outer: Route,
+    /// The route that also leads into the allowed private networks, if there are any.
+    inner: Option<Route>,
+}
+
+/// A guard, and the connections that were opened behind it. Routes share no connections.
+#[derive(Clone)]
+struct Route {
     guard: Arc<AddressGuard>,
     pools: Arc<ClientPools>,
+}
+
+impl Route {
+    fn new(guard: AddressGuard, lookup: Lookup) -> Result<Route, Error> {
+        let guard = Arc::new(guard);
+        let pools = Arc::new(ClientPools::new(Arc::clone(&guard), lookup)?);
+        Ok(Route { guard, pools })
+    }
 }
 
 impl Client {
@@ -37,9 +54,9 @@ impl Client {
 
     /// Builds the client with another resolver; the guard still checks its results.
     pub fn with_lookup(guard: AddressGuard, lookup: Lookup) -> Result<Client, Error> {
-        let guard = Arc::new(guard);
-        let pools = Arc::new(ClientPools::new(Arc::clone(&guard), lookup)?);
-        Ok(Client { guard, pools })
+        let outer = Route::new(AddressGuard::default(), Arc::clone(&lookup))?;
+        let inner = (!guard.allow.is_empty()).then(|| Route::new(guard, lookup)).transpose()?;
+        Ok(Client { outer, inner })
     }
 
     /// A client for a service that the operator configured, which may be in a private network. `what` names the service
@@ -49,18 +66,25 @@ impl Client {
         if parsed.is_none_or(|url| !url.has_host()) {
             return Err(Error::Invalid { reason: format!("{what} needs an http or https URL") });
         }
-        Client::new(AddressGuard::open())
+        Ok(Client { outer: Route::new(AddressGuard::open(), system_lookup())?, inner: None })
     }
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
         let limits = request.limits;
         let proxy = request.proxy.as_deref().map(HttpProxy::parse).transpose()?;
+        let request_origin = request.origin.clone();
         let mut hop = RequestHop::first(request)?;
-        self.pools.move_credentials(&mut hop)?;
+        self.outer.pools.move_credentials(&mut hop)?;
+        let mut inside = match &request_origin {
+            Some(origin) => self.is_private(origin).await,
+            None => true,
+        };
         let mut left = limits.max_redirects;
         let mut redirected: Option<Redirect> = None;
         loop {
-            let response = self.send_hop(&hop, proxy.as_ref(), &limits).await?;
+            let (response, private) = self.send_hop(&hop, proxy.as_ref(), &limits, inside).await?;
+            // A public host cannot redirect into a private network.
+            inside &= private;
             let target = match redirect::location(response.status(), response.headers()) {
                 Some(target) if limits.max_redirects > 0 => target,
                 _ => return read_response(response, &limits, redirected).await,
@@ -76,9 +100,27 @@ impl Client {
         }
     }
 
-    /// Sends one hop and waits for the head of its response.
+    /// Sends one hop and waits for the head of its response. Also returns whether it went into a private network, which
+    /// it may only if `inside` is set.
     async fn send_hop(
         &self,
+        hop: &RequestHop,
+        proxy: Option<&HttpProxy>,
+        limits: &TransferLimits,
+        inside: bool,
+    ) -> Result<(reqwest::Response, bool), Error> {
+        match (self.send_through(&self.outer, hop, proxy, limits).await, &self.inner) {
+            // The address was refused before anything was sent.
+            (Err(Error::Refused { .. }), Some(inner)) if inside => {
+                Ok((self.send_through(inner, hop, proxy, limits).await?, true))
+            }
+            (sent, _) => Ok((sent?, false)),
+        }
+    }
+
+    async fn send_through(
+        &self,
+        route: &Route,
         hop: &RequestHop,
         proxy: Option<&HttpProxy>,
         limits: &TransferLimits,
@@ -86,17 +128,36 @@ impl Client {
         if let Some(host) = hop.url.host() {
             let refused =
                 |denied: crate::DeniedAddress| Error::Refused { host: host.to_string(), reason: denied.to_string() };
-            self.guard.check_host(&host).map_err(refused)?;
+            route.guard.check_host(&host).map_err(refused)?;
         }
         if let Some(proxy) = proxy {
-            proxy.check(&self.guard, self.pools.lookup(), hop, limits).await?;
+            // The manifest names the proxy itself, so it may be in an allowed network whatever the request is for.
+            let own = self.inner.as_ref().unwrap_or(route);
+            proxy.check(&own.guard, &route.guard, route.pools.lookup(), hop, limits).await?;
         }
         let mut request = reqwest::Request::new(hop.method.clone(), hop.url.clone());
         *request.headers_mut() = hop.headers.clone();
         *request.body_mut() = hop.body.clone().map(Into::into);
-        let pool = self.pools.serving(hop, proxy).await?;
+        let pools = if proxy.is_some() { &self.inner.as_ref().unwrap_or(route).pools } else { &route.pools };
+        let pool = pools.serving(hop, proxy).await?;
         let response = connect::bounded(limits, pool.execute(request)).await?;
         response.map_err(|error| fault::sending(&error, hop.host(), proxy.map(HttpProxy::host), limits))
+    }
+}
+
+impl Client {
+    /// Whether a URL leads to an address that only an allowed network makes reachable.
+    async fn is_private(&self, url: &str) -> bool {
+        let Ok(url) = url::Url::parse(url) else { return false };
+        let public = AddressGuard::default();
+        match url.host() {
+            Some(url::Host::Domain(name)) => match (self.outer.pools.lookup())(name.to_owned()).await {
+                Ok(found) => !found.is_empty() && public.filter_allowed(found).is_err(),
+                Err(_) => false,
+            },
+            Some(literal) => public.check_host(&literal).is_err(),
+            None => false,
+        }
     }
 }
 
@@ -109,7 +170,10 @@ impl Transport for Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Client").field("guard", &self.guard).finish_non_exhaustive()
+        formatter
+            .debug_struct("Client")
+            .field("guard", &self.inner.as_ref().unwrap_or(&self.outer).guard)
+            .finish_non_exhaustive()
     }
 }
 

@@ -47,9 +47,10 @@ impl HttpProxy {
         self.url.host_str().unwrap_or_default()
     }
 
-    /// Checks whether the hop may go through this proxy. A hop whose host is an IP literal has been checked already.
+    /// Checks whether the hop may go through this proxy: its own address with `own`, the hop's with `guard`. A hop whose host is an IP literal has been checked already.
     pub(crate) async fn check(
         &self,
+        own: &AddressGuard,
         guard: &AddressGuard,
         lookup: &Lookup,
         hop: &RequestHop,
@@ -58,7 +59,7 @@ impl HttpProxy {
         let refused =
             |host: &str, denied: DeniedAddress| Error::Refused { host: host.to_owned(), reason: denied.to_string() };
         if let Some(host) = self.url.host() {
-            guard.check_host(&host).map_err(|denied| refused(self.host(), denied))?;
+            own.check_host(&host).map_err(|denied| refused(self.host(), denied))?;
         }
         let Some(Host::Domain(name)) = hop.url.host() else { return Ok(()) };
         if !is_local(name) {

@@ -394,7 +394,7 @@ CREATE TABLE ing_task_run (
   finished_at INTEGER
 );
 -- What collectors did of late.
-CREATE INDEX idx_run_poll ON ing_task_run (finished_at, status_code) WHERE source_id IS NOT NULL;
+CREATE INDEX idx_run_poll ON ing_task_run (finished_at, status_code, source_id) WHERE source_id IS NOT NULL;
 CREATE UNIQUE INDEX uk_run_attempt ON ing_task_run (task_id, attempt_no);
 CREATE INDEX idx_run_task ON ing_task_run (task_id, status_code, created_at);
 

@@ -88,8 +88,8 @@ pub(crate) struct Global {
     /// Print log lines in this format
     #[arg(long, global = true, env = "PATRA_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
-    /// Allow collecting from this private network, such as 10.0.0.0/8; repeatable
-    #[arg(long, global = true, env = "PATRA_ALLOW_NET", value_delimiter = ',', value_name = "CIDR")]
+    /// Allow all sources to collect from this private network, such as 10.0.0.0/8; repeatable
+    #[arg(long, global = true, env = "PATRA_ALLOW_NET", value_delimiter = ',', value_parser = value::network, value_name = "CIDR")]
     pub(crate) allow_net: Vec<IpNet>,
     /// Read the master key for credentials from this file; PATRA_MASTER_KEY holds the key itself
     #[arg(long, global = true, env = "PATRA_MASTER_KEY_FILE", value_name = "FILE")]

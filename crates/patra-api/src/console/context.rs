@@ -20,6 +20,7 @@ use super::session::{Session, Sessions};
 use super::{assets, login};
 use crate::Api;
 use crate::auth::{self, Caller, Known, Tenant};
+use crate::connection::Peer;
 use crate::envelope::Failure;
 
 /// Most bytes of a form; a manifest fits.
@@ -87,6 +88,7 @@ const OWN: &[&str] = &["/logout", "/project"];
 
 pub(super) async fn layer(State(state): State<ConsoleState>, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
+    let peer = parts.extensions.get::<Peer>().cloned();
     let changes = !matches!(parts.method, Method::GET | Method::HEAD);
     let Some((session_id, session)) = state.sessions.of(&parts.headers, state.api.clock.now()) else {
         // A form is not sent again after the login, so the login leads to the overview.
@@ -103,6 +105,9 @@ pub(super) async fn layer(State(state): State<ConsoleState>, request: Request, n
         }
         Err(failure) => return (failure.status, failure.message).into_response(),
     };
+    if let Some(peer) = peer {
+        peer.set_known();
+    }
     if changes && !ctx.session.owns(ctx.form.text("csrf")) {
         let message = "this form is not one of this session";
         let failure = Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message).hint("load the page again");

@@ -4,7 +4,7 @@ use askama::Template as _;
 use axum::Extension;
 use axum::extract::{Form, Query, State};
 use axum::http::header::SET_COOKIE;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{Extensions, HeaderMap, StatusCode};
 use axum::response::{AppendHeaders, Html, IntoResponse as _, Redirect, Response};
 use serde::Deserialize;
 use url::form_urlencoded;
@@ -41,6 +41,7 @@ pub(super) async fn form(headers: HeaderMap, Query(Behind { next }): Query<Behin
 
 pub(super) async fn login(
     State(state): State<ConsoleState>,
+    extensions: Extensions,
     headers: HeaderMap,
     Form(Credentials { key, csrf, next }): Form<Credentials>,
 ) -> Response {
@@ -49,7 +50,16 @@ pub(super) async fn login(
     }
     let known = match Known::by_text(&state.api, key.trim()).await {
         Ok(known) => known,
-        Err(failure) => return offer(&headers, failure.status, &next, Some(&failure.message)),
+        Err(failure) => {
+            let failure = match failure.status {
+                StatusCode::UNAUTHORIZED => {
+                    let failures = &state.api.limits.auth_failures;
+                    failures.refuse(&state.api.metrics, &extensions, ("login", "/login"), failure).await
+                }
+                _ => failure,
+            };
+            return offer(&headers, failure.status, &next, Some(&failure.message));
+        }
     };
     match state.sessions.begin(known.caller.0, None, state.api.clock.now()) {
         Ok(secret) => {

@@ -69,6 +69,9 @@ fn describe(operation: &Operation) -> Value {
             json!({ "name": PROJECT_HEADER, "in": "header", "required": false, "schema": { "type": "string" } });
         parameters.push(header);
     }
+    if operation.public {
+        description["x-public-read"] = true.into();
+    }
     if matches!(operation.needs, Needs::Operator(_)) {
         description["x-all-projects"] = true.into();
     }

@@ -12,6 +12,7 @@ use patra_core::port::Store;
 use patra_engine::metrics::Metrics;
 
 use crate::Api;
+use crate::connection;
 use crate::envelope::Failure;
 use crate::request_id::{self, RequestId};
 
@@ -34,6 +35,8 @@ pub fn metrics_router(store: Arc<dyn Store>, metrics: Arc<Metrics>) -> Router {
         .route("/metrics", get(self::metrics))
         .fallback(super::not_found)
         .layer(middleware::from_fn(super::deadline))
+        .layer(middleware::from_fn(connection::layer))
+        .layer(middleware::from_fn(super::harden))
         .layer(middleware::from_fn(request_id::layer))
         .with_state(Scraped { store, metrics })
 }

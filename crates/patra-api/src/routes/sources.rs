@@ -21,7 +21,7 @@ use patra_engine::{PollRequested, check_source, poll_now};
 
 use super::input::{Given, PathText, path_text};
 use crate::Api;
-use crate::auth::{Anonymous, Tenant};
+use crate::auth::Tenant;
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
@@ -64,12 +64,10 @@ pub(super) async fn list(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    anonymous: Option<Extension<Anonymous>>,
 ) -> Response {
     let work = async {
-        let public_only = anonymous.is_some();
-        let sources = api.store.sources(SourceFilter { public_only, ..mine(&tenant)? }).await?;
-        let shown: Vec<_> = sources.iter().map(|source| source_json(source, public_only)).collect();
+        let sources = api.store.sources(mine(&tenant)?).await?;
+        let shown: Vec<_> = sources.iter().map(|source| source_json(source, tenant.sees_public_only())).collect();
         Ok(Json(shown).into_response())
     };
     respond(&id, work.await)
@@ -112,15 +110,11 @@ pub(super) async fn show(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(tenant): Extension<Tenant>,
-    anonymous: Option<Extension<Anonymous>>,
     path: PathText,
 ) -> Response {
     let work = async {
         let source = read(&api, &tenant, number(path)?).await?;
-        if anonymous.is_some() && !source.is_public {
-            return Err(unknown(source.id.0));
-        }
-        Ok(Json(source_json(&source, anonymous.is_some())).into_response())
+        Ok(Json(source_json(&source, tenant.sees_public_only())).into_response())
     };
     respond(&id, work.await)
 }
@@ -247,9 +241,10 @@ pub(super) async fn export_opml(
     respond(&id, work.await)
 }
 
-/// Filter for the sources of the caller's project.
+/// Filter for the sources that the caller may see: those of its project and, without a key, only public ones.
 fn mine(tenant: &Tenant) -> Result<SourceFilter, Failure> {
-    Ok(SourceFilter { project_key: Some(tenant.project()?.to_owned()), ..SourceFilter::default() })
+    let (project_key, public_only) = (Some(tenant.project()?.to_owned()), tenant.sees_public_only());
+    Ok(SourceFilter { project_key, public_only, ..SourceFilter::default() })
 }
 
 fn of(tenant: &Tenant, id: i64) -> Result<ChangeSource, Failure> {

@@ -1,5 +1,6 @@
 //! Every route with every kind of key, on the in-memory store.
 
+mod access;
 mod bodies;
 mod crawler;
 mod credentials;

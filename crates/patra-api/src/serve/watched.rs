@@ -9,15 +9,18 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::connection::Peer;
+
 #[derive(Debug)]
 pub(super) struct Watched {
     stream: TcpStream,
     moved: Arc<AtomicBool>,
+    peer: Peer,
 }
 
 impl Watched {
-    pub(super) fn new(stream: TcpStream, moved: Arc<AtomicBool>) -> Watched {
-        Watched { stream, moved }
+    pub(super) fn new(stream: TcpStream, moved: Arc<AtomicBool>, peer: Peer) -> Watched {
+        Watched { stream, moved, peer }
     }
 
     fn note<T>(&self, poll: Poll<T>) -> Poll<T> {
@@ -25,6 +28,11 @@ impl Watched {
             self.moved.store(true, Ordering::Relaxed);
         }
         poll
+    }
+
+    fn note_write<T>(&self, poll: Poll<T>) -> Poll<T> {
+        self.peer.set_write_blocked(poll.is_pending());
+        self.note(poll)
     }
 }
 
@@ -38,7 +46,7 @@ impl AsyncRead for Watched {
 impl AsyncWrite for Watched {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.note(poll)
+        self.note_write(poll)
     }
 
     fn poll_write_vectored(
@@ -47,7 +55,7 @@ impl AsyncWrite for Watched {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let poll = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.note(poll)
+        self.note_write(poll)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -20,6 +20,9 @@ pub struct HttpRequest {
     pub proxy: Option<String>,
     /// Whether to offer compression to the upstream. A body that comes encoded is decoded either way.
     pub compression: bool,
+    /// The configured URL, if `url` comes from a response of it. A URL from a public host cannot lead into a private
+    /// network, even one that is allowed.
+    pub origin: Option<String>,
 }
 
 impl HttpRequest {
@@ -33,6 +36,7 @@ impl HttpRequest {
             limits: TransferLimits::default(),
             proxy: None,
             compression: true,
+            origin: None,
         }
     }
 }

@@ -60,7 +60,7 @@ macro_rules! alone {
     };
 }
 
-alone! { Directed { direction }, Healed { r#type }, Hit { kind, result }, Outcome { outcome } }
+alone! { Closed { reason }, Directed { direction }, Healed { r#type }, Hit { kind, result }, Outcome { outcome }, Refused { kind } }
 
 impl Healed {
     pub(super) const ALL: [Healed; 3] =

@@ -102,10 +102,12 @@ async fn changed_dns_result_is_checked_again() {
     })
     .await;
     let url = format!("http://rebind.test:{}/", open.address.port());
-    let (lookup, calls) = lookup_returning(&[&["127.0.0.2", "127.0.0.1"], &["127.0.0.2"]]);
+    // The name is looked up once for each route: to public addresses, and into the allowed network.
+    const FIRST: &[&str] = &["127.0.0.2", "127.0.0.1"];
+    let (lookup, calls) = lookup_returning(&[FIRST, FIRST, &["127.0.0.2"]]);
     let client = Client::with_lookup(AddressGuard::new(vec!["127.0.0.1/32".parse().unwrap()]), lookup).unwrap();
     assert_eq!(client.send(get(&*url)).await.unwrap().body, "open");
-    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     refused(&client.send(get(&*url)).await, "rebound");
     assert_eq!(open.connections(), 1);

@@ -228,3 +228,28 @@ async fn more_proxies_than_are_kept_still_work() {
     // The newest proxy kept its connection, the oldest had to open a new one.
     assert_eq!(proxy.lines().len(), 21);
 }
+
+/// Addresses of the operator's network are for sources that are configured there, not for whoever links to them.
+#[tokio::test]
+async fn public_host_cannot_lead_into_an_allowed_network() {
+    let canary = TestServer::fixed(reply("200 OK", "", "canary")).await;
+    let location = format!("location: {}\r\n", canary.url("/"));
+    let (proxy, server) = (TestProxy::start().await, TestServer::fixed(reply("302 Found", &location, "")).await);
+    let (lookup, _) = knowing(&[("public.test", "93.184.216.34"), ("private.test", "127.0.0.1")]);
+    let client = Client::with_lookup(loopback(), lookup).unwrap();
+    let mut redirected = through(&proxy.url(), format!("http://public.test:{}/", server.address.port()));
+    redirected.limits.max_redirects = 3;
+    refused(client.send(redirected).await);
+    let linked = |origin: &str| HttpRequest { origin: Some(origin.to_owned()), ..get(canary.url("/")) };
+    for public in ["http://public.test/", "http://93.184.216.34/", "http://unknown.test/", "nonsense"] {
+        refused(client.send(linked(public)).await);
+    }
+    assert_eq!(canary.connections(), 0);
+    // Within the network, links and redirects work.
+    for private in ["http://private.test/", "http://127.0.0.1/"] {
+        assert_eq!(client.send(linked(private)).await.unwrap().body, "canary");
+    }
+    let mut inside = get(server.url("/"));
+    inside.limits.max_redirects = 3;
+    assert_eq!(client.send(inside).await.unwrap().body, "canary");
+}

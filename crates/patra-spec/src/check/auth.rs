@@ -4,7 +4,7 @@
 mod session;
 
 use super::ManifestChecker;
-use super::request::is_header_name;
+use super::request::{is_header_name, is_managed_header};
 use crate::keywords::AuthLocation::{Body, Header, Query};
 use crate::keywords::AuthType::{self, ApiKey, Bearer, Cookie, Custom, OAuth2 as OAuth2Type, Session};
 use crate::keywords::RequestMethod;
@@ -98,6 +98,9 @@ impl ManifestChecker<'_> {
         };
         if !fits || name.len() > MAX_NAME {
             self.report(path, format!("{} is not a valid header or parameter name", crate::problem::quote(name)));
+        }
+        if location == Header && is_managed_header(name) {
+            self.managed_header(path, name);
         }
         let form = endpoint.body.as_ref().and_then(|body| body.form.as_ref());
         let (other, taken) = match location {

@@ -111,12 +111,20 @@ impl ManifestChecker<'_> {
     fn header(&mut self, path: &str, name: &str, param: &RequestParamConfig) {
         if !is_header_name(name) {
             self.report(path, format!("{} is not a valid header name", crate::problem::quote(name)));
+        } else if is_managed_header(name) {
+            self.managed_header(path, name);
         }
         self.secret_header(path, name, &param.expr);
         if param.expr.chars().chain(param.default.iter().flat_map(|text| text.chars())).any(char::is_control) {
             self.report(path, "a header must not contain line breaks or other control characters");
         }
         self.request_param(path, param);
+    }
+
+    /// Reports a header that the HTTP client sets.
+    pub(super) fn managed_header(&mut self, path: &str, name: &str) {
+        let message = format!("{} is set by the HTTP client", crate::problem::quote(name));
+        self.report_with(path, message, "remove it; the URL and the body determine its value");
     }
 
     /// A credential header must reference `credential.<name>` and must not contain literal text.
@@ -218,6 +226,26 @@ impl ManifestChecker<'_> {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
+}
+
+/// Headers that belong to the connection or to the framing of the body. The HTTP client sets them; another value could
+/// make two servers on the way disagree about where a request ends.
+const MANAGED_HEADERS: [&str; 11] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+pub(super) fn is_managed_header(name: &str) -> bool {
+    MANAGED_HEADERS.iter().any(|managed| managed.eq_ignore_ascii_case(name))
 }
 
 pub(super) fn is_header_name(name: &str) -> bool {

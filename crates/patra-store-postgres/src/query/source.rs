@@ -73,12 +73,13 @@ ORDER BY source.id";
 const COUNTS: &str = "
 SELECT now(), ended.fetches, ended.errors,
   (SELECT count(*) FROM item_source WHERE project_key = $1 AND fetched_at >= now() - interval '1 day'),
-  (SELECT count(*) FROM ing_task WHERE status_code IN ('DISPATCHED', 'EXECUTING') AND source_id IS NOT NULL)
+  (SELECT count(*) FROM ing_task task JOIN source ON source.id = task.source_id
+   WHERE source.project_key = $1 AND task.status_code IN ('DISPATCHED', 'EXECUTING'))
 FROM (
-  SELECT count(*) AS fetches, count(*) FILTER (WHERE status_code = 'FAILED') AS errors
-  FROM ing_task_run
-  WHERE source_id IS NOT NULL AND finished_at >= now() - interval '1 day'
-    AND status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED')
+  SELECT count(*) AS fetches, count(*) FILTER (WHERE run.status_code = 'FAILED') AS errors
+  FROM ing_task_run run JOIN source ON source.id = run.source_id
+  WHERE source.project_key = $1 AND run.source_id IS NOT NULL AND run.finished_at >= now() - interval '1 day'
+    AND run.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED')
 ) AS ended";
 
 const BEATS: &str = "

@@ -78,15 +78,16 @@ WHERE project_key = ?1 AND is_active = 1 AND is_deleted = 0
 ORDER BY source.id";
 
 const COUNT_POLLS: &str = "
-SELECT count(*), count(*) FILTER (WHERE status_code = 'FAILED')
-FROM ing_task_run
-WHERE source_id IS NOT NULL AND finished_at >= ?1 AND status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED')";
+SELECT count(*), count(*) FILTER (WHERE run.status_code = 'FAILED')
+FROM ing_task_run run JOIN source ON source.id = run.source_id
+WHERE source.project_key = ?1 AND run.source_id IS NOT NULL AND run.finished_at >= ?2
+  AND run.status_code IN ('SUCCEEDED', 'PARTIAL', 'FAILED')";
 
 const COUNT_ITEMS: &str = "SELECT count(*) FROM item_source WHERE project_key = ?1 AND fetched_at >= ?2";
 
 const COUNT_RUNNING: &str = "
-SELECT count(*) FROM ing_task INDEXED BY idx_task_queue
-WHERE status_code IN ('DISPATCHED', 'EXECUTING') AND source_id IS NOT NULL";
+SELECT count(*) FROM ing_task task INDEXED BY idx_task_queue JOIN source ON source.id = task.source_id
+WHERE source.project_key = ?1 AND task.status_code IN ('DISPATCHED', 'EXECUTING')";
 
 const READ_BEATS: &str = "
 SELECT owner, last_tick_at, next_tick_at, tick_seconds, concurrency, leaving
@@ -259,12 +260,12 @@ fn read_stats(row: &Row<'_>) -> rusqlite::Result<ItemStats> {
 fn collecting(db: &Connection, project: &str, now: Ts) -> Result<CollectorStats> {
     let since = (now - A_DAY).micros();
     let (fetches_24h, errors_24h) =
-        db.prepare_cached(COUNT_POLLS)?.query_row([since], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        db.prepare_cached(COUNT_POLLS)?.query_row(params![project, since], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(CollectorStats {
         fetches_24h,
         errors_24h,
         items_24h: db.prepare_cached(COUNT_ITEMS)?.query_row(params![project, since], |row| row.get(0))?,
-        running: db.prepare_cached(COUNT_RUNNING)?.query_row((), |row| row.get(0))?,
+        running: db.prepare_cached(COUNT_RUNNING)?.query_row([project], |row| row.get(0))?,
         heartbeats: all(db, READ_BEATS, params![], read_beat)?,
         now: Some(now),
     })

@@ -113,7 +113,9 @@ pub(super) async fn collector_stats_count_fetches_errors_and_items(fx: Fixture) 
     let stats = fx.subject.store.collector_stats(PROJECT).await.expect("an answer");
     assert_eq!((stats.fetches_24h, stats.errors_24h, stats.items_24h, stats.running), (3, 1, 3, running));
     assert_eq!(stats.heartbeats, []);
-    assert_eq!(fx.subject.store.collector_stats("other").await.expect("an answer").items_24h, 0);
+    let foreign = fx.subject.store.collector_stats("other").await.expect("an answer");
+    let counts = (foreign.fetches_24h, foreign.errors_24h, foreign.items_24h, foreign.running);
+    assert_eq!(counts, (0, 0, 0, 0), "another project's work is not counted");
     let stats = fx.subject.store.raw_item_stats(PROJECT).await.expect("an answer");
     let counts: Vec<_> = stats.iter().map(|row| (row.source, &*row.name, row.total_items, row.items_24h)).collect();
     assert_eq!(counts, [(ids[0], "a", 2, 2), (ids[1], "b", 1, 1), (ids[2], "c", 0, 0)]);

@@ -139,16 +139,20 @@ impl MemStore {
     }
 
     fn collecting(&self, now: Ts, project_key: &str) -> CollectorStats {
+        let own = |poll: &Option<(patra_core::SourceId, String)>| {
+            let row = poll.as_ref().and_then(|(id, _)| self.sources.iter().find(|row| row.id == *id));
+            row.is_some_and(|row| row.project_key == project_key)
+        };
         let ended = || {
             self.runs.iter().filter(|run| {
                 let status = [RunStatus::Succeeded, RunStatus::Partial, RunStatus::Failed].contains(&run.status);
                 let late = run.finished_at.is_some_and(|at| at >= now - A_DAY);
-                let poll = self.tasks[place(run.task.0)].poll.is_some();
+                let poll = own(&self.tasks[place(run.task.0)].poll);
                 status && late && poll && !self.forgotten.runs.contains(&run.id)
             })
         };
         let claimed = [TaskStatus::Dispatched, TaskStatus::Executing];
-        let running = self.tasks.iter().filter(|task| task.poll.is_some() && claimed.contains(&task.status));
+        let running = self.tasks.iter().filter(|task| own(&task.poll) && claimed.contains(&task.status));
         let new = |link: &&super::Link| link.project_key == project_key && link.fetched_at >= now - A_DAY;
         let mut beats: Vec<HeartbeatRow> = self.beats.values().cloned().collect();
         beats.sort_by_key(|row| std::cmp::Reverse(row.last_tick_at));

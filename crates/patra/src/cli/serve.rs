@@ -17,6 +17,9 @@ pub(crate) struct Serve {
     /// Run only this part; repeatable; all parts when left out
     #[arg(long = "role", env = "PATRA_ROLE", value_delimiter = ',', value_name = "ROLE")]
     pub(crate) roles: Vec<Role>,
+    /// Accept this many connections of one client address
+    #[arg(long, env = "PATRA_CONNECTIONS_PER_ADDRESS", default_value_t = patra_api::MAX_PER_ADDRESS, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    pub(crate) connections_per_address: u32,
     /// Do not poll sources in this process
     #[arg(long)]
     pub(crate) no_collector: bool,

@@ -6,6 +6,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command};
+use ipnet::IpNet;
 
 use patra_core::Level;
 use patra_core::port::query::View;
@@ -112,7 +113,42 @@ pub(crate) fn url_source() -> OneOf<UrlSource> {
 }
 
 /// `NAME=VALUE`.
+/// A network without host bits: `10.0.0.5/8` looks like one address and would allow 16 million.
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
+    let wrong = |_| format!("{text:?} is not a network such as 10.0.0.0/8");
+    let network: IpNet = text
+        .parse()
+        .or_else(|error| {
+            // An address alone is a network of one.
+            text.parse::<std::net::IpAddr>().map(IpNet::from).map_err(|_| error)
+        })
+        .map_err(wrong)?;
+    if network == network.trunc() {
+        return Ok(network);
+    }
+    Err(format!(
+        "{text} is an address with a prefix, not a network: write {} for the network, or {} for the address alone",
+        network.trunc(),
+        IpNet::from(network.addr())
+    ))
+}
+
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_with_host_bits_is_refused_with_the_canonical_one() {
+        assert_eq!(network("10.0.0.0/8").unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(network("10.0.0.5").unwrap().to_string(), "10.0.0.5/32");
+        let refused = network("10.0.0.5/8").unwrap_err();
+        assert!(refused.contains("10.0.0.0/8") && refused.contains("10.0.0.5/32"), "{refused}");
+        assert!(network("fd00::1/8").unwrap_err().contains("fd00::/8"));
+        assert!(network("all").is_err());
+    }
 }

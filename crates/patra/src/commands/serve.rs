@@ -28,6 +28,13 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     if args.roles.len() == 1 && global.database_url.is_none() {
         tracing::warn!("only one role on an embedded database: no other process can open it for the other roles");
     }
+    if !global.allow_net.is_empty() {
+        let networks: Vec<_> = global.allow_net.iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            networks = networks.join(", "),
+            "every source may be configured in these private networks; use --allow-net only if all sources are trusted"
+        );
+    }
     let opened = store::open(global).await?;
     let engine_roles: Vec<_> = roles
         .iter()
@@ -118,7 +125,13 @@ async fn start_api(
         limits,
         metrics,
     };
-    Ok(tokio::spawn(patra_api::serve(listener, patra_api::router(api), signals.stop.clone())))
+    Ok(tokio::spawn(patra_api::serve(
+        listener,
+        patra_api::router(api),
+        args.connections_per_address,
+        engine.metrics(),
+        signals.stop.clone(),
+    )))
 }
 
 /// Starts the listener that serves only metrics.
@@ -131,7 +144,8 @@ async fn start_metrics(
     let listener = listen(address, "--metrics-listen").await?;
     tracing::info!(address = %listener.local_addr()?, "metrics can be scraped");
     let router = patra_api::metrics_router(store, engine.metrics());
-    Ok(tokio::spawn(patra_api::serve(listener, router, signals.stop.clone())))
+    let per_address = patra_api::MAX_PER_ADDRESS;
+    Ok(tokio::spawn(patra_api::serve(listener, router, per_address, engine.metrics(), signals.stop.clone())))
 }
 
 async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener, Error> {

@@ -1,7 +1,7 @@
 //! Checks the login request of `auth.session`.
 
 use super::ManifestChecker;
-use super::is_header_name;
+use super::{is_header_name, is_managed_header};
 use crate::keywords::RequestMethod;
 use crate::manifest::{EndpointConfig, SessionConfig};
 
@@ -58,6 +58,9 @@ impl ManifestChecker<'_> {
             let path = format!("{path}.headers.{name}");
             if !is_header_name(name) || text.chars().any(char::is_control) {
                 self.report(&path, "expected the name of a header, and a value without control characters");
+            }
+            if is_managed_header(name) {
+                self.managed_header(&path, name);
             }
             self.secret_header(&path, name, text);
             self.login_template(&path, text);

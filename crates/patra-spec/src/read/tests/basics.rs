@@ -226,6 +226,11 @@ fn requests() {
     );
     check(
         "path: /list",
+        "headers: { transfer-Encoding: chunked, te: trailers }",
+        "t.yaml:4:70: endpoints.list.http.headers.transfer-Encoding: \"transfer-Encoding\" is set by the HTTP client\n  hint: remove it; the URL and the body determine its value\nt.yaml:4:83: endpoints.list.http.headers.te: \"te\" is set by the HTTP client\n  hint: remove it; the URL and the body determine its value",
+    );
+    check(
+        "path: /list",
         "headers: { 'a b': \"x\\ny\" }",
         "t.yaml:4:58: endpoints.list.http.headers.a b: \"a b\" is not a valid header name\nt.yaml:4:58: endpoints.list.http.headers.a b: a header must not contain line breaks or other control characters",
     );
