@@ -120,7 +120,8 @@ pub struct Renewed {
 
 /// Takes back up to `limit` DISPATCHED or EXECUTING tasks whose lease has expired, or, with `all_owners`, all of
 /// them: at the start of the only process on an embedded database every other owner is known to be dead. With
-/// `all_owners` the leases on jobs that wait for planning and on the refresh of tokens are dropped too.
+/// `all_owners` the leases on jobs that wait for planning, on the refresh of tokens and on outbox events are dropped
+/// too.
 ///
 /// The orphan run becomes FAILED with reason `lease_expired`. The task goes back to QUEUED, or becomes FAILED when
 /// its attempts have reached `max_attempts`. One guarded statement decides, so a task that finished meanwhile stays

@@ -454,6 +454,7 @@ macro_rules! contract_cases {
         thousand_tweets_are_stored_within_ten_seconds,
     }
     outbox {
+        start_of_the_only_process_frees_the_events_of_dead_ones,
         event_is_leased_delivered_and_settled,
         event_of_a_dead_relay_is_delivered_by_another,
         undeliverable_event_is_retried_with_growing_delays_and_given_up,

@@ -109,6 +109,7 @@ impl MemStore {
                 self.instances[place(id.0)].lease = None;
             }
             self.free_refreshes();
+            self.free_events();
         }
         let expired = |(until, _): &&(Ts, TaskId)| op.all_owners || *until <= now;
         let mut dead: Vec<_> =
