@@ -215,8 +215,8 @@ async fn pauses(api: &Api, job: &str, finished: bool) -> Vec<operations::PausedV
     };
     let Ok(operation) = text("operation_code").parse() else { return Vec::new() };
     let (provenance, endpoint) = (text("provenance_code"), text("endpoint_name"));
-    let pauses = operations::pauses_of(&*api.store, &*api.clock, &provenance, &endpoint, operation).await;
-    pauses.unwrap_or_default()
+    let work = operations::EndpointWork { provenance: &provenance, endpoint: &endpoint, operation };
+    operations::pauses_of(&*api.store, &*api.clock, work).await.unwrap_or_default()
 }
 
 pub(super) async fn show(

@@ -20,6 +20,8 @@ use super::plan::PartitionKey;
 /// scheduled_at, id`. The rank must be less than its own `c_max`, and less than the partition's entry in `caps` where
 /// there is one.
 ///
+/// With `only`, tasks of other partitions are not leased: they wait for a process that takes them.
+///
 /// The order is `priority`; then the rank, so that no partition waits for another (ING-9.7-01); then `scheduled_at,
 /// id`. With `reverse_priority` the order of the priorities is reversed, all else equal, so that the last ones get a
 /// share (G-21).
@@ -31,6 +33,7 @@ pub struct ClaimTasks {
     /// Partitions that run fewer tasks for now than their `c_max`.
     pub caps: Vec<(PartitionKey, u32)>,
     pub reverse_priority: bool,
+    pub only: Option<PartitionKey>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
