@@ -24,6 +24,7 @@ mod mistakes;
 mod observability;
 mod operations;
 mod outputs;
+mod own_words;
 mod own_work;
 mod packaging;
 mod partitions;
