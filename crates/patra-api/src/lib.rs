@@ -24,7 +24,7 @@ use patra_engine::metrics::Metrics;
 use patra_engine::replay::LiveReplay;
 
 pub use limiter::Limits;
-pub use routes::{metrics_router, router};
+pub use routes::{metrics_router, router, waiting_router};
 pub use serve::serve;
 
 /// State that all handlers share.

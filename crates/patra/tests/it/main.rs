@@ -19,6 +19,7 @@ mod gate;
 mod handbook;
 mod help;
 mod kill;
+mod late_database;
 mod layers;
 mod mistakes;
 mod observability;
