@@ -25,7 +25,7 @@ use patra_engine::metrics::Metrics;
 use patra_engine::replay::LiveReplay;
 
 pub use limiter::Limits;
-pub use routes::{metrics_router, router};
+pub use routes::{metrics_router, router, waiting_router};
 pub use serve::{MAX_PER_ADDRESS, serve};
 
 /// State that all handlers share.

@@ -38,6 +38,7 @@ use crate::{Api, auth, connection, console};
 use docs::Operations;
 use fields::*;
 
+pub use health::waiting_router;
 pub use metrics::metrics_router;
 
 /// Most bytes of a request body, and longest time for one response.

@@ -48,7 +48,7 @@ pub async fn serve(
     listener: TcpListener,
     router: Router,
     per_address: u32,
-    metrics: Arc<Metrics>,
+    metrics: Option<Arc<Metrics>>,
     stop: CancellationToken,
 ) {
     let total = open_files().map_or(MAX_CONNECTIONS, |files| (files / 2).min(MAX_CONNECTIONS)).max(1);
@@ -57,7 +57,7 @@ pub async fn serve(
     let limits = Limits { capacity, head: HEAD_TIMEOUT, stall: STALL, drain: DRAIN };
     // Event streams end when the server stops.
     let router = router.layer(Extension(stop.clone()));
-    serve_within(listener, &router, limits, Some(&metrics), &stop).await;
+    serve_within(listener, &router, limits, metrics.as_deref(), &stop).await;
 }
 
 /// Files that the process may open, where the system says so. The database and the upstreams need some of them.

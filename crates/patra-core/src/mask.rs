@@ -142,6 +142,8 @@ const PROSE: &[&str] = &[
 ];
 /// Minimum length of a bearer token.
 const MIN_BEARER: usize = 6;
+/// Maximum length of an option's name: longer ones are taken for tokens.
+const LONGEST_OPTION: usize = 24;
 
 fn found(bytes: &[u8], start: usize) -> Option<SecretSpan> {
     if let Some(range) = api_key(bytes, start) {
@@ -210,7 +212,15 @@ fn bearer(bytes: &[u8], end: usize) -> Option<Range<usize>> {
         token = head;
     }
     let prose = PROSE.iter().any(|word| token.eq_ignore_ascii_case(word.as_bytes()));
-    (start > end && token.len() >= MIN_BEARER && !prose).then(|| start..start + token.len())
+    (start > end && token.len() >= MIN_BEARER && !prose && !is_option(token)).then(|| start..start + token.len())
+}
+
+/// Whether this is an option of a command, as in `--type bearer --provenance x`: our own hints contain such commands.
+fn is_option(token: &[u8]) -> bool {
+    let name = token.strip_prefix(b"--").unwrap_or_default();
+    !name.is_empty()
+        && name.len() <= LONGEST_OPTION
+        && name.split(|byte| *byte == b'-').all(|word| !word.is_empty() && word.iter().all(u8::is_ascii_lowercase))
 }
 
 /// `patra_<8 hex digits>_<48 hex digits>`: the last part.

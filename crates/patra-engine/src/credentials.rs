@@ -26,7 +26,7 @@ use patra_core::port::{BoxFuture, Clock, CommandsExt as _, Signer, Transport};
 use patra_core::protocol::token::{TokenNeed, TokenRefused};
 use patra_core::secret::Secrets;
 use patra_core::state::{AuthType, TokenStatus};
-use patra_core::tx::MarkCredential;
+use patra_core::tx::{Lease, MarkCredential};
 use patra_core::vault::VaultCell;
 use patra_core::{Code, CredentialId, Fault, Level};
 use patra_spec::Snapshot;
@@ -95,6 +95,8 @@ struct CredentialsInner {
     options: CredentialOptions,
     owner: String,
     cache: resolve::CredentialCache,
+    /// The alias that each endpoint's manifest names.
+    aliases: Mutex<HashMap<(String, String), resolve::CachedAlias>>,
     /// The newest state of each credential that this process has seen.
     newest: Mutex<HashMap<CredentialId, CredentialRuntime>>,
     /// Locks so that one task at a time refreshes a token in this process; the store decides between processes.
@@ -124,6 +126,7 @@ impl Credentials {
         Credentials {
             inner: Arc::new(CredentialsInner {
                 cache: resolve::CredentialCache::default(),
+                aliases: Mutex::default(),
                 newest: Mutex::default(),
                 turns: Mutex::default(),
                 hooks: Mutex::default(),
@@ -134,6 +137,15 @@ impl Credentials {
                 ports,
             }),
         }
+    }
+
+    /// The lease with the credential that its task uses now, so that a rejection halts the users of that one.
+    pub(crate) async fn refreshed_lease(&self, lease: Lease) -> Lease {
+        // The credential of a poll belongs to its type of source.
+        if lease.source.is_some() || lease.credential.is_none() {
+            return lease;
+        }
+        Lease { credential: self.inner.current(&lease).await, ..lease }
     }
 
     /// The transport of all requests.

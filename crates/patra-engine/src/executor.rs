@@ -64,6 +64,7 @@ impl ExecutorService {
             lease: shared.options.lease,
             idle_poll: shared.options.idle_sleep(),
             polls_per_host: (work == ClaimKind::Polls).then_some(PER_HOST),
+            only: shared.options.only.clone(),
         };
         let machine = Executor::new(options, rng.fork(), shared.ports.clock.steady());
         ExecutorService {

@@ -130,65 +130,143 @@ pub async fn paused_sources(queries: &dyn Queries) -> Result<Vec<String>, TxErro
     Ok(whole.filter_map(source).collect())
 }
 
-/// Active pauses of this endpoint and operation, newest first. A paused credential counts, because some of the work may
-/// use it. A paused plan, slice or task counts when some of its tasks wait.
+/// Work of an endpoint, as pauses see it.
+#[derive(Clone, Copy, Debug)]
+pub struct EndpointWork<'a> {
+    pub provenance: &'a str,
+    pub endpoint: &'a str,
+    pub operation: Operation,
+}
+
+/// Active pauses of this endpoint and operation, newest first. A pause of a credential, plan, slice or task counts when
+/// some of the tasks that wait use it or belong to it: all other work goes on.
 pub async fn pauses_of(
     queries: &dyn Queries,
     clock: &dyn Clock,
-    provenance: &str,
-    endpoint: &str,
-    operation: Operation,
+    work: EndpointWork<'_>,
 ) -> Result<Vec<PausedView>, TxError> {
+    let (pauses, tasks) = pauses_and_tasks(queries, clock, work, TaskStatus::Queued).await?;
+    Ok(pauses
+        .iter()
+        .filter(|pause| !pause.is_narrow() || tasks.iter().any(|task| pause.names(task)))
+        .map(view)
+        .collect())
+}
+
+/// The pause of the credential, plan or slice of the endpoint's newest failed task: what stops similar work since.
+pub async fn pause_after_failure(
+    queries: &dyn Queries,
+    clock: &dyn Clock,
+    work: EndpointWork<'_>,
+) -> Result<Option<PausedView>, TxError> {
+    let (pauses, tasks) = pauses_and_tasks(queries, clock, work, TaskStatus::Failed).await?;
+    let newest = tasks.first();
+    Ok(pauses.iter().find(|pause| !pause.is_narrow() || newest.is_some_and(|task| pause.names(task))).map(view))
+}
+
+/// The pause because of which nothing of this endpoint goes on: one of the endpoint as a whole, or `None` as long as
+/// one of the tasks that wait is free. Without any task that waits, only a pause of the endpoint counts: a pause of a
+/// credential does not stop planning. `has_tasks` says that the caller's job has tasks in the queue, so that its own
+/// work is among those that wait.
+pub async fn blocking_pause(
+    queries: &dyn Queries,
+    clock: &dyn Clock,
+    work: EndpointWork<'_>,
+    has_tasks: bool,
+) -> Result<Option<PausedView>, TxError> {
+    let (pauses, tasks) = pauses_and_tasks(queries, clock, work, TaskStatus::Queued).await?;
+    if let Some(whole) = pauses.iter().find(|pause| !pause.is_narrow()) {
+        return Ok(Some(view(whole)));
+    }
+    let stops = |task: &ViewRow| pauses.iter().find(|pause| pause.stops && pause.names(task));
+    let all_stopped = tasks.iter().all(|task| stops(task).is_some());
+    let is_known = has_tasks || tasks.len() == ViewFilter::MAX_LIMIT as usize;
+    Ok(tasks.first().filter(|_| all_stopped && is_known).and_then(stops).map(view))
+}
+
+/// A pause that lasts and covers this endpoint and operation, or some of its tasks.
+struct ActivePause {
+    row: ViewRow,
+    /// PAUSE and BREAK stop tasks; ADVISORY stops only planning.
+    stops: bool,
+}
+
+impl ActivePause {
+    /// Columns of a pause that select tasks, and the columns of these tasks.
+    const NARROW: [(&str, &str); 4] =
+        [("credential_id", "credential_id"), ("plan_id", "plan_id"), ("slice_id", "slice_id"), ("task_id", "id")];
+
+    fn narrowed(&self) -> impl Iterator<Item = (i64, &'static str)> {
+        let id = |column| View::Holds.cell(&self.row, column).and_then(|id| id.as_int());
+        Self::NARROW.into_iter().filter_map(move |(column, of_task)| Some((id(column)?, of_task)))
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.narrowed().next().is_some()
+    }
+
+    fn names(&self, task: &ViewRow) -> bool {
+        self.narrowed().all(|(id, column)| View::Tasks.cell(task, column).and_then(|id| id.as_int()) == Some(id))
+    }
+}
+
+/// The pauses that last and may concern this work, newest first, and the endpoint's tasks in a status where a pause
+/// selects tasks.
+async fn pauses_and_tasks(
+    queries: &dyn Queries,
+    clock: &dyn Clock,
+    work: EndpointWork<'_>,
+    status: TaskStatus,
+) -> Result<(Vec<ActivePause>, Vec<ViewRow>), TxError> {
     let view = View::Holds;
     let rows = queries.list(view, ViewFilter { limit: ViewFilter::MAX_LIMIT, ..ViewFilter::default() }).await?;
-    let text = |row: &ViewRow, column| match view.cell(row, column) {
-        Some(Cell::Text(text)) => Some(text),
-        _ => None,
-    };
     let meets = |row: &ViewRow, column, wanted: &str| text(row, column).is_none_or(|value| value == wanted);
     // The next check of a planner ends an advisory pause of this age.
     let old = |row: &ViewRow| match (text(row, "kind_code"), view.cell(row, "created_at")) {
         (Some(kind), Some(Cell::Time(at))) => kind == PauseKind::Advisory.as_str() && at + ADVISORY_TTL <= clock.now(),
         _ => false,
     };
-    let lasts = |row: &&ViewRow| {
+    let lasts = |row: &ViewRow| {
         view.cell(row, "released_at") == Some(Cell::Null)
             && !old(row)
-            && meets(row, "provenance_code", provenance)
-            && meets(row, "endpoint_name", endpoint)
-            && meets(row, "operation_code", operation.as_str())
+            && meets(row, "provenance_code", work.provenance)
+            && meets(row, "endpoint_name", work.endpoint)
+            && meets(row, "operation_code", work.operation.as_str())
     };
-    let int = |view: View, row: &ViewRow, column| view.cell(row, column).and_then(|id| id.as_int());
-    let narrow = [("plan_id", "plan_id"), ("slice_id", "slice_id"), ("task_id", "id")];
-    let is_narrow = |row: &ViewRow| narrow.iter().any(|(column, _)| int(view, row, column).is_some());
-    let waiting = match rows.iter().any(is_narrow) {
-        false => Vec::new(),
-        true => {
-            let filter = ViewFilter {
-                provenance_code: Some(provenance.to_owned()),
-                endpoint_name: Some(endpoint.to_owned()),
-                status: Some(TaskStatus::Queued.as_str().to_owned()),
-                limit: ViewFilter::MAX_LIMIT,
-                ..ViewFilter::default()
-            };
-            queries.list(View::Tasks, filter).await?
-        }
+    let stops = |row: &ViewRow| text(row, "kind_code").is_some_and(|kind| kind != PauseKind::Advisory.as_str());
+    let pauses = rows.into_iter().filter(lasts).map(|row| ActivePause { stops: stops(&row), row }).collect::<Vec<_>>();
+    if !pauses.iter().any(ActivePause::is_narrow) {
+        return Ok((pauses, Vec::new()));
+    }
+    let filter = ViewFilter {
+        provenance_code: Some(work.provenance.to_owned()),
+        endpoint_name: Some(work.endpoint.to_owned()),
+        status: Some(status.as_str().to_owned()),
+        limit: ViewFilter::MAX_LIMIT,
+        ..ViewFilter::default()
     };
-    let concerns = |row: &&ViewRow| {
-        let named = |(held, column): &(&'static str, &'static str)| {
-            let id = int(view, row, held);
-            id.is_none() || waiting.iter().any(|task| int(View::Tasks, task, column) == id)
-        };
-        narrow.iter().all(named)
-    };
-    let held = |row: &ViewRow| PausedView {
-        hold: view.cell(row, "id").and_then(|id| id.as_int()).unwrap_or_default(),
-        kind: text(row, "kind_code").unwrap_or_default(),
-        subject: text(row, "subject").unwrap_or_default(),
-        reason: text(row, "reason").unwrap_or_default(),
-        by: text(row, "created_by").unwrap_or_default(),
-    };
-    Ok(rows.iter().filter(lasts).filter(concerns).map(held).collect())
+    let mut tasks = queries.list(View::Tasks, filter).await?;
+    let operation = Some(Cell::Text(work.operation.as_str().to_owned()));
+    tasks.retain(|task| View::Tasks.cell(task, "operation_code") == operation);
+    Ok((pauses, tasks))
+}
+
+fn text(row: &ViewRow, column: &str) -> Option<String> {
+    match View::Holds.cell(row, column) {
+        Some(Cell::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn view(pause: &ActivePause) -> PausedView {
+    let text = |column| text(&pause.row, column).unwrap_or_default();
+    PausedView {
+        hold: View::Holds.cell(&pause.row, "id").and_then(|id| id.as_int()).unwrap_or_default(),
+        kind: text("kind_code"),
+        subject: text("subject"),
+        reason: text("reason"),
+        by: text("created_by"),
+    }
 }
 
 /// State of a rate key.

@@ -16,11 +16,8 @@ use crate::shared::Shared;
 
 /// Events of one claim. Events of one topic are delivered one after the other, topics in parallel.
 const AT_ONCE: u32 = 20;
-/// How long a process has to deliver the events that it claimed.
-const LEASE: Duration = Duration::from_secs(60);
-/// No delivery begins later than this after the claim: a webhook may take some time, and the lease must not end
-/// meanwhile.
-const BEGIN_WITHIN: Duration = Duration::from_secs(40);
+/// Time for the last delivery of a claim: more than a webhook may take, and the lease must not end meanwhile.
+const LAST_DELIVERY: Duration = Duration::from_secs(15);
 /// Interval between two claims when no event is known to wait.
 const CLAIM_EVERY: Duration = Duration::from_secs(5);
 
@@ -53,9 +50,11 @@ impl OutboxRelay {
     /// Delivers the events that wait, and returns their number.
     async fn deliver_claimed(&self) -> Result<usize, TxError> {
         let (owner, event_type) = (self.shared.options.owner.clone(), self.event_type.clone());
-        let begin_by = self.shared.ports.clock.now() + BEGIN_WITHIN;
-        let taken =
-            self.shared.ports.store.run(ClaimEvents { owner, lease: LEASE, limit: AT_ONCE, event_type }).await?;
+        // The events of a process that died are free again as soon as its tasks are, plus one delivery.
+        let begin_within = self.shared.options.lease;
+        let begin_by = self.shared.ports.clock.steady() + begin_within;
+        let lease = begin_within + LAST_DELIVERY;
+        let taken = self.shared.ports.store.run(ClaimEvents { owner, lease, limit: AT_ONCE, event_type }).await?;
         let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in &taken.events {
             topics.entry(event.topic.as_str()).or_default().push(event);
@@ -69,7 +68,7 @@ impl OutboxRelay {
     async fn deliver_in_order(&self, events: Vec<&OutboxEvent>, begin_by: Ts) -> Result<(), TxError> {
         let mut blocked = false;
         for event in events {
-            blocked |= self.shared.ports.clock.now() > begin_by || self.shared.drain.is_cancelled();
+            blocked |= self.shared.ports.clock.steady() > begin_by || self.shared.drain.is_cancelled();
             let delivery = if blocked { Delivery::Returned } else { self.deliver(event).await };
             blocked |= delivery != Delivery::Delivered;
             let owner = self.shared.options.owner.clone();

@@ -18,6 +18,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let options = Options {
         idle_poll: shared.options.idle_sleep(),
         lease: shared.options.lease,
+        only: shared.options.only.clone(),
         ..Options::new(shared.options.owner.clone())
     };
     let mut machine = Planner::new(options, rng, clock.steady());

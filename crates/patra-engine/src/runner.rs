@@ -49,6 +49,7 @@ pub(crate) async fn run(
     signals: mpsc::Receiver<RunnerSignal>,
 ) -> RunSummary {
     let began = shared.ports.clock.steady();
+    let lease = shared.credentials.refreshed_lease(lease).await;
     let job_type = match existence::feed(&lease) {
         Some(_) => scrape::job_type_of(&*shared.ports.store, &lease).await.into(),
         None => job_type(&lease.provenance_code, &lease.endpoint_name).into(),

@@ -75,6 +75,8 @@ pub struct Options {
     pub log_batch_percent: u32,
     /// Returns the W3C trace context of the current span, where traces are taken.
     pub trace_context: Option<fn() -> Option<String>>,
+    /// Claim only jobs and tasks of this partition, and fire no schedules: for a command that does one thing.
+    pub only: Option<PartitionKey>,
     /// Webhooks by the event type that they receive. Events without a webhook wait.
     pub webhooks: BTreeMap<String, Arc<dyn Notifier>>,
 }
@@ -99,6 +101,7 @@ impl Options {
             maintenance: MaintenanceOptions::default(),
             log_batch_percent: 1,
             trace_context: None,
+            only: None,
             webhooks: BTreeMap::new(),
         }
     }

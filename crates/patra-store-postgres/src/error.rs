@@ -88,20 +88,30 @@ fn settle_db(error: &DbError, phase: Phase) -> (TxError, Health) {
     match code {
         // The session ends here. If a COMMIT had been sent, the outcome is unknown.
         _ if ended || code.starts_with("08") => (lost(message, phase), Health::Lost),
-        // Read-only: this node was demoted. A new connection reaches the promoted one (river#1225).
-        "25006" => (TxError::Unavailable(message), Health::Lost),
-        // The prepared statement is gone, as behind a pooler, or the schema changed under it.
-        "26000" | "0A000" => (TxError::Unavailable(message), Health::Lost),
+        // The server itself does not know whether the statement took effect.
+        "40003" => (lost(message, phase), Health::Lost),
         "40001" | "40P01" | "55P03" => (TxError::Busy, Health::Good),
-        // Cancelled by statement_timeout: the server is overloaded, the statement is not wrong.
-        "57014" => (TxError::Unavailable(message), Health::Good),
-        _ if code.starts_with("53") => (TxError::Unavailable(message), Health::Good),
         "22021" => (
             TxError::Refused(format!("a text is not storable in PostgreSQL (NUL or not UTF-8): {message}")),
             Health::Good,
         ),
-        _ => (TxError::Refused(message), Health::Good),
+        _ if is_own_fault(code) => (TxError::Refused(message), Health::Good),
+        _ => (TxError::Unavailable(message), if is_of_session(code) { Health::Lost } else { Health::Good }),
     }
+}
+
+/// Whether the statement or its values are wrong, so that no repetition succeeds: data exceptions (22), broken
+/// constraints (23), and wrong statements (42), except for a missing permission (42501), which an administrator grants.
+/// Everything else passes: full disks, I/O errors, overload, restarts, and codes that nobody has thought of.
+pub(crate) fn is_own_fault(code: &str) -> bool {
+    matches!(code.get(..2), Some("22" | "23" | "42")) && code != "42501"
+}
+
+/// Whether another connection may do better: the node was demoted and is read-only (25006, river#1225) or the
+/// transaction is in a wrong state (25), the prepared statement is gone, as behind a pooler (26), or the schema changed
+/// under it (0A).
+fn is_of_session(code: &str) -> bool {
+    matches!(code.get(..2), Some("25" | "26" | "0A"))
 }
 
 /// The connection is gone. Before a COMMIT was sent the server rolls back; after it the outcome is unknown.
@@ -144,5 +154,21 @@ mod tests {
     fn a_lost_connection_is_unknown_only_after_a_commit_was_sent() {
         assert!(matches!(lost("gone".into(), Phase::Open), TxError::Unavailable(_)));
         assert!(matches!(lost("gone".into(), Phase::CommitSent), TxError::Unknown(_)));
+    }
+
+    /// Every class of PostgreSQL's list of error codes, and some that it does not have.
+    const CLASSES: &str = "00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 20 21 22 23 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F 40 42 \
+                           44 53 54 55 57 58 72 F0 HV P0 XX 99 ZZ";
+
+    #[test]
+    fn only_wrong_statements_and_values_are_refused_for_good() {
+        for class in CLASSES.split(' ') {
+            for rest in ["000", "001", "501", "P01"] {
+                let code = format!("{class}{rest}");
+                let expected = matches!(class, "22" | "23" | "42") && code != "42501";
+                assert_eq!(is_own_fault(&code), expected, "{code}");
+            }
+        }
+        assert!(!is_own_fault("") && !is_own_fault("4"));
     }
 }

@@ -123,9 +123,9 @@ impl Server {
             let together = self.gather.pool.run(move |session| Box::pin(exec::execute_together(session, operations)));
             match together.await {
                 Ok(done) => group.into_iter().zip(done).for_each(|(one, done)| respond(one.response, done)),
-                // One operation fails the group, or conflicts with another process: each is sent alone, without
-                // blocking the queue.
-                Err(TxError::Busy | TxError::Conflict | TxError::Fenced | TxError::Refused(_)) if group.len() > 1 => {
+                // One operation may fail the group, or conflict with another process: each is sent alone, without
+                // blocking the queue. Otherwise one whose row is damaged would keep the others from being stored.
+                Err(error) if group.len() > 1 && !matches!(error, TxError::Unknown(_)) => {
                     for one in group {
                         tokio::spawn(self.gather.clone().alone(one));
                     }

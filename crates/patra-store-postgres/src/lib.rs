@@ -129,7 +129,9 @@ impl PostgresStore {
         let mut client = pool.get().await.map_err(|error| open::classify(&error, &config))?;
         let migrated =
             tokio::time::timeout(MIGRATION_DEADLINE, migrate::migrate(&mut client, options.schema.as_deref()));
-        migrated.await.unwrap_or_else(|_| Err(OpenError::Failed("the migrations did not end in time".to_owned())))?;
+        migrated
+            .await
+            .unwrap_or_else(|_| Err(OpenError::Interrupted("the migrations did not end in time".to_owned())))?;
         let notifications = Notifications::new(&config, &options);
         Ok(PostgresStore { gather: Gather::new(&pool), pool, heartbeats, readers, notifications })
     }

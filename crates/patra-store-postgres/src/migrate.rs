@@ -2,10 +2,9 @@
 //! once on an empty database (class 25).
 
 use patra_core::hash;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-use crate::open::OpenError;
+use crate::open::{OpenError, interrupted};
 use crate::pool::quoted;
 
 struct Migration {
@@ -33,9 +32,9 @@ const HAS_TABLE: &str =
 
 /// Migrates the schema to [`KNOWN`].
 pub(crate) async fn migrate(client: &mut Client, schema: Option<&str>) -> Result<(), OpenError> {
-    let transaction = client.transaction().await.map_err(|error| failed(&error))?;
+    let transaction = client.transaction().await.map_err(|error| interrupted(&error))?;
     apply(transaction.client(), schema).await?;
-    transaction.commit().await.map_err(|error| failed(&error))
+    transaction.commit().await.map_err(|error| interrupted(&error))
 }
 
 async fn apply(client: &Client, schema: Option<&str>) -> Result<(), OpenError> {
@@ -43,19 +42,19 @@ async fn apply(client: &Client, schema: Option<&str>) -> Result<(), OpenError> {
     client
         .batch_execute("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '60s'")
         .await
-        .map_err(|error| failed(&error))?;
+        .map_err(|error| interrupted(&error))?;
     client
         .execute(
             "SELECT pg_advisory_xact_lock(hashtext('patra_migration'), hashtext(coalesce($1::text, current_schema()::text)))",
             &[&schema],
         )
         .await
-        .map_err(|error| failed(&error))?;
-    make_ready(client, schema).await.map_err(|error| failed(&error))?;
-    let applied = applied(client).await.map_err(|error| failed(&error))?;
+        .map_err(|error| interrupted(&error))?;
+    make_ready(client, schema).await.map_err(|error| interrupted(&error))?;
+    let applied = applied(client).await.map_err(|error| interrupted(&error))?;
     check(&applied)?;
     for migration in &MIGRATIONS[applied.len()..] {
-        run(client, migration).await.map_err(|error| failed(&error))?;
+        run(client, migration).await.map_err(|error| interrupted(&error))?;
         tracing::info!(version = migration.version, name = migration.name, "applied a migration");
     }
     Ok(())
@@ -77,9 +76,9 @@ impl Schema {
 }
 
 pub(crate) async fn schema(client: &Client) -> Result<Schema, OpenError> {
-    let there = client.query_opt(HAS_TABLE, &[]).await.map_err(|error| failed(&error))?.is_some();
+    let there = client.query_opt(HAS_TABLE, &[]).await.map_err(|error| interrupted(&error))?.is_some();
     let found = if there {
-        let applied = applied(client).await.map_err(|error| failed(&error))?;
+        let applied = applied(client).await.map_err(|error| interrupted(&error))?;
         Some(applied.last().map_or(0, |last| last.version))
     } else {
         None
@@ -152,15 +151,6 @@ async fn run(client: &Client, migration: &Migration) -> Result<(), Error> {
 
 fn checksum(migration: &Migration) -> String {
     hash::sha256_hex(migration.sql.as_bytes())
-}
-
-fn failed(error: &Error) -> OpenError {
-    let reason = crate::error::describe(error);
-    if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
-        OpenError::NoPermission(reason)
-    } else {
-        OpenError::Failed(reason)
-    }
 }
 
 #[cfg(test)]

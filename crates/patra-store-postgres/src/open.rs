@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Config, Error};
 
 use crate::Options;
-use crate::error::describe;
+use crate::error::{describe, is_own_fault};
 
 /// Failure to open a store. No variant contains the URL or a password.
 #[derive(Debug, thiserror::Error)]
@@ -29,9 +29,17 @@ pub enum OpenError {
     NoPermission(String),
     #[error("the database could not be prepared: {0}")]
     Failed(String),
+    #[error("the database could not be prepared yet: {0}")]
+    Interrupted(String),
 }
 
 impl OpenError {
+    /// Whether the same attempt may succeed later: the server is away, starting or overloaded, or the connection was
+    /// cut. All others need a person: a wrong URL, password, database or schema.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, OpenError::Unreachable { .. } | OpenError::Interrupted(_))
+    }
+
     /// Hint for the user.
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
@@ -47,6 +55,7 @@ impl OpenError {
             OpenError::NoPermission(_) => {
                 "grant CREATE on the schema (or on the database, to create the schema) to the user of the URL"
             }
+            OpenError::Interrupted(_) => "try again; what was begun is rolled back",
             OpenError::Failed(_) => return None,
         })
     }
@@ -119,7 +128,17 @@ fn classify_db(error: &Error, address: String, config: &Config) -> OpenError {
         None if matches!(error.to_string().as_str(), "authentication error" | "invalid configuration") => {
             OpenError::Authentication { address, user, reason: describe(error) }
         }
+        Some(code) if is_own_fault(code.code()) => OpenError::Failed(describe(error)),
         _ => OpenError::Unreachable { address, reason: describe(error) },
+    }
+}
+
+/// Maps a failure after the first connection was there.
+pub(crate) fn interrupted(error: &Error) -> OpenError {
+    match error.code() {
+        Some(code) if *code == SqlState::INSUFFICIENT_PRIVILEGE => OpenError::NoPermission(describe(error)),
+        Some(code) if is_own_fault(code.code()) => OpenError::Failed(describe(error)),
+        _ => OpenError::Interrupted(describe(error)),
     }
 }
 

@@ -306,7 +306,20 @@ async fn server_errors_are_mapped_to_outcomes() {
         ("57P03", TxError::Unknown(String::new()), Health::Lost),
         ("08006", TxError::Unknown(String::new()), Health::Lost),
         ("23505", TxError::Refused(String::new()), Health::Good),
-        ("XX001", TxError::Refused(String::new()), Health::Good),
+        ("22P02", TxError::Refused(String::new()), Health::Good),
+        ("42P01", TxError::Refused(String::new()), Health::Good),
+        ("42501", unavailable(), Health::Good),
+        ("0A000", unavailable(), Health::Lost),
+        ("26000", unavailable(), Health::Lost),
+        ("40003", TxError::Unknown(String::new()), Health::Lost),
+        ("54000", unavailable(), Health::Good),
+        ("55000", unavailable(), Health::Good),
+        ("58030", unavailable(), Health::Good),
+        ("58P01", unavailable(), Health::Good),
+        ("F0000", unavailable(), Health::Good),
+        ("P0001", unavailable(), Health::Good),
+        ("XX000", unavailable(), Health::Good),
+        ("XX001", unavailable(), Health::Good),
     ];
     for (code, expected, health) in cases {
         let raise = format!("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{code}', DETAIL = 's3cret'; END $$");

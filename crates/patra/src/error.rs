@@ -58,11 +58,13 @@ pub(crate) struct Error {
     code: Code,
     message: String,
     hint: Option<String>,
+    /// The database is away: the same may succeed later.
+    is_passing: bool,
 }
 
 impl Error {
     fn new(exit: Exit, code: Code, message: impl Into<String>) -> Error {
-        Error { exit, code, message: message.into(), hint: None }
+        Error { exit, code, message: message.into(), hint: None, is_passing: false }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Error {
@@ -92,6 +94,15 @@ impl Error {
 
     pub(crate) fn hint(self, hint: impl Into<String>) -> Error {
         Error { hint: Some(hint.into()), ..self }
+    }
+
+    /// Marks an error that passes by itself once the database is back.
+    pub(crate) fn passing(self) -> Error {
+        Error { is_passing: true, ..self }
+    }
+
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_passing
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -129,7 +140,7 @@ impl From<TxError> for Error {
             }
             _ => return Error::unexpected(error.to_string()),
         };
-        Error::unexpected(error.to_string()).hint(hint)
+        Error::unexpected(error.to_string()).hint(hint).passing()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patra_core::port::{Clock as _, Signer, SourceQueries, Store, Transport};
-use patra_core::tx::{RECORDS_STORED, TWEETS_COLLECTED};
+use patra_core::tx::{PartitionKey, RECORDS_STORED, TWEETS_COLLECTED};
 use patra_core::vault::VaultCell;
 use patra_engine::{CredentialOptions, Engine, EngineRole, Options, Ports, RunListener};
 use patra_http::HttpSigner;
@@ -25,6 +25,31 @@ pub(crate) async fn engine(
     store: Arc<dyn Store>,
     alone: bool,
     listener: Arc<dyn RunListener>,
+) -> Result<Engine, Error> {
+    start(global, settings, roles, store, alone, listener, None).await
+}
+
+/// Starts an engine that plans and runs the work of one endpoint and operation, and nothing else.
+pub(crate) async fn engine_for(
+    global: &Global,
+    settings: cli::Engine,
+    partition: PartitionKey,
+    store: Arc<dyn Store>,
+    alone: bool,
+    listener: Arc<dyn RunListener>,
+) -> Result<Engine, Error> {
+    let roles = vec![EngineRole::Planner, EngineRole::Executor];
+    start(global, settings, roles, store, alone, listener, Some(partition)).await
+}
+
+async fn start(
+    global: &Global,
+    settings: cli::Engine,
+    roles: Vec<EngineRole>,
+    store: Arc<dyn Store>,
+    alone: bool,
+    listener: Arc<dyn RunListener>,
+    only: Option<PartitionKey>,
 ) -> Result<Engine, Error> {
     let environment = Environment::read();
     if let (_, ignored) = environment.intervals()
@@ -54,6 +79,7 @@ pub(crate) async fn engine(
         log_batch_percent: environment.log_batch_percent()?,
         trace_context: Some(traces::context),
         grace: environment.grace()?,
+        only,
         ..Options::new(owner()?)
     };
     Ok(Engine::start(ports, options, listener).await?)

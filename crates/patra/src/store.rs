@@ -254,7 +254,10 @@ pub(crate) fn sqlite(error: &OpenError) -> Error {
 }
 
 pub(crate) fn postgres(error: &patra_store_postgres::OpenError) -> Error {
-    let shown = Error::configuration(error.to_string());
+    let mut shown = Error::configuration(error.to_string());
+    if error.is_passing() {
+        shown = shown.passing();
+    }
     match error.hint() {
         Some(hint) => shown.hint(hint),
         None => shown,

@@ -37,6 +37,11 @@ impl Supervisor {
         self.notify(&format!("READY=1\nSTATUS={status}"));
     }
 
+    /// Reports that the start takes longer, because the database is not there, and asks for this much more time.
+    pub(crate) fn waiting(&self, more: Duration) {
+        self.notify(&format!("STATUS=waiting for the database\nEXTEND_TIMEOUT_USEC={}", more.as_micros()));
+    }
+
     pub(crate) fn stopping(&self) {
         self.notify("STOPPING=1\nSTATUS=finishing what is in flight");
     }

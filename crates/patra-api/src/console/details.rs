@@ -36,6 +36,9 @@ pub(super) async fn job(Extension(ctx): Extension<ConsoleContext>, id: PathText)
             let cancel = Action::new("Cancel", format!("{at}/cancel"), format!("patra cancel job {id}")).final_();
             page = page.with(Actions(vec![cancel]));
         }
+        if let Some(fault) = progress.fault.as_ref().filter(|_| progress.status_word() == "failed") {
+            page = page.with(Code::json("Newest error", fault));
+        }
         for (word, text) in [("Remarks", &progress.remarks), ("Result", &progress.result)] {
             if let Some(value) = text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()) {
                 page = page.with(Code::json(word, &value));
@@ -48,10 +51,10 @@ pub(super) async fn job(Extension(ctx): Extension<ConsoleContext>, id: PathText)
 }
 
 fn progressed(progress: &JobProgress) -> Facts {
-    let status = if progress.is_finished() { "ended" } else { "in progress" };
+    let word = if progress.is_partial() { "failed in part" } else { progress.status_word() };
     let mut facts = vec![
         ("status".to_owned(), Shown::status(progress.job_status.as_str())),
-        ("work".to_owned(), Shown::text(status)),
+        ("work".to_owned(), Shown::text(word)),
         ("type".to_owned(), Shown::text(progress.job_type.as_str())),
         ("project".to_owned(), Shown::text(progress.project_key.as_str())),
         ("requested".to_owned(), Shown::time(progress.created_at)),

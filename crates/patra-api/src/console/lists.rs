@@ -234,6 +234,7 @@ fn columns(view: View) -> &'static [&'static str] {
         View::Jobs => &[
             "public_id",
             "status_code",
+            "tasks_failed",
             "job_type",
             "operation_code",
             "trigger_type_code",

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::routing::get;
+use axum::{Json, Router, middleware};
 use serde_json::{Value, json};
 
 use patra_core::cookie::CookieCounts;
 
-use crate::Api;
+use crate::{Api, request_id};
 
 /// Liveness: the process runs.
 pub(super) async fn alive() -> &'static str {
@@ -22,6 +24,17 @@ pub(super) async fn ready(State(api): State<Api>) -> (StatusCode, &'static str) 
         Ok(_) => (StatusCode::OK, "ready\n"),
         Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the database does not respond\n"),
     }
+}
+
+/// Routes of a server that waits for its database at start: alive, but not ready.
+pub fn waiting_router() -> Router {
+    const WAITING: &str = "waiting for the database\n";
+    let refused = || async { (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], WAITING) };
+    Router::new()
+        .route("/healthz", get(alive))
+        .fallback(refused)
+        .layer(middleware::from_fn(super::deadline))
+        .layer(middleware::from_fn(request_id::layer))
 }
 
 pub(super) async fn health(State(api): State<Api>) -> (StatusCode, Json<Value>) {

@@ -37,7 +37,7 @@ pub(super) async fn list(
     let page = async {
         let mut filter = views::filter(params)?;
         let word = filter.status.as_deref().map(|status| status.trim().to_lowercase());
-        match word.filter(|word| WORDS.contains(&word.as_str())) {
+        match word.filter(|word| JobProgress::STATUS_WORDS.contains(&word.as_str())) {
             Some(word) => {
                 filter.status = None;
                 in_state(&api, &tenant, &word, filter).await
@@ -62,7 +62,7 @@ async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: ViewFilt
     for row in rows {
         let Some(Cell::Text(public_id)) = View::Jobs.cell(&row, "public_id") else { continue };
         let looked_at = View::Jobs.cell(&row, "id").and_then(|cell| cell.as_int());
-        if api.store.progress(&public_id).await?.is_some_and(|progress| word(&progress) == wanted) {
+        if api.store.progress(&public_id).await?.is_some_and(|progress| progress.status_word() == wanted) {
             page.push(row);
         }
         if page.len() == most || api.clock.steady().since(began) > SCAN_TIME {
@@ -215,8 +215,8 @@ async fn pauses(api: &Api, job: &str, finished: bool) -> Vec<operations::PausedV
     };
     let Ok(operation) = text("operation_code").parse() else { return Vec::new() };
     let (provenance, endpoint) = (text("provenance_code"), text("endpoint_name"));
-    let pauses = operations::pauses_of(&*api.store, &*api.clock, &provenance, &endpoint, operation).await;
-    pauses.unwrap_or_default()
+    let work = operations::EndpointWork { provenance: &provenance, endpoint: &endpoint, operation };
+    operations::pauses_of(&*api.store, &*api.clock, work).await.unwrap_or_default()
 }
 
 pub(super) async fn show(
@@ -243,40 +243,23 @@ fn job_json(job: &str, progress: &JobProgress) -> Value {
     let mut data = json!(progress);
     data["task_id"] = job.into();
     data["async"] = true.into();
-    data["status"] = word(progress).into();
+    data["status"] = progress.status_word().into();
+    data["partial"] = progress.is_partial().into();
     data["result"] = read(progress.result.as_deref());
-    data["error"] = match word(progress) {
-        "failed" if progress.job_status == JobStatus::Failed => read(progress.remarks.as_deref())["error"].clone(),
-        "failed" => progress.fault.clone().unwrap_or_default(),
-        _ => Value::Null,
-    };
+    data["error"] = if progress.status_word() == "failed" { newest_error(progress) } else { Value::Null };
     data
+}
+
+fn newest_error(progress: &JobProgress) -> Value {
+    if progress.job_status == JobStatus::Failed {
+        return read(progress.remarks.as_deref())["error"].clone();
+    }
+    progress.fault.clone().unwrap_or_else(|| {
+        let (failed, all) = (progress.partitions_failed, progress.partitions);
+        format!("{failed} of {all} partitions could not be planned: their jobs say why").into()
+    })
 }
 
 fn read(text: Option<&str>) -> Value {
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
-}
-
-/// Statuses that [`word`] returns (POOL-97).
-const WORDS: [&str; 5] = ["queued", "running", "finished", "failed", "cancelled"];
-
-fn word(progress: &JobProgress) -> &'static str {
-    let ended = progress.tasks_ended();
-    match progress.job_status {
-        JobStatus::Finished => "finished",
-        JobStatus::Failed => "failed",
-        JobStatus::Cancelled => "cancelled",
-        JobStatus::Requested if progress.in_progress => "running",
-        JobStatus::Requested => "queued",
-        JobStatus::Planned if progress.is_finished() => match ended {
-            0 => "finished",
-            _ if progress.tasks_failed == ended => "failed",
-            // A user cancelled it, or a refusal cancelled the remaining tasks.
-            _ if progress.tasks_cancelled > 0 && progress.tasks_failed > 0 => "failed",
-            _ if progress.tasks_cancelled > 0 => "cancelled",
-            _ => "finished",
-        },
-        JobStatus::Planned if progress.tasks_active + ended > 0 => "running",
-        JobStatus::Planned => "queued",
-    }
 }

@@ -203,7 +203,7 @@ pub struct JobProgress {
     pub tasks_split: u64,
     pub tasks_failed: u64,
     pub tasks_cancelled: u64,
-    /// Error of the newest failed task: the row's `error`.
+    /// Error of the task that ended FAILED or PARTIAL last: the row's `error`.
     #[serde(skip)]
     pub fault: Option<serde_json::Value>,
     /// Committed batches, and the sums of their statistics.
@@ -234,6 +234,38 @@ impl JobProgress {
     pub fn is_finished(&self) -> bool {
         let planned = self.job_status.is_final() && self.partitions_waiting == 0;
         planned && self.tasks_queued + self.tasks_active == 0
+    }
+
+    /// Tasks and partitions of the job that failed, in whole or in part.
+    pub fn failures(&self) -> u64 {
+        self.tasks_failed + self.tasks_partial + self.partitions_failed
+    }
+
+    /// Whether a failed job has done a part of its work.
+    pub fn is_partial(&self) -> bool {
+        self.failures() > 0 && self.tasks_succeeded + self.tasks_partial > 0
+    }
+
+    /// The words of [`JobProgress::status_word`] (POOL-97).
+    pub const STATUS_WORDS: [&'static str; 5] = ["queued", "running", "finished", "failed", "cancelled"];
+
+    /// The status of the whole job in one word. A job is `failed` when it could not be planned or any part of it
+    /// failed, even if other parts succeeded: see [`JobProgress::is_partial`].
+    pub fn status_word(&self) -> &'static str {
+        match self.job_status {
+            JobStatus::Finished => "finished",
+            JobStatus::Failed => "failed",
+            JobStatus::Cancelled => "cancelled",
+            JobStatus::Requested if self.in_progress => "running",
+            JobStatus::Requested => "queued",
+            JobStatus::Planned if self.is_finished() => match () {
+                () if self.failures() > 0 => "failed",
+                () if self.tasks_cancelled > 0 => "cancelled",
+                () => "finished",
+            },
+            JobStatus::Planned if self.tasks_active + self.tasks_ended() > 0 => "running",
+            JobStatus::Planned => "queued",
+        }
     }
 }
 

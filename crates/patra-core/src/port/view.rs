@@ -159,7 +159,7 @@ impl From<NoSuchFilter> for TxError {
 
 macro_rules! views {
     ($($(#[$doc:meta])* $name:ident $word:literal $table:literal [$($column:ident: $kind:ident),* $(,)?]),* $(,)?) => {
-        /// Lists of rows. Columns have the names of the table.
+        /// Lists of rows. Columns have the names of the table, except for those that [`View::expression`] computes.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum View { $($(#[$doc])* $name),* }
 
@@ -188,7 +188,7 @@ views! {
     Provenances "provenances" "reg_provenance" [id: Int, provenance_code: Text, name: Text, project_key: Text, document_hash: Text, created_at: Time, updated_at: Time],
     Endpoints "endpoints" "reg_prov_endpoint_def" [id: Int, provenance_code: Text, endpoint_name: Text, role: Text, created_at: Time],
     Schedules "schedules" "reg_schedule" [id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, reason_code: Text, when_text: Text, next_due_at: Time],
-    Jobs "jobs" "ing_schedule_instance" [id: Int, public_id: Text, project_key: Text, job_type: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, reason_code: Text, activity: Text, trigger_type_code: Text, params: Json, parent_id: Int, status_code: Text, record_remarks: Json, created_at: Time],
+    Jobs "jobs" "ing_schedule_instance" [id: Int, public_id: Text, project_key: Text, job_type: Text, provenance_code: Text, endpoint_name: Text, operation_code: Text, reason_code: Text, activity: Text, trigger_type_code: Text, params: Json, parent_id: Int, status_code: Text, tasks_failed: Int, record_remarks: Json, created_at: Time],
     Plans "plans" "ing_plan" [id: Int, project_key: Text, schedule_instance_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, window_from: Time, window_to: Time, plan_strategy: Text, status_code: Text, spec_fingerprint: Text, record_remarks: Json, created_at: Time],
     Slices "slices" "ing_plan_slice" [id: Int, plan_id: Int, provenance_code: Text, endpoint_name: Text, window_from: Time, window_to: Time, status_code: Text, slice_signature_hash: Text, slice_spec: Json, created_at: Time],
     Tasks "tasks" "ing_task" [id: Int, project_key: Text, plan_id: Int, slice_id: Int, provenance_code: Text, endpoint_name: Text, operation_code: Text, params: Json, credential_id: Int, window_from: Time, window_to: Time, done_from: Time, done_to: Time, ordinal: Int, status_code: Text, replaced: Int, redrive_of: Int, c_max: Int, items: Int, priority: Int, scheduled_at: Time, lease_owner: Text, leased_until: Time, lease_epoch: Int, attempt_count: Int, error: Json, started_at: Time, finished_at: Time],
@@ -221,7 +221,23 @@ impl std::str::FromStr for View {
     }
 }
 
+/// Tasks of a job, of itself and of its partitions, that ended FAILED or PARTIAL. Both databases find them by index.
+const TASKS_FAILED: &str = "(SELECT count(*) FROM ing_task task
+  WHERE task.schedule_instance_id = ing_schedule_instance.id AND task.status_code IN ('FAILED', 'PARTIAL')
+    AND task.replaced = 0)
+  + (SELECT count(*) FROM ing_schedule_instance made JOIN ing_task task ON task.schedule_instance_id = made.id
+     WHERE made.root_id = ing_schedule_instance.id AND task.status_code IN ('FAILED', 'PARTIAL')
+       AND task.replaced = 0) AS tasks_failed";
+
 impl View {
+    /// A column in the SQL of both databases: its name, or how it is computed.
+    pub fn expression(self, column: &'static str) -> &'static str {
+        match (self, column) {
+            (View::Jobs, "tasks_failed") => TASKS_FAILED,
+            _ => column,
+        }
+    }
+
     /// A row as the text of a JSON object, keyed by column.
     pub fn to_json_text(self, row: &ViewRow) -> String {
         let mut text = String::from("{");

@@ -19,6 +19,8 @@ pub struct Options {
     pub idle_poll: Duration,
     /// Claim polls, at most this many per host over all processes; `None` claims everything except polls.
     pub polls_per_host: Option<u32>,
+    /// Claim only tasks of this partition.
+    pub only: Option<PartitionKey>,
 }
 
 impl Options {
@@ -29,6 +31,7 @@ impl Options {
             lease: Duration::from_secs(60),
             idle_poll: Duration::from_secs(1),
             polls_per_host: None,
+            only: None,
         }
     }
 }
@@ -105,7 +108,8 @@ impl Executor {
             let reverse_priority = self.turns % LAST_FIRST_EVERY == LAST_FIRST_EVERY - 1;
             wants.push(match self.options.polls_per_host {
                 None => {
-                    Want::Claim(ClaimTasks { owner, limit: free, lease, caps: self.caps.clone(), reverse_priority })
+                    let (caps, only) = (self.caps.clone(), self.options.only.clone());
+                    Want::Claim(ClaimTasks { owner, limit: free, lease, caps, reverse_priority, only })
                 }
                 Some(per_host) => Want::ClaimPolls(ClaimPolls { owner, limit: free, lease, per_host }),
             });

@@ -6,6 +6,7 @@
 //! that covers many partitions is not planned: it becomes one child job per partition, page by page.
 
 mod draft;
+mod options;
 mod pace;
 mod part;
 mod slice;
@@ -19,44 +20,18 @@ use crate::params::Params;
 use crate::rng::Rng;
 use crate::time::Ts;
 use crate::tx::{
-    ChildJob, ClaimJob, ClaimedJob, Coverage, Done, FanOut, FireDue, JobSettlement, MAX_PARTITIONS, PartitionKey,
-    ReadCoverage, ReadSegments, RecordAdvance, SettleJob, Tx, TxError,
+    ChildJob, ClaimJob, ClaimedJob, Coverage, Done, FanOut, FireDue, JobSettlement, PartitionKey, ReadCoverage,
+    ReadSegments, RecordAdvance, SettleJob, Tx, TxError,
 };
 use draft::PlanPart;
 use pace::InventoryPace;
 use part::{PlanCapacity, PlanDecision};
 
 pub use draft::{PlanDraft, PlanQuota, PlanSpan, RefreshSpec};
+pub use options::Options;
 pub use slice::{
     MAX_DURATION_SECS, MAX_REQUESTS, PhaseSpec, SliceBudget, SliceContext, SliceEstimate, SliceTemplate, job_component,
 };
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub owner: String,
-    pub lease: Duration,
-    /// How long to wait when there is nothing to plan and no wake-up arrives.
-    pub idle_poll: Duration,
-    /// QUEUED tasks per partition above which no more are emitted (G-07).
-    pub inventory: u32,
-    /// Maximum time that a job waits for the queue to shrink.
-    pub inventory_wait: Duration,
-    /// Maximum partitions of one job.
-    pub max_partitions: u32,
-}
-
-impl Options {
-    pub fn new(owner: impl Into<String>) -> Options {
-        Options {
-            owner: owner.into(),
-            lease: Duration::from_secs(60),
-            idle_poll: Duration::from_secs(1),
-            inventory: 1_000,
-            inventory_wait: Duration::from_secs(1),
-            max_partitions: MAX_PARTITIONS,
-        }
-    }
-}
 
 #[derive(Clone, Debug)]
 pub enum Want {
@@ -218,12 +193,13 @@ const LONGEST_QUOTA_WAIT: Duration = Duration::from_secs(300);
 
 impl Planner {
     pub fn new(options: Options, rng: Rng, now: Ts) -> Planner {
+        let next_fire = if options.only.is_none() { now } else { Ts::MAX };
         Planner {
             options,
             rng,
             stage: PlannerStage::Idle,
             next_claim: now,
-            next_fire: now,
+            next_fire,
             full: Vec::new(),
             pace: InventoryPace::default(),
             resumes: Vec::new(),
@@ -258,7 +234,9 @@ impl Planner {
 
     /// A schedule may be due.
     pub fn nudge_schedules(&mut self, now: Ts) {
-        self.next_fire = self.next_fire.min(now);
+        if self.options.only.is_none() {
+            self.next_fire = self.next_fire.min(now);
+        }
     }
 
     pub fn on(&mut self, now: Ts, got: PlannerInput, wants: &mut Vec<Want>) {
@@ -443,7 +421,8 @@ impl Planner {
     fn take(&mut self, now: Ts, wants: &mut Vec<Want>) {
         self.full.retain(|(_, until)| *until > now);
         let full = self.full.iter().map(|(inventory, _)| inventory.clone()).collect();
-        let take = ClaimJob { owner: self.options.owner.clone(), lease: self.options.lease, full };
+        let Options { owner, lease, only, .. } = &self.options;
+        let take = ClaimJob { owner: owner.clone(), lease: *lease, full, only: only.clone() };
         wants.push(Want::Tx(take.into()));
         self.stage = PlannerStage::Claiming;
     }

@@ -93,6 +93,8 @@ pub struct ClaimJob {
     pub lease: Duration,
     /// Partitions with a full queue: their jobs are skipped.
     pub full: Vec<PartitionKey>,
+    /// Only jobs of this partition.
+    pub only: Option<PartitionKey>,
 }
 
 /// Provenance, endpoint and operation: the limit on QUEUED tasks counts by it (ING-5.3-16), and boards group by it.

@@ -20,6 +20,8 @@ use super::plan::PartitionKey;
 /// scheduled_at, id`. The rank must be less than its own `c_max`, and less than the partition's entry in `caps` where
 /// there is one.
 ///
+/// With `only`, tasks of other partitions are not leased: they wait for a process that takes them.
+///
 /// The order is `priority`; then the rank, so that no partition waits for another (ING-9.7-01); then `scheduled_at,
 /// id`. With `reverse_priority` the order of the priorities is reversed, all else equal, so that the last ones get a
 /// share (G-21).
@@ -31,6 +33,7 @@ pub struct ClaimTasks {
     /// Partitions that run fewer tasks for now than their `c_max`.
     pub caps: Vec<(PartitionKey, u32)>,
     pub reverse_priority: bool,
+    pub only: Option<PartitionKey>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -120,7 +123,8 @@ pub struct Renewed {
 
 /// Takes back up to `limit` DISPATCHED or EXECUTING tasks whose lease has expired, or, with `all_owners`, all of
 /// them: at the start of the only process on an embedded database every other owner is known to be dead. With
-/// `all_owners` the leases on jobs that wait for planning and on the refresh of tokens are dropped too.
+/// `all_owners` the leases on jobs that wait for planning, on the refresh of tokens and on outbox events are dropped
+/// too.
 ///
 /// The orphan run becomes FAILED with reason `lease_expired`. The task goes back to QUEUED, or becomes FAILED when
 /// its attempts have reached `max_attempts`. One guarded statement decides, so a task that finished meanwhile stays

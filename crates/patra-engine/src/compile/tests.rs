@@ -135,8 +135,14 @@ async fn parents(store: &SharedMem, task_params: &str, records: &[(&str, &str)])
     let slices =
         plan.slices.iter().map(|slice| NewSlice { task_params: task_params.clone(), ..slice.clone() }).collect();
     store.run(Arc::new(SavePlan { slices, ..plan })).await.unwrap();
-    let claim =
-        ClaimTasks { owner: "worker".into(), limit: 1, lease: make::LONG, caps: Vec::new(), reverse_priority: false };
+    let claim = ClaimTasks {
+        owner: "worker".into(),
+        limit: 1,
+        lease: make::LONG,
+        caps: Vec::new(),
+        reverse_priority: false,
+        only: None,
+    };
     let lease: Lease = store.run(claim).await.unwrap().leases.pop().unwrap();
     let RunStarted::Go { run, .. } = store.run(StartRun { lease: LeaseRef::from(&lease) }).await.unwrap() else {
         panic!("a run")

@@ -39,7 +39,8 @@ async fn the_work_of_the_dead_is_taken_up_when_its_lease_ends() {
     let planner = world.start_as("planner", &[EngineRole::Planner]).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     stop(planner).await;
-    let claim = ClaimTasks { owner: "dead".into(), limit: 9, lease, caps: Vec::new(), reverse_priority: false };
+    let claim =
+        ClaimTasks { owner: "dead".into(), limit: 9, lease, caps: Vec::new(), reverse_priority: false, only: None };
     assert_eq!(world.store.run(claim).await.unwrap().leases.len(), 2);
     let died = Instant::now();
     let engine = world.start_as("two", &[EngineRole::Executor]).await;

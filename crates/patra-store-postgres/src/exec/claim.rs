@@ -243,7 +243,8 @@ const LOOKS: usize = 3;
 pub(super) async fn claim(session: &Session, op: &ClaimTasks) -> Result<ClaimedTasks, Fail> {
     let mut claimed = ClaimedTasks { leases: Vec::new(), now: Ts::MIN };
     for look in 0..LOOKS {
-        let (now, lanes) = self::look(session).await?;
+        let (now, mut lanes) = self::look(session).await?;
+        lanes.retain(|lane| op.only.as_ref().is_none_or(|only| lane.is_of(only)));
         claimed.now = now;
         let chosen = choose(&lanes, op);
         if chosen.is_empty() {

@@ -69,6 +69,11 @@ refreshes AS (
   UPDATE ing_credential_state
   SET refresh_owner = NULL, refresh_until = NULL
   WHERE $3 AND refresh_owner IS NOT NULL
+),
+events AS (
+  UPDATE outbox_event
+  SET lease_owner = NULL, leased_until = NULL
+  WHERE $3 AND leased_until IS NOT NULL
 )
 SELECT moment.now, s.id, s.status_code
 FROM moment LEFT JOIN swept s ON true

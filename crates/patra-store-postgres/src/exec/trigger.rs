@@ -67,6 +67,7 @@ next AS (
     AND (i.leased_until IS NULL OR i.leased_until <= (SELECT now FROM moment))
     AND i.provenance_code <> 'resource_pool'
     AND i.provenance_code || ' ' || i.endpoint_name || ' ' || i.operation_code <> ALL ($3::text[])
+    AND ($4::text IS NULL OR i.provenance_code || ' ' || i.endpoint_name || ' ' || i.operation_code = $4)
     AND NOT EXISTS (
       SELECT 1 FROM ing_hold h
       WHERE h.released_at IS NULL AND coalesce(h.credential_id, h.plan_id, h.slice_id, h.task_id) IS NULL AND ",
@@ -177,10 +178,11 @@ pub(super) async fn take(session: &Session, op: &ClaimJob) -> Result<Option<Clai
     let [advice, take, open_plan] = session.prepare([RESUME_OLD_ADVICE, TAKE, OPEN_PLAN]).await?;
     let lease = micros(op.lease);
     let full: Vec<_> = op.full.iter().map(PartitionKey::to_text).collect();
+    let only = op.only.as_ref().map(PartitionKey::to_text);
     let ((), _, taken) = pipeline!(
         session.begin(),
         session.write(&advice, &[&micros(ADVISORY_TTL), &ResumeWork::BY_TIME]),
-        session.opt(&take, &[&op.owner, &lease, &full]),
+        session.opt(&take, &[&op.owner, &lease, &full, &only]),
     )?;
     let Some(taken) = taken else {
         session.commit().await?;

@@ -45,7 +45,7 @@ fn time(value: &Cell) -> Option<Time> {
 }
 
 pub(crate) fn statement(view: View, conditions: &[ViewCondition], owner: Option<RowOwner>) -> String {
-    let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
+    let columns: Vec<_> = view.columns().iter().map(|column| view.expression(column.name)).collect();
     let compared =
         |(ViewCondition { column, is, .. }, place): (&ViewCondition, usize)| format!("{column} {is} ${place}");
     let mut wheres: Vec<_> = conditions.iter().zip(1..).map(compared).collect();

@@ -55,8 +55,8 @@ SELECT asked.id, asked.status_code, asked.record_remarks, t.queued, t.active, t.
   asked.result, asked.request_id, asked.created_at,
   coalesce(asked.started_at, t.started_at), asked.finished_at, t.finished_at,
   (SELECT task.error FROM family f JOIN ing_task task ON task.schedule_instance_id = f.id
-   WHERE task.status_code = 'FAILED' AND task.replaced = 0
-   ORDER BY task.id DESC
+   WHERE task.status_code IN ('FAILED', 'PARTIAL') AND task.replaced = 0
+   ORDER BY task.finished_at DESC, task.id DESC
    LIMIT 1)
 FROM asked, tasks t, batches b";
 

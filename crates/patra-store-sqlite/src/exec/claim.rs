@@ -96,6 +96,7 @@ pub(super) fn lease(db: &Connection, task: i64, owner: &str, until: Ts) -> Resul
 /// Returns the next tasks in order: one priority after the other, up to the limit.
 fn pick(db: &Connection, op: &ClaimTasks, now: Ts) -> Result<Vec<i64>> {
     let mut lanes = read_lanes(db)?;
+    lanes.retain(|lane| op.only.as_ref().is_none_or(|only| *only == lane.partition));
     let mut partitions = read_partitions(db, op, &lanes)?;
     let stopping = StoppingPauses::read(db)?;
     lanes.retain(|lane| !stopping.stops_all(&lane.common()));

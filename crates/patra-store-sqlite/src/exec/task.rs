@@ -46,9 +46,13 @@ const FREE_REFRESHES: &str = "
 UPDATE ing_credential_state INDEXED BY idx_credential_refreshing SET refresh_owner = NULL, refresh_until = NULL
 WHERE refresh_owner IS NOT NULL";
 
+const FREE_EVENTS: &str = "
+UPDATE outbox_event INDEXED BY idx_outbox_leased SET lease_owner = NULL, leased_until = NULL
+WHERE leased_until IS NOT NULL";
+
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =
-    &[RENEW, READ_HELD, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS, FREE_REFRESHES];
+    &[RENEW, READ_HELD, READ_EXPIRED, TAKE_BACK, FAIL_ORPHANS, FREE_TRIGGERS, FREE_REFRESHES, FREE_EVENTS];
 
 pub(super) fn renew(db: &Connection, op: &Renew, now: Ts) -> Result<Renewed> {
     let until = (now + op.lease).micros();
@@ -93,6 +97,7 @@ pub(super) fn sweep(db: &Connection, op: Sweep, now: Ts) -> Result<Swept> {
     if op.all_owners {
         db.prepare_cached(FREE_TRIGGERS)?.execute([])?;
         db.prepare_cached(FREE_REFRESHES)?.execute([])?;
+        db.prepare_cached(FREE_EVENTS)?.execute([])?;
     }
     let expired_by = if op.all_owners { Ts::MAX } else { now };
     let expired: Vec<i64> = db

@@ -47,6 +47,7 @@ WHERE id = (
   WHERE status_code = 'REQUESTED' AND not_before <= ?3 AND (leased_until IS NULL OR leased_until <= ?3)
     AND provenance_code <> 'resource_pool'
     AND provenance_code || ' ' || endpoint_name || ' ' || operation_code NOT IN (SELECT value FROM json_each(?4))
+    AND (?5 IS NULL OR provenance_code || ' ' || endpoint_name || ' ' || operation_code = ?5)
     AND NOT EXISTS (
       SELECT 1 FROM ing_hold hold
       WHERE hold.released_at IS NULL AND hold.kind_code IN ('PAUSE', 'BREAK', 'ADVISORY')
@@ -175,7 +176,8 @@ fn read_due(row: &Row<'_>) -> rusqlite::Result<Due> {
 pub(super) fn take(db: &Connection, op: &ClaimJob, now: Ts) -> Result<Option<ClaimedJob>> {
     pause::resume_old_advice(db, now)?;
     let full = json!(op.full.iter().map(PartitionKey::to_text).collect::<Vec<_>>()).to_string();
-    let values = params![op.owner, (now + op.lease).micros(), now.micros(), full];
+    let only = op.only.as_ref().map(PartitionKey::to_text);
+    let values = params![op.owner, (now + op.lease).micros(), now.micros(), full, only];
     let taken = db.prepare_cached(TAKE)?.query_row(values, |row| {
         Ok(ClaimedJob {
             job: JobId(row.get(0)?),

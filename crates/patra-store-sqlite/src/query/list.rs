@@ -27,7 +27,7 @@ pub(super) fn read(db: &Connection, view: View, filter: &ViewFilter) -> Result<V
 
 /// Newest first; the last parameter is the limit.
 pub(crate) fn statement(view: View, conditions: &[ViewCondition], of_project: bool) -> String {
-    let columns: Vec<_> = view.columns().iter().map(|column| column.name).collect();
+    let columns: Vec<_> = view.columns().iter().map(|column| view.expression(column.name)).collect();
     let mut wheres: Vec<_> =
         conditions.iter().map(|ViewCondition { column, is, .. }| format!("{column} {is} ?")).collect();
     wheres.extend(view.owner().filter(|_| of_project).map(|owner| belongs(view, owner)));

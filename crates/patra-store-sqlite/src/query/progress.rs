@@ -48,8 +48,8 @@ SELECT task.error
 FROM ",
     family!(),
     " family JOIN ing_task task ON task.schedule_instance_id = family.id
-WHERE task.status_code = 'FAILED' AND task.replaced = 0
-ORDER BY task.id DESC
+WHERE task.status_code IN ('FAILED', 'PARTIAL') AND task.replaced = 0
+ORDER BY task.finished_at DESC, task.id DESC
 LIMIT 1"
 );
 
@@ -146,7 +146,7 @@ fn count_tasks(db: &Connection, progress: &mut JobProgress) -> Result<()> {
             TaskStatus::Cancelled => progress.tasks_cancelled += count,
         }
     }
-    if progress.tasks_failed > 0 {
+    if progress.tasks_failed + progress.tasks_partial > 0 {
         let fault: Option<String> = db.prepare_cached(READ_FAULT)?.query_row([progress.job.0], |row| row.get(0))?;
         progress.fault = fault.as_deref().map(serde_json::from_str).transpose()?;
     }

@@ -54,6 +54,7 @@ macro_rules! contract_cases {
         trigger_without_a_partition_ends_with_a_remark,
         trigger_waits_while_too_many_of_its_children_wait,
         triggers_of_a_full_inventory_are_not_claimed,
+        jobs_of_other_partitions_are_not_claimed_for_one,
         schedule_does_not_fire_while_its_partitions_wait,
         progress_sums_up_a_trigger_and_all_its_partitions,
         parents_are_listed_by_key_with_their_partition,
@@ -151,6 +152,7 @@ macro_rules! contract_cases {
         cap_lowers_the_limit_of_a_partition_and_never_raises_it,
         task_limit_applies_to_each_task,
         reversed_claim_takes_the_last_priority_first,
+        claim_for_one_partition_leaves_all_others,
         reversed_claim_of_a_full_partition_takes_its_last_task,
         task_that_is_not_due_blocks_no_other,
     }
@@ -202,6 +204,7 @@ macro_rules! contract_cases {
         pause_covers_its_subject_and_nothing_else,
         plan_slice_task_and_credential_can_be_paused,
         paused_task_leaves_its_slot_to_the_next,
+        paused_credential_leaves_the_work_of_others_alone,
         advice_stops_planning_and_lets_tasks_run,
         pause_exists_once_per_kind_and_subject,
         pause_with_an_incomplete_subject_is_refused,
@@ -457,6 +460,7 @@ macro_rules! contract_cases {
         thousand_tweets_are_stored_within_ten_seconds,
     }
     outbox {
+        start_of_the_only_process_frees_the_events_of_dead_ones,
         event_is_leased_delivered_and_settled,
         event_of_a_dead_relay_is_delivered_by_another,
         undeliverable_event_is_retried_with_growing_delays_and_given_up,

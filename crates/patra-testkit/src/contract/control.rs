@@ -111,6 +111,27 @@ pub(super) async fn plan_slice_task_and_credential_can_be_paused(fx: Fixture) {
     assert_eq!(claimed, [leases[1].task, leases[2].task], "the others go on");
 }
 
+/// Planning, claiming, renewing and the cursor of a source go on while the credential of another is paused.
+pub(super) async fn paused_credential_leaves_the_work_of_others_alone(fx: Fixture) {
+    let with = |id| move |plan: &mut patra_core::tx::SavePlan| plan.credential = Some(CredentialId(id));
+    let healthy = RequestJob { endpoint_name: "authors".into(), ..make::fire("healthy", Operation::Harvest) };
+    fx.plan_with(make::fire("rejected", Operation::Harvest), &make::windows(0, 2), with(7)).await;
+    let credential = PauseSubject { credential: Some(CredentialId(7)), ..PauseSubject::default() };
+    fx.ok(make::hold(BREAK, credential)).await;
+    let saved = fx.plan_with(healthy, &make::windows(0, 2), with(8)).await;
+    let leases = fx.claim(9).await;
+    assert_eq!(leases.iter().map(|lease| lease.credential).collect::<Vec<_>>(), [Some(CredentialId(8)); 2]);
+    let all: Vec<_> = leases.iter().collect();
+    assert_eq!(renew(&fx, &all).await.paused, []);
+    for lease in &leases {
+        fx.finish(lease, RunEnd::Succeeded).await;
+    }
+    let end = leases.iter().filter_map(|lease| lease.window).map(|window| window.to).max();
+    let target = fx.advance(saved.cursor).await.target;
+    assert_eq!(target.and_then(|value| value.instant()), end);
+    assert!(fx.claim(9).await.is_empty(), "the paused ones wait");
+}
+
 /// A paused task takes no slot.
 pub(super) async fn paused_task_leaves_its_slot_to_the_next(fx: Fixture) {
     let fire = make::fire("a", Operation::Harvest);

@@ -153,3 +153,22 @@ pub(super) async fn task_that_is_not_due_blocks_no_other(fx: Fixture) {
     }
     assert!(fx.claim(9).await.is_empty());
 }
+
+pub(super) async fn claim_for_one_partition_leaves_all_others(fx: Fixture) {
+    plan(&fx, "works", 2).await;
+    plan(&fx, "authors", 2).await;
+    fx.plan_of("backfill", Operation::Backfill, &make::windows(300, 1)).await;
+    let only = |endpoint: &str, operation| PartitionKey {
+        provenance_code: make::PROVENANCE.into(),
+        endpoint_name: endpoint.into(),
+        operation,
+    };
+    let claim = |only| ClaimTasks { only: Some(only), ..make::claim(9, make::LONG) };
+    let claimed = fx.ok(claim(only("authors", Operation::Harvest))).await;
+    assert_eq!(names(&claimed.leases), ["authors 0", "authors 1"]);
+    assert!(fx.ok(claim(only("authors", Operation::Backfill))).await.leases.is_empty());
+    assert!(fx.ok(claim(only("nothing", Operation::Harvest))).await.leases.is_empty());
+    let claimed = fx.ok(claim(only(make::ENDPOINT, Operation::Backfill))).await;
+    assert_eq!(claimed.leases.iter().map(|lease| lease.operation).collect::<Vec<_>>(), [Operation::Backfill]);
+    assert_eq!(names(&fx.claim(9).await), ["works 0", "works 1"]);
+}

@@ -145,11 +145,7 @@ pub(super) async fn trigger_waits_while_too_many_of_its_children_wait(fx: Fixtur
 pub(super) async fn triggers_of_a_full_inventory_are_not_claimed(fx: Fixture) {
     let (first, second) = (fx.fire("a").await, fx.fire("b").await);
     let other = fx.ok(make::fire("c", Operation::Backfill)).await.job;
-    let full = |operation| PartitionKey {
-        provenance_code: make::PROVENANCE.into(),
-        endpoint_name: make::ENDPOINT.into(),
-        operation,
-    };
+    let full = make::key;
     let take = |full: Vec<PartitionKey>| ClaimJob { full, ..make::take(make::LONG) };
     assert_eq!(fx.ok(take(vec![full(Operation::Harvest), full(Operation::Backfill)])).await, None);
     let taken = fx.ok(take(vec![full(Operation::Update), full(Operation::Harvest)])).await;
@@ -157,6 +153,16 @@ pub(super) async fn triggers_of_a_full_inventory_are_not_claimed(fx: Fixture) {
     let elsewhere = PartitionKey { endpoint_name: "authors".into(), ..full(Operation::Harvest) };
     assert_eq!(fx.ok(take(vec![elsewhere])).await.map(|taken| taken.job), Some(first));
     assert_eq!(fx.take().await.map(|taken| taken.job), Some(second));
+}
+
+pub(super) async fn jobs_of_other_partitions_are_not_claimed_for_one(fx: Fixture) {
+    let first = fx.fire("a").await;
+    let second = fx.ok(make::fire("b", Operation::Backfill)).await.job;
+    let only = |operation| ClaimJob { only: Some(make::key(operation)), ..make::take(make::LONG) };
+    assert_eq!(fx.ok(only(Operation::Update)).await, None);
+    assert_eq!(fx.ok(only(Operation::Backfill)).await.map(|taken| taken.job), Some(second));
+    assert_eq!(fx.ok(only(Operation::Backfill)).await, None);
+    assert_eq!(fx.take().await.map(|taken| taken.job), Some(first));
 }
 
 pub(super) async fn schedule_does_not_fire_while_its_partitions_wait(fx: Fixture) {

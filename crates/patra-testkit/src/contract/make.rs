@@ -13,8 +13,9 @@ use patra_core::registry::{DictItem, DictType, RegistryRow, RegistryTable, WHOLE
 use patra_core::state::{Direction, Operation, PauseKind, TriggerType};
 use patra_core::tx::{
     ApplyProvenance, BatchFailure, BatchStats, ChildJob, ClaimJob, ClaimTasks, ClaimedJob, CommitBatch, EndRun,
-    EndpointRow, EndpointSchedule, FanOut, Lease, LeaseRef, MAX_PARTITIONS, NewPlan, NewSlice, PauseSubject, PauseWork,
-    PlanTarget, RawResponse, Recurrence, RequestJob, RunEnd, RunStats, SavePlan, SegmentPosition,
+    EndpointRow, EndpointSchedule, FanOut, Lease, LeaseRef, MAX_PARTITIONS, NewPlan, NewSlice, PartitionKey,
+    PauseSubject, PauseWork, PlanTarget, RawResponse, Recurrence, RequestJob, RunEnd, RunStats, SavePlan,
+    SegmentPosition,
 };
 use patra_core::{Code, Fault, RunId, Ts, Window};
 
@@ -131,6 +132,11 @@ pub fn dictionary(number: u64) -> Vec<DictType> {
     }
 }
 
+/// The partition of [`fire`].
+pub fn key(operation: Operation) -> PartitionKey {
+    PartitionKey { provenance_code: PROVENANCE.into(), endpoint_name: ENDPOINT.into(), operation }
+}
+
 pub fn fire(public_id: &str, operation: Operation) -> RequestJob {
     RequestJob {
         public_id: public_id.into(),
@@ -151,11 +157,11 @@ pub fn fire(public_id: &str, operation: Operation) -> RequestJob {
 
 /// A planner's claim of a trigger.
 pub fn take(lease: Duration) -> ClaimJob {
-    ClaimJob { owner: "planner".into(), lease, full: Vec::new() }
+    ClaimJob { owner: "planner".into(), lease, full: Vec::new(), only: None }
 }
 
 pub fn claim(limit: u32, lease: Duration) -> ClaimTasks {
-    ClaimTasks { owner: "worker".into(), limit, lease, caps: Vec::new(), reverse_priority: false }
+    ClaimTasks { owner: "worker".into(), limit, lease, caps: Vec::new(), reverse_priority: false, only: None }
 }
 
 pub fn hold(kind: PauseKind, subject: PauseSubject) -> PauseWork {

@@ -55,6 +55,16 @@ impl Fixture {
     }
 }
 
+pub(super) async fn start_of_the_only_process_frees_the_events_of_dead_ones(fx: Fixture) {
+    fx.events("u", 2).await;
+    let claimed = fx.ok(take("dead", make::LONG, 10)).await.events;
+    assert_eq!(claimed.len(), 2);
+    fx.sweep(false).await;
+    assert_eq!(fx.ok(take("b", make::LONG, 10)).await.events, []);
+    fx.sweep(true).await;
+    assert_eq!(fx.ok(take("b", make::LONG, 10)).await.events, claimed);
+}
+
 // covers: MAP-C-22
 pub(super) async fn event_is_leased_delivered_and_settled(fx: Fixture) {
     assert_eq!(fx.ok(take("x", make::LONG, 10)).await.events, []);

@@ -78,7 +78,9 @@ impl MemStore {
 
     fn trigger_json(&self, id: JobId) -> Value {
         let trigger = &self.instances[place(id.0)];
-        let mut row = object(View::Jobs, &view::job(trigger));
+        let mut row = object(View::Jobs, &view::job(trigger, 0));
+        // Computed for the list: not a column of the table.
+        row.as_object_mut().map(|row| row.remove("tasks_failed"));
         let polls = trigger.source.map(|source| format!("source-{source}"));
         row["scheduler_code"] = json!(match (&polls, trigger.scrape) {
             (Some(_), _) => "collector",

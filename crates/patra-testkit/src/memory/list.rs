@@ -1,9 +1,13 @@
 //! The tables as lists.
 
+use std::collections::BTreeMap;
+
+use patra_core::JobId;
 use patra_core::port::query::{Cell, RowOwner, View, ViewCondition, ViewFilter, ViewRow};
+use patra_core::state::TaskStatus;
 use patra_core::tx::TxError;
 
-use super::{MemStore, place, view};
+use super::{MemStore, Task, place, view};
 
 fn holds(view: View, row: &ViewRow, ViewCondition { column, is, value }: &ViewCondition) -> bool {
     let order = match (view.cell(row, column), value) {
@@ -48,6 +52,19 @@ impl MemStore {
         owner.is_some_and(|owner| owner == project_key)
     }
 
+    /// Tasks that ended FAILED or PARTIAL, by their job and by the job that it was made from.
+    fn tasks_failed(&self) -> BTreeMap<JobId, i64> {
+        let mut failed = BTreeMap::new();
+        let bad = |task: &&Task| matches!(task.status, TaskStatus::Failed | TaskStatus::Partial) && !task.replaced;
+        for task in self.tasks.iter().filter(bad).filter(|task| !self.forgotten.tasks.contains(&task.id)) {
+            let root = self.instances[place(task.lineage.job.0)].root;
+            for job in [Some(task.lineage.job), root].into_iter().flatten() {
+                *failed.entry(job).or_default() += 1;
+            }
+        }
+        failed
+    }
+
     /// All rows, by id.
     fn rows(&self, view: View) -> Vec<ViewRow> {
         match view {
@@ -56,7 +73,8 @@ impl MemStore {
             View::Schedules => self.schedules.iter().map(view::schedule).collect(),
             View::Jobs => {
                 let there = self.instances.iter().filter(|row| !self.forgotten.instances.contains(&row.id));
-                there.map(view::job).collect()
+                let failed = self.tasks_failed();
+                there.map(|row| view::job(row, failed.get(&row.id).copied().unwrap_or_default())).collect()
             }
             View::Plans => {
                 self.plans.iter().filter(|row| !self.forgotten.plans.contains(&row.id)).map(view::plan).collect()

@@ -164,6 +164,10 @@ impl MemStore {
         self.outbox.insert(self.index.event_ids, row);
     }
 
+    pub(super) fn free_events(&mut self) {
+        self.outbox.values_mut().for_each(|row| row.lease = None);
+    }
+
     pub(super) fn take_events(&mut self, now: Ts, op: &ClaimEvents) -> EventsClaimed {
         self.outbox.retain(|_, row| row.ended_at.is_none_or(|at| at >= now - EVENTS_KEPT));
         let leased = self.outbox.values().filter(|row| row.is_leased(now));

@@ -45,7 +45,7 @@ impl MemStore {
             throttled: 0,
         };
         let own = |instance: JobId| instance == id || self.instances[place(instance.0)].root == Some(id);
-        let (mut open, mut first, mut last) = (BTreeSet::new(), None, None);
+        let (mut open, mut first, mut last, mut newest) = (BTreeSet::new(), None, None, None);
         for task in self.tasks.iter().filter(|task| own(task.lineage.job)) {
             first = [first, task.started_at].into_iter().flatten().min();
             last = last.max(task.finished_at);
@@ -62,10 +62,12 @@ impl MemStore {
                 TaskStatus::Cancelled => &mut progress.tasks_cancelled,
             };
             *count += 1;
-            if task.status == TaskStatus::Failed && !task.replaced {
-                progress.fault = task.error.as_ref().and_then(|error| serde_json::to_value(error).ok());
+            if matches!(task.status, TaskStatus::Failed | TaskStatus::Partial) && !task.replaced {
+                newest = newest.max(Some((task.finished_at, task.id)));
             }
         }
+        let fault = newest.and_then(|(_, task)| self.tasks[place(task.0)].error.as_ref());
+        progress.fault = fault.and_then(|error| serde_json::to_value(error).ok());
         let committed =
             |batch: &&super::Batch| own(batch.lineage.job) && batch.status == BatchStatus::Succeeded && !batch.archived;
         for batch in self.batches.iter().filter(committed) {

@@ -10,7 +10,8 @@ impl MemStore {
     pub(super) fn claim(&mut self, now: Ts, op: &ClaimTasks) -> ClaimedTasks {
         let stops = self.stops();
         let mut next = Vec::new();
-        for partition in self.index.partitions.iter().filter(|partition| !partition.queue.is_empty()) {
+        let wanted = |partition: &&Partition| op.only.as_ref().is_none_or(|only| *only == partition.of);
+        for partition in self.index.partitions.iter().filter(wanted).filter(|partition| !partition.queue.is_empty()) {
             self.candidates(now, op, partition, &stops, &mut next);
         }
         next.sort_unstable();
@@ -109,6 +110,7 @@ impl MemStore {
                 self.instances[place(id.0)].lease = None;
             }
             self.free_refreshes();
+            self.free_events();
         }
         let expired = |(until, _): &&(Ts, TaskId)| op.all_owners || *until <= now;
         let mut dead: Vec<_> =

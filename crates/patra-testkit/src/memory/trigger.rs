@@ -5,7 +5,7 @@ use std::sync::Arc;
 use patra_core::state::{JobStatus, PauseKind, PlanStatus, TriggerType};
 use patra_core::tx::{
     ADVISORY_TTL, ClaimJob, ClaimedJob, FireDue, FiredDue, JobRequested, JobSettled, JobSettlement, OpenPlan,
-    RemainingPlan, RequestJob, ResumeWork, SettleJob, TxError, job_type,
+    PartitionKey, RemainingPlan, RequestJob, ResumeWork, SettleJob, TxError, job_type,
 };
 use patra_core::{Fence, JobId, PlanId, Ts};
 use serde_json::json;
@@ -114,11 +114,15 @@ impl MemStore {
             if stops.iter().any(|subject| covers_origin(subject, &row.origin)) {
                 return false;
             }
-            let full = op.full.iter().any(|full| {
+            let is_of = |partition: &PartitionKey| {
                 let Origin { provenance_code, endpoint_name, operation, .. } = &*row.origin;
-                (&full.provenance_code, &full.endpoint_name, &full.operation)
+                (&partition.provenance_code, &partition.endpoint_name, &partition.operation)
                     == (provenance_code, endpoint_name, operation)
-            });
+            };
+            if op.only.as_ref().is_some_and(|only| !is_of(only)) {
+                return false;
+            }
+            let full = op.full.iter().any(is_of);
             row.not_before <= now && row.lease.as_ref().is_none_or(|(_, until)| *until <= now) && !full
         };
         let id = *self.index.waiting.iter().find(free)?;

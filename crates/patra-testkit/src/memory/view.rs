@@ -58,7 +58,7 @@ pub(super) fn schedule(row: &super::ScheduleRow) -> ViewRow {
     ]
 }
 
-pub(super) fn job(row: &Instance) -> ViewRow {
+pub(super) fn job(row: &Instance, tasks_failed: i64) -> ViewRow {
     vec![
         Cell::Int(row.id.0),
         text(&row.public_id),
@@ -73,6 +73,7 @@ pub(super) fn job(row: &Instance) -> ViewRow {
         Cell::Json(row.params.clone()),
         or_null(row.parent, |parent| Cell::Int(parent.0)),
         text(row.status.as_str()),
+        Cell::Int(tasks_failed),
         or_null(row.remarks.clone(), Cell::Json),
         Cell::Time(row.created_at),
     ]

@@ -123,11 +123,10 @@ impl Machines {
         let executor = (role != Role::Planner).then(|| {
             let (capacity, idle_poll) = (profile.capacity, profile.idle_poll);
             let options = executor::Options {
-                owner: owner.clone(),
                 capacity,
                 lease: profile.lease,
                 idle_poll,
-                polls_per_host: None,
+                ..executor::Options::new(owner.clone())
             };
             Executor::new(options, rng.fork(), local)
         });

@@ -10,11 +10,10 @@ use patra_core::params::Params;
 use patra_core::port::query::{Cell, JobProgress, View, ViewFilter};
 use patra_core::port::{Clock as _, CommandsExt, Store};
 use patra_core::state::{JobStatus, Operation, PauseKind, TaskStatus, TriggerType};
-use patra_core::tx::RequestJob;
+use patra_core::tx::{PartitionKey, RequestJob};
 use patra_engine::job_request::{self, JobRequest};
-use patra_engine::operations::{self, PausedView, WaitReason};
-use patra_engine::registry::Overrides;
-use patra_engine::{EngineRole, registry};
+use patra_engine::operations::{self, EndpointWork, PausedView, WaitReason};
+use patra_engine::registry::{self, Overrides};
 
 use crate::cli::{Global, Run};
 use crate::clock::SystemClock;
@@ -41,8 +40,12 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<Exit, Error> {
         output::result(global.output, &job.public_id, &json!({ "public_id": job.public_id }))?;
         return Ok(Exit::Ok);
     }
-    let roles = vec![EngineRole::Planner, EngineRole::Executor];
-    let engine = host::engine(global, args.engine, roles, store, opened.alone, counts.clone()).await?;
+    let partition = PartitionKey {
+        provenance_code: job.fire.provenance_code.clone(),
+        endpoint_name: job.fire.endpoint_name.clone(),
+        operation: job.fire.operation,
+    };
+    let engine = host::engine_for(global, args.engine, partition, store, opened.alone, counts.clone()).await?;
     job.fire().await?;
     engine.nudge();
     let finished = job.wait(&counts, &signals).await;
@@ -157,7 +160,7 @@ impl Job {
                 if progress.is_finished() && left == 0 {
                     break Some(progress);
                 }
-                if progress.tasks_active == 0 && self.active_pause().await?.is_some() {
+                if progress.tasks_active == 0 && self.blocking_pause(&progress).await?.is_some() {
                     break Some(progress);
                 }
                 let now = SystemClock.steady();
@@ -200,12 +203,16 @@ impl Job {
         }
     }
 
-    /// The pause that stops this work, if there is one. Paused work does not end by itself, so nobody waits for it.
-    async fn active_pause(&self) -> Result<Option<PausedView>, Error> {
+    fn work(&self) -> EndpointWork<'_> {
         let RequestJob { provenance_code, endpoint_name, operation, .. } = &self.fire;
-        let pauses =
-            operations::pauses_of(&*self.store, &SystemClock, provenance_code, endpoint_name, *operation).await?;
-        Ok(pauses.into_iter().next())
+        EndpointWork { provenance: provenance_code, endpoint: endpoint_name, operation: *operation }
+    }
+
+    /// The pause that stops all of this work, if there is one. Paused work does not end by itself, so nobody waits for
+    /// it. A pause on a credential that only others use does not count.
+    async fn blocking_pause(&self, progress: &JobProgress) -> Result<Option<PausedView>, Error> {
+        let has_tasks = progress.job_status.is_final() || progress.tasks_queued > 0;
+        Ok(operations::blocking_pause(&*self.store, &SystemClock, self.work(), has_tasks).await?)
     }
 
     /// Tasks of this endpoint that have not ended. Counted up to a limit: only zero matters.
@@ -301,7 +308,8 @@ impl Job {
         if bad > 0 {
             let first = self.first_error().await?;
             let message = format!("{bad} of {} slices failed{first}", progress.tasks().max(bad));
-            return Err(Error::failed(message).hint(match self.active_pause().await? {
+            let pause = operations::pause_after_failure(&*self.store, &SystemClock, self.work()).await?;
+            return Err(Error::failed(message).hint(match pause {
                 Some(pause) => format!("the rest is halted; fix the cause, then `patra resume hold {}`", pause.hold),
                 None => {
                     "`patra get tasks --status FAILED -o json`, or PARTIAL, shows why; the next run reads them again"
@@ -309,12 +317,16 @@ impl Job {
                 }
             }));
         }
-        if let (false, Some(pause)) = (progress.is_finished(), self.active_pause().await?) {
+        if let Some(pause) = self.blocking_pause(progress).await? {
             let PausedView { hold, kind, subject, reason, .. } = pause;
             let word = if kind == PauseKind::Break.as_str() { "halted" } else { "paused" };
             let message = format!("the work is {word} ({kind}, {subject}): {reason}");
-            let hint = format!("`patra resume hold {hold}` resumes it; the job stays queued until then");
-            return Err(Error::failed(message).hint(hint));
+            if !progress.is_finished() {
+                let hint = format!("`patra resume hold {hold}` resumes it; the job stays queued until then");
+                return Err(Error::failed(message).hint(hint));
+            }
+            // The job is done; windows of earlier jobs wait.
+            say(&format!("earlier windows of this endpoint wait: {message}; `patra resume hold {hold}` resumes them"));
         }
         if progress.tasks_cancelled > 0 {
             let message = format!("{} of {} slices were cancelled", progress.tasks_cancelled, progress.tasks());

@@ -1,5 +1,7 @@
 //! `serve`: the long-running process.
 
+mod start;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -7,18 +9,16 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use patra_api::{Api, Limits};
-use patra_core::port::{CommandsExt, Store};
-use patra_core::tx::KeyScope;
-use patra_engine::{Engine, introduce_types, pool};
+use patra_core::port::Store;
+use patra_engine::Engine;
 
+use self::start::{Started, WaitingStart};
 use crate::cli::{Global, Role, Serve};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
-use crate::progress::say;
-use crate::settings::{self, Environment};
+use crate::settings::Environment;
 use crate::signals::Signals;
 use crate::supervisor::Supervisor;
-use crate::{host, store, tweets};
 
 pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
@@ -35,36 +35,26 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
             "every source may be configured in these private networks; use --allow-net only if all sources are trusted"
         );
     }
-    let opened = store::open(global).await?;
-    let engine_roles: Vec<_> = roles
-        .iter()
-        .filter_map(|role| match role {
-            Role::Api => None,
-            Role::Planner => Some(patra_engine::EngineRole::Planner),
-            Role::Executor => Some(patra_engine::EngineRole::Executor),
-            Role::Collector => Some(patra_engine::EngineRole::Collector),
-        })
-        .chain([patra_engine::EngineRole::Maintenance])
-        .collect();
-    let store = opened.store;
-    tweets::apply_settings(global, &store, tweets::Takeover::Full).await?;
-    let environment = Environment::read();
-    let tracking = environment.flag("POOL_REMOVE_TRACKING")?.map(|removed| removed.to_string());
-    settings::write(&*store, &store.settings().await?, [(pool::REMOVE_TRACKING, tracking)]).await?;
-    introduce_types(&*store, &environment.intervals().0).await?;
-    let engine = Arc::new(
-        host::engine(global, args.engine, engine_roles, Arc::clone(&store), opened.alone, Arc::new(())).await?,
-    );
+    let listener = match roles.contains(&Role::Api) {
+        true => Some(listen(args.listen, "--listen").await?),
+        false => None,
+    };
+    let supervisor = Supervisor::find(&Environment::read());
+    let waiting = WaitingStart { signals: &signals, supervisor: &supervisor, listener: listener.as_ref() };
+    let mut first = start::FirstKey::generate()?;
+    let first = listener.is_some().then_some(&mut first);
+    let Some(started) = start::started(global, args, &roles, first, &waiting).await? else { return Ok(Exit::Ok) };
+    let Started { store, engine, salt } = started;
+    let engine = Arc::new(engine);
     let scraped = match args.metrics_listen {
         Some(address) => Some(start_metrics(address, Arc::clone(&store), &engine, &signals).await?),
         None => None,
     };
-    let api = match roles.contains(&Role::Api) {
-        true => Some(start_api(global, args, store, &engine, &signals).await?),
-        false => None,
+    let api = match listener {
+        Some(listener) => Some(start_api(global, args, listener, salt, store, &engine, &signals)?),
+        None => None,
     };
     tracing::info!(roles = ?roles, "serving; press Ctrl-C to stop");
-    let supervisor = Supervisor::find(&environment);
     supervisor.ready(&format!("serving as {roles:?}").to_lowercase());
     let signal = tokio::select! {
         signal = signals.stopped() => signal,
@@ -83,17 +73,16 @@ pub(crate) async fn run(global: &Global, args: &Serve) -> Result<Exit, Error> {
     Ok(if in_time { Exit::Ok } else { Exit::Failures })
 }
 
-async fn start_api(
+fn start_api(
     global: &Global,
     args: &Serve,
+    listener: TcpListener,
+    salt: Option<String>,
     store: Arc<dyn Store>,
     engine: &Arc<Engine>,
     signals: &Signals,
 ) -> Result<JoinHandle<()>, Error> {
-    let listener = listen(args.listen, "--listen").await?;
-    let address = listener.local_addr()?;
-    first_key(&*store).await?;
-    tracing::info!(address = %address, "the API listens");
+    tracing::info!(address = %listener.local_addr()?, "the API listens");
     let weak = Arc::downgrade(engine);
     let nudge = Arc::new(move || {
         if let Some(engine) = weak.upgrade() {
@@ -101,7 +90,6 @@ async fn start_api(
         }
     });
     let (vault, of) = (engine.vault(), global.clone());
-    let salt = crate::vault::salt(&*store).await?;
     let make_vault = Arc::new(move || {
         crate::vault::load_or_create(&of, salt.as_deref()).map_err(|error| error.message().to_owned())
     });
@@ -129,7 +117,7 @@ async fn start_api(
         listener,
         patra_api::router(api),
         args.connections_per_address,
-        engine.metrics(),
+        Some(engine.metrics()),
         signals.stop.clone(),
     )))
 }
@@ -145,7 +133,7 @@ async fn start_metrics(
     tracing::info!(address = %listener.local_addr()?, "metrics can be scraped");
     let router = patra_api::metrics_router(store, engine.metrics());
     let per_address = patra_api::MAX_PER_ADDRESS;
-    Ok(tokio::spawn(patra_api::serve(listener, router, per_address, engine.metrics(), signals.stop.clone())))
+    Ok(tokio::spawn(patra_api::serve(listener, router, per_address, Some(engine.metrics()), signals.stop.clone())))
 }
 
 async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener, Error> {
@@ -153,14 +141,4 @@ async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener, Error>
         Error::configuration(format!("cannot listen on {address}: {error}"))
             .hint(format!("choose another address with {option}"))
     })
-}
-
-/// Creates a key at the first start and prints it once.
-async fn first_key(store: &dyn Store) -> Result<(), Error> {
-    let (text, create) = patra_api::key::generate("first", KeyScope::Admin, Vec::new(), false, true)
-        .map_err(|error| Error::unexpected(format!("the system gives no random bytes: {error}")))?;
-    if store.run(create).await?.created {
-        say(&format!("This is your administrator key. It is shown only once:\n\n    {text}\n"));
-    }
-    Ok(())
 }

@@ -104,3 +104,42 @@ async fn window_with_too_many_pages_is_split_and_completed(on: On) {
         assert_eq!(place.list(&["cursors"])[0]["normalized_instant"], "2024-01-02T00:00:00.000000000Z");
     }
 }
+
+/// Tables that fail with an I/O error on their first writes, then no more.
+const FAILING: &str = "
+CREATE FUNCTION fail_a_few_times() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF nextval('writes_of_' || TG_TABLE_NAME) <= 4 THEN
+    RAISE EXCEPTION 'could not write block 7: No space' USING ERRCODE = '58030';
+  END IF;
+  RETURN NEW;
+END $$;";
+
+/// The server's own trouble is not the fault of the task that meets it: it is tried until it passes.
+#[tokio::test(flavor = "multi_thread")]
+async fn passing_io_errors_of_postgres_fail_no_task() {
+    for place in On::Postgres.places() {
+        let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(3, 600), Script::default()).unwrap();
+        place.apply(&manifest(server.base_url()));
+        place.sql(FAILING);
+        for table in ["ing_plan", "ing_task_run", "ing_task_run_batch", "item", "ing_cursor_event"] {
+            place.sql(&format!(
+                "CREATE SEQUENCE writes_of_{table}; CREATE TRIGGER failing BEFORE INSERT ON {table} FOR EACH ROW \
+                 EXECUTE FUNCTION fail_a_few_times()"
+            ));
+        }
+        place.sql(
+            "CREATE SEQUENCE writes_of_ing_task; CREATE TRIGGER failing BEFORE UPDATE ON ing_task FOR EACH ROW \
+             WHEN (NEW.status_code = 'SUCCEEDED') EXECUTE FUNCTION fail_a_few_times()",
+        );
+        let report = place.run(&["run", "far", "records", "--to", "2024-01-03", "-o", "json"]);
+        assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        assert_eq!((&report["tasks_failed"], &report["tasks_partial"]), (&0.into(), &0.into()), "{report}");
+        assert_eq!(report["cursor"], "2024-01-03T00:00:00Z", "{report}");
+        assert_eq!(place.list(&["items"]).len(), server.dataset().len());
+        assert!(place.list(&["tasks"]).iter().all(|task| task["status_code"] == "SUCCEEDED"));
+        let met = place.sql("SELECT min(last_value) FROM pg_sequences WHERE sequencename LIKE 'writes_of_%'");
+        assert!(met[0].parse::<u64>().unwrap() > 4, "every table failed and recovered: {met:?}");
+    }
+}

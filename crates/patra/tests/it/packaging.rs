@@ -67,7 +67,7 @@ fn unreachable_supervisor_is_logged_and_stops_nothing() {
 }
 
 /// Stops the service and checks that it exits cleanly.
-fn terminate(service: &mut Child) {
+pub(crate) fn terminate(service: &mut Child) {
     let asked = Command::new("kill").args(["-TERM", &service.id().to_string()]).status().unwrap();
     assert!(asked.success() && service.wait().unwrap().success());
 }
@@ -76,9 +76,14 @@ fn terminate(service: &mut Child) {
 fn systemd_accepts_the_unit_and_rates_it_safe() {
     let unit = root().join("packaging/patra.service");
     let text = std::fs::read_to_string(&unit).unwrap();
-    for line in
-        ["Type=notify", "WatchdogSec=30", "ProtectSystem=strict", "NoNewPrivileges=yes", "CapabilityBoundingSet="]
-    {
+    for line in [
+        "Type=notify",
+        "WatchdogSec=30",
+        "ProtectSystem=strict",
+        "NoNewPrivileges=yes",
+        "CapabilityBoundingSet=",
+        "StartLimitIntervalSec=0",
+    ] {
         assert!(text.lines().any(|found| found == line), "{line}");
     }
     let analyze = |args: &[&str]| Command::new("systemd-analyze").args(args).arg(&unit).output();

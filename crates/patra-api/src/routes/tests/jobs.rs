@@ -67,6 +67,44 @@ async fn jobs_are_filtered_by_status_and_time() {
     assert_eq!((&data["status"], &data["error"]["message"]), (&"failed".into(), &"refused".into()));
 }
 
+// covers: POOL-97
+#[tokio::test]
+async fn job_with_a_failed_task_is_failed_with_the_newest_error() {
+    let server = TestServer::new();
+    let key = server.key(KeyScope::Read).await;
+    let fx = Fixture::new(Subject::untimed(Arc::clone(&server.api.store)));
+    let end = async |job: &str, first: i64, ends: Vec<RunEnd>| {
+        fx.plan(job, &make::windows(first, ends.len() as i64)).await;
+        for end in ends {
+            let lease = fx.next().await;
+            fx.finish(&lease, end).await;
+        }
+    };
+    let failed = |reason| RunEnd::Failed { error: make::fault(reason) };
+    let partial = RunEnd::Partial { error: make::fault("the rest is missing") };
+    end("good", 0, vec![RunEnd::Succeeded, RunEnd::Succeeded]).await;
+    end("one of three", 10, vec![failed("first"), failed("second"), RunEnd::Succeeded]).await;
+    end("read in part", 20, vec![RunEnd::Succeeded, partial]).await;
+    end("nothing", 30, vec![failed("third")]).await;
+    assert_eq!(server.listed(&key, "status=failed").await.0, ["nothing", "read in part", "one of three"]);
+    assert_eq!(server.listed(&key, "status=finished").await.0, ["good"]);
+    for (job, status, is_partial, error) in [
+        ("good", "finished", false, Value::Null),
+        ("one%20of%20three", "failed", true, "second".into()),
+        ("read%20in%20part", "failed", true, "the rest is missing".into()),
+        ("nothing", "failed", false, "third".into()),
+    ] {
+        let (_, text) = server.request("GET", &format!("/api/v1/jobs/{job}"), Some(&key)).await;
+        let data = &serde_json::from_str::<Value>(&text).unwrap()["data"];
+        let expected = (&Value::from(status), &Value::from(is_partial), &error);
+        assert_eq!((&data["status"], &data["partial"], &data["error"]["message"]), expected, "{text}");
+    }
+    let (_, text) = server.request("GET", "/api/v1/jobs", Some(&key)).await;
+    let items = serde_json::from_str::<Value>(&text).unwrap()["data"]["items"].take();
+    let failed: Vec<_> = items.as_array().unwrap().iter().map(|job| job["tasks_failed"].as_i64().unwrap()).collect();
+    assert_eq!(failed, [1, 1, 2, 0]);
+}
+
 #[tokio::test]
 async fn job_is_found_by_its_name_within_the_project() {
     let server = TestServer::new();

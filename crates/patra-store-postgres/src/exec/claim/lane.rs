@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use patra_core::Ts;
-use patra_core::tx::ClaimTasks;
+use patra_core::tx::{ClaimTasks, PartitionKey};
 
 /// Tasks read per lane of a partition whose tasks differ in C_max. A task behind more than that may rank higher than it
 /// should: it is leased early, but never beyond its C_max.
@@ -40,6 +40,10 @@ type Key<'a> = (&'a str, &'a str, &'a str);
 impl Lane {
     fn partition(&self) -> Key<'_> {
         (&self.provenance_code, &self.endpoint_name, &self.operation_code)
+    }
+
+    pub(super) fn is_of(&self, partition: &PartitionKey) -> bool {
+        self.partition() == (&*partition.provenance_code, &*partition.endpoint_name, partition.operation.as_str())
     }
 
     fn rank(&self, op: &ClaimTasks) -> i64 {
@@ -132,10 +136,8 @@ fn partitions<'a>(lanes: &'a [Lane], op: &ClaimTasks) -> BTreeMap<Key<'a>, Parti
 mod tests {
     use std::time::Duration;
 
-    use patra_core::state::Operation;
-    use patra_core::tx::PartitionKey;
-
     use super::*;
+    use patra_core::state::Operation;
 
     /// A waiting task. Its position in the list is its id.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,7 +191,14 @@ mod tests {
             Scene {
                 tasks,
                 held,
-                op: ClaimTasks { owner: "w".into(), limit, lease: Duration::ZERO, caps, reverse_priority: upside_down },
+                op: ClaimTasks {
+                    owner: "w".into(),
+                    limit,
+                    lease: Duration::ZERO,
+                    caps,
+                    reverse_priority: upside_down,
+                    only: None,
+                },
             }
         }
 

@@ -40,7 +40,14 @@ fn queue(rows: u32) -> Connection {
 }
 
 fn claim_of(limit: u32) -> ClaimTasks {
-    ClaimTasks { owner: "w".into(), limit, lease: Duration::from_secs(1), caps: Vec::new(), reverse_priority: false }
+    ClaimTasks {
+        owner: "w".into(),
+        limit,
+        lease: Duration::from_secs(1),
+        caps: Vec::new(),
+        reverse_priority: false,
+        only: None,
+    }
 }
 
 fn provenances(claimed: &ClaimedTasks) -> Vec<&str> {

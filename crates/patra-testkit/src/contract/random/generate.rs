@@ -295,9 +295,10 @@ impl Generator {
             endpoint_name: self.endpoint(),
             operation: self.operation(),
         };
+        let only = self.rng.chance(200).then(|| of.clone());
         let caps = if self.rng.chance(300) { vec![(of, self.rng.below(3) as u32)] } else { Vec::new() };
         let claim = make::claim(1 + self.rng.below(3) as u32, self.lease());
-        ClaimTasks { caps, reverse_priority: self.rng.chance(200), ..claim }.into()
+        ClaimTasks { caps, reverse_priority: self.rng.chance(200), only, ..claim }.into()
     }
 
     fn renew(&mut self) -> Tx {
