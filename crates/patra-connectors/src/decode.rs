@@ -28,7 +28,7 @@ use patra_core::port::transport::HttpResponse;
 use patra_core::record::{DetailCandidate, Record, RejectedRecord};
 use patra_core::tweet::compare_ids;
 use patra_core::{Code, Fault, Level, Window};
-use patra_spec::{ResponseFormat, Snapshot};
+use patra_spec::{AbsentList, ResponseFormat, Snapshot};
 
 use crate::classify::RefusedResponse;
 use crate::feed::IdentityRule;
@@ -49,6 +49,8 @@ pub(crate) struct Decoder {
     errors: Vec<BodyErrorRule>,
     items: ItemDecoder,
     items_path: String,
+    /// A response without the list is a page without records.
+    absent_is_empty: bool,
     /// Records outside the slice's window are dropped here because the upstream does not filter (ING-4.4-14).
     outside: bool,
     /// The items are ids, and their content is elsewhere.
@@ -167,6 +169,7 @@ impl Decoder {
             errors,
             items: ItemDecoder::new(spec)?,
             items_path: response.items_path.clone(),
+            absent_is_empty: response.absent == AbsentList::Empty,
             outside: !spec.keeps_out_of_range(),
             ids: false,
             single,
@@ -293,7 +296,12 @@ impl Decoder {
         };
         let listed = match (listed, found.map(RawValue::get)) {
             (Some(listed), _) => listed,
-            (None, None) => return Err(wrong("nothing")),
+            (None, None) if self.absent_is_empty => return Ok(Vec::new()),
+            (None, None) => {
+                let mut fault = wrong("nothing");
+                fault.message.push_str(" (if pages without records have no list, set response.absent: empty)");
+                return Err(fault);
+            }
             (None, Some("null")) => ListValue::Null,
             (None, Some(object)) if object.starts_with('{') => ListValue::Object,
             (None, Some(list)) => serde_json::from_str(list).map_or(ListValue::Other, ListValue::List),
