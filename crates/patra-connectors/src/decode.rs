@@ -27,6 +27,7 @@ use patra_core::paging::PageFacts;
 use patra_core::port::transport::HttpResponse;
 use patra_core::record::{DetailCandidate, Record, RejectedRecord};
 use patra_core::tweet::compare_ids;
+use patra_core::tx::SkipReasons;
 use patra_core::{Code, Fault, Level, Window};
 use patra_spec::{AbsentList, ResponseFormat, Snapshot};
 
@@ -104,6 +105,8 @@ pub(crate) struct Decoded {
     pub(crate) facts: PageFacts,
     pub(crate) records: Vec<Record>,
     pub(crate) rejected: Vec<RejectedRecord>,
+    /// Items that were left out, by reason.
+    pub(crate) skipped: SkipReasons,
     /// Ids of a page without content.
     pub(crate) candidates: Vec<DetailCandidate>,
     pub(crate) content: [u8; 16],
@@ -115,7 +118,8 @@ impl Decoded {
     /// A response that is the same as the last one.
     pub(crate) fn nothing() -> Decoded {
         let (records, rejected, candidates, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Decoded { facts: PageFacts::default(), records, rejected, candidates, content: [0; 16], warnings }
+        let (facts, skipped) = (PageFacts::default(), SkipReasons::default());
+        Decoded { facts, records, rejected, skipped, candidates, content: [0; 16], warnings }
     }
 }
 
@@ -231,6 +235,7 @@ impl Decoder {
                 hashes.extend_from_slice(&hash);
                 let id = match self.items.candidate(raw, window, &mut found) {
                     Ok(candidate) => {
+                        decoded.skipped.filtered += u32::from(candidate.is_none());
                         decoded.candidates.extend(candidate);
                         self.items.id_of(raw, &mut found)
                     }
@@ -248,14 +253,20 @@ impl Decoder {
             match self.items.record(raw, payload, hash, window, &mut found) {
                 Ok(Some(record)) => {
                     decoded.facts.ids.push(id_hash(record.key.as_bytes()));
-                    if !self.outside || window.contains(record.version.updated_at) {
+                    if self.outside && !window.contains(record.version.updated_at) {
+                        decoded.skipped.out_of_window += 1;
+                    } else {
                         decoded.records.push(record);
                     }
                     continue;
                 }
                 // Nothing is missing that came and was not wanted.
-                Ok(None) if self.single => decoded.candidates.extend(self.items.id(&found)),
-                Ok(None) => {}
+                Ok(None) => {
+                    decoded.skipped.filtered += 1;
+                    if self.single {
+                        decoded.candidates.extend(self.items.id(&found));
+                    }
+                }
                 Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
             }
             let id = self.items.id_of(raw, &mut found);

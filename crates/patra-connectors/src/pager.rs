@@ -216,13 +216,14 @@ impl Pager {
         evidence.quota = phase.hints.read(&response, now);
         evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept, exchange.rate);
         match read {
-            Ok(Decoded { facts, records, rejected, candidates, content, warnings }) => {
+            Ok(Decoded { facts, records, rejected, skipped, candidates, content, warnings }) => {
                 let moved_to = response.redirected.and_then(|redirected| redirected.moved_to);
                 let validators = recognised.map(|(validators, _)| validators);
                 Ok(Box::new(FetchedPage {
                     facts,
                     records,
                     rejected,
+                    skipped,
                     candidates,
                     content,
                     evidence,

@@ -22,6 +22,7 @@ mod kill;
 mod layers;
 mod mistakes;
 mod moving;
+mod named_gaps;
 mod observability;
 mod operations;
 mod outputs;

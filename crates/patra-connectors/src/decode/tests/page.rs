@@ -105,7 +105,7 @@ fn records_outside_the_window_are_left_to_their_own_window() {
     let body = r#"{"message":{"items":[{"id":"in","updated_at":0},{"id":"end","updated_at":100},{"id":"before","updated_at":-1}]}}"#;
     let page = decode(&spec, body).unwrap();
     assert_eq!(page.records.iter().map(|r| r.key.as_str()).collect::<Vec<_>>(), ["in"]);
-    assert_eq!(page.facts.items, 3);
+    assert_eq!((page.facts.items, page.skipped), (3, SkipReasons { out_of_window: 2, filtered: 0 }));
 }
 
 #[test]
