@@ -73,7 +73,7 @@ async fn find(store: &dyn Store, request: &GapRequest) -> Result<i64, Error> {
         limit: ViewFilter::MAX_LIMIT,
         ..ViewFilter::default()
     };
-    let mut found = Vec::new();
+    let (mut found, mut behind) = (Vec::new(), Vec::new());
     for row in store.list(View::Cursors, filter).await? {
         let cell = |column| View::Cursors.cell(&row, column).unwrap_or(Cell::Null);
         let operation = Cell::Text(request.operation.as_str().to_owned());
@@ -87,19 +87,21 @@ async fn find(store: &dyn Store, request: &GapRequest) -> Result<i64, Error> {
             }
             _ => false,
         };
-        let fits = request.cursor.is_some() || (cell("operation_code") == operation && !passed);
-        found.extend(cell("id").as_int().filter(|_| fits));
+        let fits = request.cursor.is_some() || cell("operation_code") == operation;
+        let list = if passed { &mut behind } else { &mut found };
+        list.extend(cell("id").as_int().filter(|_| fits));
     }
-    match &found[..] {
-        [cursor] => Ok(*cursor),
-        [] => {
+    match (&found[..], &behind[..]) {
+        // The only cursor is past the window: the gap was accepted before.
+        ([cursor], _) | ([], [cursor]) => Ok(*cursor),
+        ([], _) => {
             let message = format!(
                 "no cursor of {}/{} stands before the end of this window",
                 request.provenance, request.endpoint
             );
             Err(Error::NotFound(message, "`patra get cursors` shows where they stand".to_owned()))
         }
-        several => {
+        (several, _) => {
             let ids: Vec<_> = several.iter().map(i64::to_string).collect();
             let message = format!("several cursors stand before this window: name one of {}", ids.join(", "));
             Err(registry::problem("gap.cursor", message))
