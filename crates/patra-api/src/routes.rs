@@ -100,6 +100,13 @@ fn owned() -> Served {
             post("/api/v1/{level}/{id}/cancel", "Cancels a plan, a slice or a task").body(CANCEL),
             operations::cancel,
         )
+        .route(
+            post("/api/v1/cursors/gaps", "Lets a cursor pass a window that stays incomplete")
+                .body(NEW_GAP)
+                .statuses(&[200, 201])
+                .failures(&[422]),
+            operations::accept_gap,
+        )
         .route(list("/api/v1/signals", "Records that are marked to be fetched again"), operations::signals)
         .route(
             post("/api/v1/signals", "Marks records to be fetched again")

@@ -27,8 +27,9 @@ use patra_core::paging::PageFacts;
 use patra_core::port::transport::HttpResponse;
 use patra_core::record::{DetailCandidate, Record, RejectedRecord};
 use patra_core::tweet::compare_ids;
+use patra_core::tx::SkipReasons;
 use patra_core::{Code, Fault, Level, Window};
-use patra_spec::{ResponseFormat, Snapshot};
+use patra_spec::{AbsentList, ResponseFormat, Snapshot};
 
 use crate::classify::RefusedResponse;
 use crate::feed::{IdentityRule, SharedIds};
@@ -50,6 +51,8 @@ pub(crate) struct Decoder {
     errors: Vec<BodyErrorRule>,
     items: ItemDecoder,
     items_path: String,
+    /// A response without the list is a page without records.
+    absent_is_empty: bool,
     /// Records outside the slice's window are dropped here because the upstream does not filter (ING-4.4-14).
     outside: bool,
     /// The items are ids, and their content is elsewhere.
@@ -105,6 +108,8 @@ pub(crate) struct Decoded {
     pub(crate) facts: PageFacts,
     pub(crate) records: Vec<Record>,
     pub(crate) rejected: Vec<RejectedRecord>,
+    /// Items that were left out, by reason.
+    pub(crate) skipped: SkipReasons,
     /// Ids of a page without content.
     pub(crate) candidates: Vec<DetailCandidate>,
     pub(crate) content: [u8; 16],
@@ -119,8 +124,8 @@ impl Decoded {
     /// A response that is the same as the last one.
     pub(crate) fn nothing() -> Decoded {
         let (records, rejected, candidates, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (facts, cut, shared_ids) = (PageFacts::default(), None, SharedIds::new());
-        Decoded { facts, records, rejected, candidates, content: [0; 16], warnings, cut, shared_ids }
+        let (facts, skipped, cut, shared_ids) = (PageFacts::default(), SkipReasons::default(), None, SharedIds::new());
+        Decoded { facts, records, rejected, skipped, candidates, content: [0; 16], warnings, cut, shared_ids }
     }
 }
 
@@ -174,6 +179,7 @@ impl Decoder {
             errors,
             items: ItemDecoder::new(spec)?,
             items_path: response.items_path.clone(),
+            absent_is_empty: response.absent == AbsentList::Empty,
             outside: !spec.keeps_out_of_range(),
             ids: false,
             single,
@@ -246,6 +252,7 @@ impl Decoder {
                 hashes.extend_from_slice(&hash);
                 let id = match self.items.candidate(raw, window, &mut found) {
                     Ok(candidate) => {
+                        decoded.skipped.filtered += u32::from(candidate.is_none());
                         decoded.candidates.extend(candidate);
                         self.items.id_of(raw, &mut found)
                     }
@@ -263,14 +270,20 @@ impl Decoder {
             match self.items.record(raw, payload, hash, window, &mut found) {
                 Ok(Some(record)) => {
                     decoded.facts.ids.push(id_hash(record.key.as_bytes()));
-                    if !self.outside || window.contains(record.version.updated_at) {
+                    if self.outside && !window.contains(record.version.updated_at) {
+                        decoded.skipped.out_of_window += 1;
+                    } else {
                         decoded.records.push(record);
                     }
                     continue;
                 }
                 // Nothing is missing that came and was not wanted.
-                Ok(None) if self.single => decoded.candidates.extend(self.items.id(&found)),
-                Ok(None) => {}
+                Ok(None) => {
+                    decoded.skipped.filtered += 1;
+                    if self.single {
+                        decoded.candidates.extend(self.items.id(&found));
+                    }
+                }
                 Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
             }
             let id = self.items.id_of(raw, &mut found);
@@ -311,7 +324,12 @@ impl Decoder {
         };
         let listed = match (listed, found.map(RawValue::get)) {
             (Some(listed), _) => listed,
-            (None, None) => return Err(wrong("nothing")),
+            (None, None) if self.absent_is_empty => return Ok(Vec::new()),
+            (None, None) => {
+                let mut fault = wrong("nothing");
+                fault.message.push_str(" (if pages without records have no list, set response.absent: empty)");
+                return Err(fault);
+            }
             (None, Some("null")) => ListValue::Null,
             (None, Some(object)) if object.starts_with('{') => ListValue::Object,
             (None, Some(list)) => serde_json::from_str(list).map_or(ListValue::Other, ListValue::List),

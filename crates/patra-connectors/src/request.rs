@@ -166,6 +166,10 @@ impl RequestRenderer {
                 }
             }
         }
+        // Every parameter was left out: the URL must not end in a bare `?`.
+        if url.query() == Some("") {
+            url.set_query(None);
+        }
         Ok(url)
     }
 

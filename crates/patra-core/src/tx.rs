@@ -46,7 +46,7 @@ pub use credential::{
     CredentialMarked, CredentialSaved, CredentialsRevoked, FailRefresh, LeaseRefresh, MarkCredential, RefreshFailed,
     RefreshLeased, RevokeCredential, SaveCredential, StoreToken, TokenStored, Versions,
 };
-pub use cursor::{AdvanceCause, AdvanceCursor, AdvanceRecorded, CursorMoved, RecordAdvance};
+pub use cursor::{AcceptGap, AdvanceCause, AdvanceCursor, AdvanceRecorded, CursorMoved, GapAccepted, RecordAdvance};
 pub use fan::{
     ChildJob, FanOut, FannedOut, MAX_CHILDREN, MAX_PARENTS, MAX_PARTITIONS, MAX_WAITING, ParentRecord, ReadParents,
 };
@@ -79,7 +79,7 @@ pub use registry::{
 pub use retention::{ArchiveLedger, ExportRecorded, LedgerArchived, RecordExport};
 pub use run::{
     BatchCommitted, BatchFailure, BatchStats, CommitBatch, EndRun, HttpStats, RateStats, RawResponse, ResumePoint,
-    RunEnd, RunEnded, RunStarted, RunStats, SelfHealing, StartRun,
+    RunEnd, RunEnded, RunStarted, RunStats, SelfHealing, SkipReasons, StartRun,
 };
 pub use source::{
     ChangeSource, ClaimPolls, ExpiredPurged, Heartbeat, HeartbeatRecorded, HurryPoll, MAX_SOURCES, NewPoll, NewSource,
@@ -231,6 +231,8 @@ operations! {
     RecordAdvance(RecordAdvance) => AdvanceRecorded,
     /// Moves the cursor value, after its event.
     AdvanceCursor(AdvanceCursor) => CursorMoved,
+    /// Lets a cursor pass a window that stays incomplete.
+    AcceptGap(AcceptGap) => GapAccepted,
     /// Adds sources.
     SaveSources(Arc<SaveSources>) => SourcesSaved,
     /// Changes or deletes a source.

@@ -1,5 +1,6 @@
 //! Operations of the command line and the API other than requesting jobs: signals, and archiving the ledger.
 
+mod gap;
 mod waiting;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use patra_spec::Overrides;
 
 use crate::registry::{self, Error, SpecRequest};
 
+pub use gap::{AcceptedGap, GapRequest, accept_gap};
 pub(crate) use waiting::closed;
 pub use waiting::{WaitReason, waits};
 

@@ -2,6 +2,7 @@
 //! share these functions. The engine itself only reads the registry (ING-3.1-02).
 
 mod check;
+mod effects;
 mod resources;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use patra_core::tx::{ApplyProvenance, EndpointRow, ProvenanceApplied, RemoveProv
 use patra_spec::{CompiledSnapshot, ExplainedSetting};
 
 pub use check::{CheckedManifest, check};
+pub use effects::ApplyEffect;
 pub use patra_spec::{MAX_MANIFEST_BYTES, Manifest, ManifestChange, Overrides, Problem, to_yaml};
 pub use resources::{RegistryResource, news_resources, resources};
 
@@ -60,6 +62,8 @@ pub struct ApplyOutcome {
     pub result: ProvenanceApplied,
     /// Changed values; empty when nothing changes.
     pub changes: Vec<ManifestChange>,
+    /// What the changes mean for cursors that exist.
+    pub effects: Vec<ApplyEffect>,
 }
 
 /// One word for the result, the same in command line and API.
@@ -75,16 +79,21 @@ pub fn word(result: ProvenanceApplied) -> &'static str {
 pub async fn preview(queries: &dyn Queries, manifest: &Manifest) -> Result<ApplyOutcome, Error> {
     let Some(stored) = queries.registry(&manifest.provenance).await? else { return Ok(first(manifest)) };
     if stored.document_hash == manifest.version() {
-        return Ok(ApplyOutcome { result: ProvenanceApplied::Unchanged, changes: Vec::new() });
+        return Ok(ApplyOutcome { result: ProvenanceApplied::Unchanged, changes: Vec::new(), effects: Vec::new() });
     }
     // An unreadable manifest is replaced as a whole: applying fixes it.
     let before = patra_spec::registry::manifest(&manifest.provenance, &stored.rows).ok();
-    Ok(ApplyOutcome { result: ProvenanceApplied::Changed, changes: patra_spec::diff(before.as_ref(), manifest) })
+    let effects = match &before {
+        Some(before) => effects::of_change(queries, before, manifest).await?,
+        None => Vec::new(),
+    };
+    let changes = patra_spec::diff(before.as_ref(), manifest);
+    Ok(ApplyOutcome { result: ProvenanceApplied::Changed, changes, effects })
 }
 
 /// The result of [`apply`] for a new provenance.
 pub fn first(manifest: &Manifest) -> ApplyOutcome {
-    ApplyOutcome { result: ProvenanceApplied::Created, changes: patra_spec::diff(None, manifest) }
+    ApplyOutcome { result: ProvenanceApplied::Created, changes: patra_spec::diff(None, manifest), effects: Vec::new() }
 }
 
 /// Stores a checked manifest in the registry.

@@ -75,8 +75,10 @@ pub(crate) fn depth(snapshot: &Snapshot) -> u64 {
     affordable.min(page_size * u64::from(snapshot.limits.page_depth)).max(1)
 }
 
-/// The narrowest window of a slice: the alignment of its borders, or the declared minimum.
+/// The narrowest window of a slice: the declared minimum, down to a microsecond, or else a second; never less than the
+/// alignment of its borders.
 pub(crate) fn narrowest(snapshot: &Snapshot) -> Duration {
-    let aligned = snapshot.window.align.map(Align::unit).unwrap_or(Duration::from_secs(1));
-    aligned.max(snapshot.window.min_window.unwrap_or_default().0)
+    let declared = snapshot.window.min_window.map(|min| min.0).filter(|min| !min.is_zero());
+    let least = declared.unwrap_or(Duration::from_secs(1)).max(Duration::from_micros(1));
+    least.max(snapshot.window.align.map(Align::unit).unwrap_or_default())
 }

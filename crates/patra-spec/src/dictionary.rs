@@ -11,8 +11,8 @@ use patra_core::{Code, Level, cursor};
 
 use crate::expr::NullPolicy;
 use crate::keywords::{
-    AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, Keyword, MissingDetail, OAuth2Grant,
-    OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
+    AbsentList, AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, Keyword, MissingDetail,
+    OAuth2Grant, OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
     ResponseFormat, VerifyMode,
 };
 
@@ -42,6 +42,7 @@ pub fn dictionary() -> Vec<DictType> {
         keywords::<MissingDetail>("missing_detail", "handling of ids without a record"),
         keywords::<RecordKind>("record_kind", "kind of a record"),
         keywords::<ResponseFormat>("response_format", "format of a response"),
+        keywords::<AbsentList>("absent_list", "handling of a response without its list"),
         keywords::<DedupScope>("dedup_scope", "scope of unique ids"),
         keywords::<FieldType>("field_type", "type of a field"),
         keywords::<OnFieldError>("on_error", "handling of fields that cannot be cast"),

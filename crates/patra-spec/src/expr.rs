@@ -71,6 +71,19 @@ pub(crate) fn reads_any(text: &str, matches: &impl Fn(&str) -> bool) -> bool {
     scan::variables(text).iter().any(|(_, name)| matches(name))
 }
 
+/// The parameters that an expression of the template consists of, such as `user` of `/users/${ params.user }/posts`.
+pub(crate) fn bare_params(text: &str) -> Vec<String> {
+    let pieces = scan::split(text).unwrap_or_default();
+    let param = |piece| match piece {
+        scan::TemplatePiece::Code { tokens, .. } => match scan::variable(text, &tokens) {
+            Some(TemplateVariable::Param(name)) => Some(name),
+            _ => None,
+        },
+        scan::TemplatePiece::Literal(_) => None,
+    };
+    pieces.into_iter().filter_map(param).collect()
+}
+
 /// Surrounds the name of a credential, and occurs nowhere else.
 const CREDENTIAL_MARK: char = '\u{1}';
 
@@ -110,6 +123,8 @@ pub enum RenderError {
     Undefined(String),
     #[error("`{0}` is null")]
     Null(String),
+    #[error("a part of `{0}` between two slashes is empty")]
+    EmptySegment(String),
     #[error("`{0}` gives a {1}; only text, numbers and booleans can be rendered")]
     NotScalar(String, String),
     #[error("`{0}` gives a text with the control character U+0001 in it")]
@@ -191,10 +206,15 @@ impl Template {
         self.render_by(context, nulls, CappedOutput::push)
     }
 
-    /// Renders a URL path. Values of expressions are percent-encoded, so that they stay within their segment (G-25).
+    /// Renders a URL path. Values of expressions are percent-encoded, so that they stay within their segment (G-25). A
+    /// null is always an error, and so is an empty segment that is not the last: the URL would be another one.
     pub fn render_path(&self, context: &RenderContext) -> Result<String, RenderError> {
-        let path = self.render_by(context, self.nulls, |out, text| out.push(&functions::percent_encoded(text)))?;
-        Ok(path.unwrap_or_default())
+        let encode = |out: &mut CappedOutput, text: &str| out.push(&functions::percent_encoded(text));
+        let path = self.render_by(context, NullPolicy::Error, encode)?.unwrap_or_default();
+        if path.contains("//") && !self.text.contains("//") {
+            return Err(RenderError::EmptySegment(shorten(&self.text)));
+        }
+        Ok(path)
     }
 
     fn render_by(

@@ -273,6 +273,24 @@ keywords! {
     }
 }
 
+impl ResponseFormat {
+    /// Whether a response can be well-formed and lack the list of records.
+    pub(crate) fn may_lack_list(self) -> bool {
+        matches!(self, ResponseFormat::Json | ResponseFormat::Xml)
+    }
+}
+
+keywords! {
+    /// How a response without the list of records is treated.
+    AbsentList {
+        /// The response has another format (G-11).
+        #[default]
+        Error = "error",
+        /// The page has no records.
+        Empty = "empty",
+    }
+}
+
 keywords! {
     /// How the rest of a slice is treated when `max_page` is reached (C-24).
     OnMaxPage {

@@ -37,8 +37,9 @@ pub use export::to_yaml;
 pub use expr::Template;
 pub use iso_duration::IsoDuration;
 pub use keywords::{
-    AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, MissingDetail, OAuth2Grant, OnFieldError,
-    OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod, ResponseFormat, VerifyMode,
+    AbsentList, AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, MissingDetail, OAuth2Grant,
+    OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
+    ResponseFormat, VerifyMode,
 };
 pub use layers::{ExplainedSetting, Overrides, SettingLayer};
 pub use manifest::Manifest;

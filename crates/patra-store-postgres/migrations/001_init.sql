@@ -422,6 +422,9 @@ CREATE TABLE ing_task_run_batch (
   inserted bigint NOT NULL,
   updated bigint NOT NULL,
   skipped bigint NOT NULL,
+  -- Parts of `skipped`.
+  out_of_window bigint NOT NULL DEFAULT 0,
+  filtered bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL,
   retries bigint NOT NULL,
   throttled bigint NOT NULL,

@@ -79,6 +79,7 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         }
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, &op).await?),
+        Tx::AcceptGap(op) => Done::AcceptGap(cursor::accept_gap(session, &op).await?),
         Tx::SaveSources(op) => Done::SaveSources(source::save(session, &op).await?),
         Tx::ChangeSource(op) => Done::ChangeSource(source::change(session, &op).await?),
         Tx::SyncTypes(op) => Done::SyncTypes(source::sync_types(session, &op).await?),

@@ -428,6 +428,9 @@ CREATE TABLE ing_task_run_batch (
   inserted INTEGER NOT NULL,
   updated INTEGER NOT NULL,
   skipped INTEGER NOT NULL,
+  -- Parts of `skipped`.
+  out_of_window INTEGER NOT NULL DEFAULT 0,
+  filtered INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL,
   retries INTEGER NOT NULL,
   throttled INTEGER NOT NULL,

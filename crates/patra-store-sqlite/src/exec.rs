@@ -143,6 +143,7 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::EndRun(op) => Done::EndRun(run::end(db, op, now)?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(db, *op, now)?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(db, op, now)?),
+        Tx::AcceptGap(op) => Done::AcceptGap(cursor::accept_gap(db, op, now)?),
         Tx::SaveSources(op) => Done::SaveSources(source::save(db, op, now)?),
         Tx::ChangeSource(op) => Done::ChangeSource(source::change(db, op, now)?),
         Tx::SyncTypes(op) => Done::SyncTypes(source::sync_types(db, op, now)?),

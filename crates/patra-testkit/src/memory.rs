@@ -208,6 +208,7 @@ impl MemStore {
             Tx::EndRun(op) => Done::EndRun(self.end_run(now, op)?),
             Tx::RecordAdvance(op) => Done::RecordAdvance(self.record_advance(now, *op)?),
             Tx::AdvanceCursor(op) => Done::AdvanceCursor(self.advance_cursor(now, op)?),
+            Tx::AcceptGap(op) => Done::AcceptGap(self.accept_gap(now, op)?),
             Tx::SaveSources(op) => Done::SaveSources(self.save_sources(now, op)),
             Tx::ChangeSource(op) => Done::ChangeSource(self.change_source(now, op)?),
             Tx::SyncTypes(op) => Done::SyncTypes(self.sync_types(now, op)),

@@ -28,7 +28,8 @@ pub(crate) use credential::{Credential, CredentialArg, SecretValues};
 pub(crate) use get::{Get, GetCommand, GetRegistry, GetSpec};
 pub(crate) use manifest::{Apply, Test, Try, Validate};
 pub(crate) use operations::{
-    Archive, Author, Cancel, CancelTarget, Outbox, Pause, PauseTarget, Quarantine, Resume, ResumeTarget, Signal,
+    AcceptGap, Archive, Author, Cancel, CancelTarget, Cursor, Outbox, Pause, PauseTarget, Quarantine, Resume,
+    ResumeTarget, Signal,
 };
 pub(crate) use pool::{AddDocument, ExtractUrls, ListUrls, LookBackUrls, Pool, Project};
 pub(crate) use replay::{Bundle, Replay};
@@ -161,6 +162,11 @@ pub(crate) enum Command {
     Resume(Resume),
     /// Cancel work for good: a job, a plan, a slice or a task
     Cancel(Cancel),
+    /// Manage cursors: accept a gap that stays incomplete
+    Cursor {
+        #[command(subcommand)]
+        command: Cursor,
+    },
     /// Mark records to be fetched again
     Signal(Signal),
     /// Manage records that could not be stored

@@ -26,7 +26,7 @@ mod source;
 mod test;
 mod r#try;
 
-use crate::cli::{self, Cli, Command};
+use crate::cli::{self, Cli, Command, Cursor};
 use crate::error::{Error, Exit};
 use crate::{output, store};
 
@@ -48,6 +48,7 @@ pub(crate) async fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Project { command } => pool::project(&global, &command).await,
         Command::Get(args) => get::run(&global, &args).await,
         Command::Pause(args) => operations::pause(&global, &args).await,
+        Command::Cursor { command: Cursor::AcceptGap(args) } => operations::accept_gap(&global, args).await,
         Command::Resume(args) => operations::resume(&global, &args).await,
         Command::Cancel(args) => operations::cancel(&global, &args).await,
         Command::Signal(args) => operations::signal(&global, &args).await,

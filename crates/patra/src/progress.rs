@@ -39,6 +39,9 @@ pub(crate) struct Counts {
     pub(crate) inserted: AtomicU64,
     pub(crate) updated: AtomicU64,
     pub(crate) skipped: AtomicU64,
+    /// Parts of `skipped`; see [`SkipReasons`](patra_core::tx::SkipReasons).
+    pub(crate) out_of_window: AtomicU64,
+    pub(crate) filtered: AtomicU64,
     pub(crate) rejected: AtomicU64,
     pub(crate) throttled: AtomicU64,
     /// Tasks that ended FAILED or PARTIAL in this process, whichever job they belong to.
@@ -70,6 +73,12 @@ impl Counts {
         let _ = self.ended.subscribe().wait_for(|ended| *ended >= count).await;
     }
 
+    /// Records that the store had already.
+    pub(crate) fn unchanged(&self) -> u64 {
+        let left_out = self.out_of_window.load(Relaxed) + self.filtered.load(Relaxed);
+        self.skipped.load(Relaxed).saturating_sub(left_out)
+    }
+
     pub(crate) fn records(&self) -> u64 {
         self.inserted.load(Relaxed) + self.updated.load(Relaxed) + self.skipped.load(Relaxed)
     }
@@ -83,6 +92,8 @@ impl RunListener for Counts {
                 self.inserted.fetch_add(u64::from(stats.inserted), Relaxed);
                 self.updated.fetch_add(u64::from(stats.updated), Relaxed);
                 self.skipped.fetch_add(u64::from(stats.skipped), Relaxed);
+                self.out_of_window.fetch_add(u64::from(stats.skipped_by.out_of_window), Relaxed);
+                self.filtered.fetch_add(u64::from(stats.skipped_by.filtered), Relaxed);
                 self.rejected.fetch_add(u64::from(stats.failed), Relaxed);
             }
             RunEvent::Throttled { wait, .. } => {

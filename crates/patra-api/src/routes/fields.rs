@@ -59,6 +59,16 @@ pub(super) const NEW_PAUSE: &[Field] = &[
     text("reason"),
     text("by"),
 ];
+pub(super) const NEW_GAP: &[Field] = &[
+    text("provenance").needed(),
+    text("endpoint").needed(),
+    time("from").needed(),
+    time("to").needed(),
+    text("reason").needed(),
+    text("operation"),
+    int("cursor"),
+    text("by"),
+];
 pub(super) const NEW_SIGNAL: &[Field] =
     &[text("provenance").needed(), text("endpoint").needed(), texts("ids").needed(), text("reason"), text("by")];
 pub(super) const REPLAY: &[Field] = &[text("mode")];

@@ -99,7 +99,7 @@ async fn put(
     let text = std::str::from_utf8(&body).map_err(|_| Failure::bad_request("the manifest is not UTF-8"))?;
     let checked = registry::check("", text).map_err(unsound)?;
     let manifest = &checked.manifest;
-    let ApplyOutcome { result, changes } = match dry_run {
+    let ApplyOutcome { result, changes, effects } = match dry_run {
         true => registry::preview(&*api.store, manifest).await?,
         false => registry::apply(&*api.store, manifest).await?,
     };
@@ -112,6 +112,7 @@ async fn put(
         "result": registry::word(result),
         "dry_run": dry_run,
         "changes": changes,
+        "effects": effects,
         "warnings": checked.warnings,
     });
     Ok((data, result == ProvenanceApplied::Created && !dry_run))

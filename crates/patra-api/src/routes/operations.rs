@@ -12,7 +12,7 @@ use patra_core::port::CommandsExt;
 use patra_core::port::query::{BatchPage, View};
 use patra_core::state::{Operation, PauseKind};
 use patra_core::tx::{AbandonRecord, CancelSubject, CancelWork, PauseSelector, PauseSubject, PauseWork, ResumeWork};
-use patra_core::{PauseId, PlanId, SliceId, TaskId};
+use patra_core::{PauseId, PlanId, SliceId, TaskId, Ts, Window};
 
 use super::input::{self, Given, PathText, missing, number};
 use super::views::{self, QueryParams};
@@ -180,6 +180,51 @@ pub(crate) async fn end(api: &Api, cancel: CancelWork) -> Result<(StatusCode, Va
     }
     let counts = json!({ "triggers": done.jobs, "plans": done.plans, "slices": done.slices, "tasks": done.tasks });
     Ok((StatusCode::OK, counts))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewGap {
+    provenance: String,
+    endpoint: String,
+    from: Ts,
+    to: Ts,
+    operation: Option<Operation>,
+    cursor: Option<i64>,
+    reason: String,
+    by: Option<String>,
+}
+
+pub(super) async fn accept_gap(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(tenant): Extension<Tenant>,
+    body: Given<NewGap>,
+) -> Response {
+    respond(&id, add_gap(&api, &tenant, body).await)
+}
+
+async fn add_gap(api: &Api, tenant: &Tenant, body: Given<NewGap>) -> Result<(StatusCode, Value), Failure> {
+    let NewGap { provenance, endpoint, from, to, operation, cursor, reason, by } = body.read()?;
+    let by = by.unwrap_or_else(|| SOMEBODY.to_owned());
+    for (name, text) in [("provenance", &provenance), ("endpoint", &endpoint), ("reason", &reason), ("by", &by)] {
+        input::without_nul(name, Some(text))?;
+    }
+    let window = Window::new(from, to).ok_or_else(|| Failure::bad_request("`to` must lie after `from`"))?;
+    let request = patra_engine::operations::GapRequest {
+        project: tenant.sight()?.map(str::to_owned),
+        operation: operation.unwrap_or(Operation::Harvest),
+        provenance,
+        endpoint,
+        cursor,
+        window,
+        reason,
+        by,
+    };
+    let accepted = patra_engine::operations::accept_gap(&*api.store, request).await?;
+    (api.nudge)();
+    let status = if accepted.existed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, json!(accepted)))
 }
 
 #[derive(Debug, Deserialize)]

@@ -44,15 +44,19 @@ impl Decoder {
                     continue;
                 }
             };
-            if !self.outside || asked.window.contains(mapped.tweet.created_at) {
+            if self.outside && !asked.window.contains(mapped.tweet.created_at) {
+                decoded.skipped.out_of_window += 1;
+            } else {
                 decoded.warnings.extend(warning(&mapped.tweet));
                 match self.items.fields(raw, &mut picked) {
                     Ok(Some(declared)) => decoded.records.push(record(&mapped, &declared, payload, hash)),
                     // The id is known, so it is not missing although its record is filtered out.
-                    Ok(None) if self.single => {
-                        decoded.candidates.extend(id.map(|id| DetailCandidate { id, version: String::new() }));
+                    Ok(None) => {
+                        decoded.skipped.filtered += 1;
+                        if self.single {
+                            decoded.candidates.extend(id.map(|id| DetailCandidate { id, version: String::new() }));
+                        }
                     }
-                    Ok(None) => {}
                     Err(flaw) => decoded.rejected.push(flaw.of(id).reject(index, raw)),
                 }
             }

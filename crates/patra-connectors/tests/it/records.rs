@@ -24,6 +24,7 @@ fields:
 fn a_recorded_listing_is_filtered_and_mapped() {
     let page = page(LISTING, &fixture("reddit/oauth_listing_r_popular_hot_2026-04_trimmed.json"));
     assert_eq!(page.facts.items, 5, "items count as they came; those left out are skipped");
+    assert_eq!((page.skipped.filtered, page.skipped.out_of_window), (2, 0));
     assert_eq!(keys(&page), ["t3_1skjxta", "t3_1skh6dk", "t3_1sk894v"]);
     assert!(page.rejected.is_empty());
     let first = fields(&page, 0);

@@ -47,6 +47,34 @@ query:
     }
 }
 
+#[test]
+fn null_in_path_is_an_error_that_names_the_param() {
+    let endpoint = "params: { user: {}, tail: {} }
+http: { base_url: \"https://api.example.org\", path: \"/users/${ params.user }/posts${ params.tail }\" }
+expr: { null_policy: empty }";
+    let of = |params: &[(&str, &str)]| asked(endpoint, &Position::Time, params);
+    assert_eq!(of(&[("user", "7"), ("tail", "")]).unwrap().url, "https://api.example.org/users/7/posts");
+    let refused = |params: &[(&str, &str)]| {
+        let fault = of(params).unwrap_err();
+        assert_eq!((fault.code, fault.level), (Code::ConfigError, Level::L2));
+        fault.message
+    };
+    assert_eq!(refused(&[("tail", "")]), "the path cannot be rendered: `${ params.user }` is null");
+    assert_eq!(refused(&[("user", "7")]), "the path cannot be rendered: `${ params.tail }` is null");
+    assert_eq!(
+        refused(&[("user", ""), ("tail", "")]),
+        "the path cannot be rendered: a part of `/users/${ params.user }/posts${ params.tail }` between two slashes is \
+         empty"
+    );
+}
+
+#[test]
+fn query_of_nulls_leaves_no_question_mark() {
+    let endpoint = "params: { q: {}, n: {} }\nquery: { q: \"${ params.q }\", n: \"${ params.n }\" }";
+    assert_eq!(url(endpoint, &[]), "https://api.example.org/v1/list");
+    assert_eq!(url(endpoint, &[("n", "1")]), "https://api.example.org/v1/list?n=1");
+}
+
 // covers: ING-4.8-06
 #[test]
 fn headers_and_forms_are_held_to_the_same() {

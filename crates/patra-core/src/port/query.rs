@@ -211,12 +211,21 @@ pub struct JobProgress {
     pub inserted: u64,
     pub updated: u64,
     pub skipped: u64,
+    /// The part of `skipped` that is outside its window; see [`SkipReasons`](crate::tx::SkipReasons).
+    pub out_of_window: u64,
+    /// The part of `skipped` that the manifest filters out.
+    pub filtered: u64,
     pub rejected: u64,
     pub retries: u64,
     pub throttled: u64,
 }
 
 impl JobProgress {
+    /// Records that the store had already.
+    pub fn unchanged(&self) -> u64 {
+        self.skipped.saturating_sub(self.out_of_window + self.filtered)
+    }
+
     pub fn tasks(&self) -> u64 {
         self.tasks_queued + self.tasks_active + self.tasks_ended()
     }

@@ -42,6 +42,7 @@ pub enum Want {
     Queued,
 }
 
+#[expect(clippy::large_enum_variant, reason = "a result is made once and read once")]
 #[derive(Debug)]
 pub enum PlannerInput {
     Tx(Result<Done, TxError>),

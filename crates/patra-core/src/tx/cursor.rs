@@ -2,10 +2,12 @@
 
 use serde_json::json;
 
+use super::TxError;
 use crate::cursor::CursorValue;
 use crate::id::{CursorId, RunId, TaskId};
 use crate::state::{Direction, Operation};
 use crate::time::Ts;
+use crate::window::Window;
 
 /// Computes how far the namespace is complete and appends a cursor event when that lies beyond the newest event. The
 /// event is written under a lock of the cursor's row, so two callers cannot write the same step twice; `(cursor, new
@@ -75,4 +77,62 @@ pub struct AdvanceCursor {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CursorMoved {
     pub moved: bool,
+}
+
+/// Lets a TIME cursor pass a window that stays incomplete, because a person says so: appends the cursor event for its
+/// far end, with [`AcceptGap::remarks`]. The value follows with [`AdvanceCursor`], like after any other event.
+///
+/// The window must begin where the cursor stands or before it, so that no other gap is passed, and it must not reach
+/// beyond now; otherwise `Refused`. When the cursor, or an event, is already past the window, nothing is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AcceptGap {
+    pub cursor: CursorId,
+    pub window: Window,
+    pub reason: String,
+    /// A person, or the name of a key.
+    pub by: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GapAccepted {
+    /// Nothing was written: the cursor is past the window.
+    pub existed: bool,
+}
+
+impl AcceptGap {
+    /// Why stores refuse this operation; `None` when it is valid.
+    pub fn invalid_reason(&self, now: Ts) -> Option<&'static str> {
+        if self.window.from >= self.window.to {
+            return Some("the gap must end after it begins");
+        }
+        if self.window.to > now {
+            return Some("the gap must not reach into the future");
+        }
+        let unnamed = self.reason.trim().is_empty() || self.by.trim().is_empty();
+        unnamed.then_some("a gap is accepted with a reason and a name")
+    }
+
+    /// The value that the cursor may move to; `None` if it is past the window. `reached` is how far everything is
+    /// complete, or was accepted before.
+    pub fn target(&self, direction: Direction, reached: Ts) -> Result<Option<CursorValue>, TxError> {
+        let Window { from, to } = self.window;
+        let (near, far) = if direction == Direction::Forward { (from, to) } else { (to, from) };
+        let here = CursorValue::At(reached);
+        if !CursorValue::At(far).is_beyond(Some(&here), direction) {
+            return Ok(None);
+        }
+        if CursorValue::At(near).is_beyond(Some(&here), direction) {
+            let reason = format!(
+                "the cursor stands at {reached}, and another gap lies between it and {near}: accept from {reached}"
+            );
+            return Err(TxError::Refused(reason));
+        }
+        Ok(Some(CursorValue::At(far)))
+    }
+
+    /// `record_remarks` of the event.
+    pub fn remarks(&self) -> String {
+        let (from, to) = (self.window.from.to_string(), self.window.to.to_string());
+        json!({ "reason": "ACCEPTED_GAP", "from": from, "to": to, "why": self.reason, "by": self.by }).to_string()
+    }
 }

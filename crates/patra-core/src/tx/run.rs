@@ -157,6 +157,10 @@ pub struct BatchStats {
     pub self_healing: SelfHealing,
     #[serde(default, skip_serializing_if = "RateStats::is_none")]
     pub rate: RateStats,
+    /// The part of `skipped` that was dropped before the commit on purpose, by reason. The rest are records that the
+    /// store has already.
+    #[serde(default, skip_serializing_if = "SkipReasons::is_none")]
+    pub skipped_by: SkipReasons,
     /// Total records of the slice as the upstream reports it, except with tokens: if a later run sees another, records
     /// may have moved past the position where it resumes (G-23).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -168,6 +172,31 @@ pub struct BatchStats {
     /// State of the completeness checks after this page: a later run continues them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walk: Option<WalkProgress>,
+}
+
+/// Records that were read and are not stored, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SkipReasons {
+    /// The update time is outside the slice's window, and the upstream does not filter by time.
+    pub out_of_window: u32,
+    /// `record.filter` excludes them.
+    pub filtered: u32,
+}
+
+impl SkipReasons {
+    pub fn total(&self) -> u32 {
+        self.out_of_window.saturating_add(self.filtered)
+    }
+
+    pub fn is_none(&self) -> bool {
+        *self == SkipReasons::default()
+    }
+
+    pub fn add(&mut self, other: &SkipReasons) {
+        self.out_of_window = self.out_of_window.saturating_add(other.out_of_window);
+        self.filtered = self.filtered.saturating_add(other.filtered);
+    }
 }
 
 /// How the gate affected the batch or run (ING-4.10-34, C-53).
@@ -350,6 +379,8 @@ pub struct RunStats {
     pub self_healing: SelfHealing,
     #[serde(default, skip_serializing_if = "RateStats::is_none")]
     pub rate: RateStats,
+    #[serde(default, skip_serializing_if = "SkipReasons::is_none")]
+    pub skipped_by: SkipReasons,
     /// What the completeness of a slice that was read to its end is known by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
@@ -364,6 +395,7 @@ impl RunStats {
         self.inserted += batch.inserted;
         self.updated += batch.updated;
         self.skipped += batch.skipped;
+        self.skipped_by.add(&batch.skipped_by);
         self.failed += batch.failed;
         self.retry_count += batch.retry_count;
         self.throttled_count += batch.throttled_count;

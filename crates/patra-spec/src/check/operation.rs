@@ -102,7 +102,10 @@ pub(crate) fn warnings(spec: &Snapshot, endpoint: &EndpointConfig) -> Vec<String
     );
     let counted = response.total_path.is_some() || response.total_header.is_some();
     warn(!update && !counted, "no response.total_path: the number of records is not known in advance".into());
-    let all = "the upstream does not filter by time: every slice reads all records and filters them locally";
+    let all = match spec.keeps_out_of_range() {
+        true => "the upstream does not filter by time: every slice reads and keeps all records, whatever their time",
+        false => "the upstream does not filter by time: every slice reads all records and filters them locally",
+    };
     warn(!update && !window.supports_updated_since, all.into());
     let rated = endpoint.rate_limit.refill_rate_per_sec.is_some();
     warn(!rated, "no rate_limit: at most one request per second is sent".into());

@@ -17,6 +17,10 @@ const MAX_COMBINATIONS: usize = 1_000_000;
 impl ManifestChecker<'_> {
     pub(super) fn partitions(&mut self, name: &str, endpoint: &EndpointConfig) {
         let path = &format!("endpoints.{name}.partitions");
+        if endpoint.polled == Some(true) && !endpoint.partitions.is_empty() {
+            let hint = "remove `partitions`, and give each source its own params: see `patra source add`";
+            self.report_with(path, "a polled endpoint is read once per source and has no partitions", hint);
+        }
         if endpoint.partitions.len() > MAX_DIMENSIONS {
             self.report(path, format!("at most {MAX_DIMENSIONS} dimensions are allowed"));
         }
@@ -37,15 +41,16 @@ impl ManifestChecker<'_> {
         }
     }
 
-    /// A scheduled run has no params, so every required parameter must be bound by a partition. A parent record may
-    /// supply more parameters than the bound one, so endpoints with a parent are not checked here.
+    /// A scheduled run has no params, so every required parameter must be bound by a partition, also one that the path
+    /// needs. A parent record may supply more parameters than the bound one, so endpoints with a parent are not checked
+    /// here.
     pub(super) fn schedule_can_run(&mut self, name: &str, endpoint: &EndpointConfig) {
         if endpoint.schedule.is_none() || endpoint.partitions.iter().any(|partition| partition.parent.is_some()) {
             return;
         }
-        for (param, declared) in &endpoint.params {
+        for param in endpoint.params.keys() {
             let bound = endpoint.partitions.iter().any(|partition| partition.param.as_ref() == Some(param));
-            if declared.required == Some(true) && declared.default.is_none() && !bound {
+            if endpoint.requires_param(param) && !bound {
                 let message = format!("a scheduled run has no params, but `{param}` is required");
                 let hint =
                     format!("give it a default, or a partition that binds it: [{{ param: {param}, values: [..] }}]");

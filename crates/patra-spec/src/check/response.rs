@@ -3,7 +3,7 @@
 use patra_core::tweet::COLUMNS;
 
 use super::ManifestChecker;
-use crate::keywords::ResponseFormat;
+use crate::keywords::{AbsentList, ResponseFormat};
 use crate::manifest::{ConditionConfig, CsvConfig, EndpointConfig, ErrorRuleConfig, ResponseConfig};
 use crate::pattern::Pattern;
 use crate::selector::{PathSegment, Selector};
@@ -100,6 +100,10 @@ impl ManifestChecker<'_> {
                 let message = format!("`{key}` has no meaning with {} responses", format.as_str());
                 self.report_with(&format!("{path}.{key}"), message, format!("remove it, or set `format: {key}`"));
             }
+        }
+        if response.absent == Some(AbsentList::Empty) && !format.may_lack_list() {
+            let message = format!("`absent: empty` has no meaning with {} responses", format.as_str());
+            self.report_with(&format!("{path}.absent"), message, "remove it: only JSON and XML can lack the list");
         }
         match format {
             ResponseFormat::Json => {}

@@ -2,7 +2,7 @@
 
 use super::ManifestChecker;
 use crate::expr::Template;
-use crate::keywords::{OutOfRange, PagingType};
+use crate::keywords::PagingType;
 use crate::manifest::EndpointConfig;
 use crate::snapshot::DEFAULT_MAX_WINDOW;
 
@@ -37,10 +37,6 @@ impl ManifestChecker<'_> {
         {
             let message = format!("windows of {max} are not a multiple of the unit");
             self.report_with(&format!("{path}.align"), message, "choose a max_window of whole units");
-        }
-        if window.out_of_range == Some(OutOfRange::Keep) && !filters_by_time(endpoint) {
-            let message = "the upstream does not filter by time: every slice would keep every record";
-            self.report_with(&format!("{path}.out_of_range"), message, "remove it, or send the window");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::EndpointConfig;
+
 /// An input of a run, read in templates as `params.<name>`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -41,4 +43,14 @@ pub struct ParentConfig {
     /// Path within the record; defaults to its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+}
+
+impl EndpointConfig {
+    /// Whether a run needs the parameter: it is declared as required, or the path needs it and it has no default.
+    pub(crate) fn requires_param(&self, name: &str) -> bool {
+        let Some(param) = self.params.get(name) else { return false };
+        let in_path =
+            || self.http.path.as_deref().is_some_and(|path| crate::expr::bare_params(path).iter().any(|p| p == name));
+        param.default.is_none() && (param.required == Some(true) || in_path())
+    }
 }

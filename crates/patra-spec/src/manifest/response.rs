@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use patra_core::{Code, Level};
 
 use super::IdPaths;
-use crate::keywords::ResponseFormat;
+use crate::keywords::{AbsentList, ResponseFormat};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -25,6 +25,9 @@ pub struct ResponseConfig {
     pub errors: Vec<ErrorRuleConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items_path: Option<String>,
+    /// Treatment of a response in which `items_path` finds nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub absent: Option<AbsentList>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_path: Option<IdPaths>,
     /// Separator between the parts of an id.

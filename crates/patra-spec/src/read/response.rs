@@ -19,6 +19,7 @@ pub(super) fn response(reader: &mut ManifestReader, path: &str, node: &YamlNode)
         html: reader.get(s, "html", html),
         errors: reader.get(s, "errors", errors).unwrap_or_default(),
         items_path: reader.get(s, "items_path", ManifestReader::text),
+        absent: reader.get(s, "absent", ManifestReader::keyword),
         id_path: reader.get(s, "id_path", paths),
         id_separator: reader.get(s, "id_separator", ManifestReader::text),
         updated_at_path: reader.get(s, "updated_at_path", ManifestReader::text),

@@ -66,6 +66,9 @@ impl Snapshot {
             match given.get(name).or(param.default.as_ref()) {
                 Some(value) => {
                     param.fits(name, value)?;
+                    if param.required && value.is_empty() {
+                        return refuse(format!("the parameter `{name}` is required and is empty"));
+                    }
                     resolved.insert(name.clone(), value.clone());
                 }
                 None if param.required && !self.partitions.iter().any(|partition| partition.param == *name) => {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use patra_core::{Code, Level};
 
-use crate::keywords::{FieldType, OnFieldError, ParamLocation, ResponseFormat};
+use crate::keywords::{AbsentList, FieldType, OnFieldError, ParamLocation, ResponseFormat};
 use crate::manifest::{CsvConfig, HtmlConfig, IdPaths, XmlConfig};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub struct ResponseSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ErrorRuleSpec>,
     pub items_path: String,
+    #[serde(skip_serializing_if = "is_error")]
+    pub absent: AbsentList,
     pub id_path: IdPaths,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_separator: Option<String>,
@@ -124,6 +126,10 @@ pub struct OutputFieldSpec {
     pub required: bool,
     #[serde(skip_serializing_if = "is_null")]
     pub on_error: OnFieldError,
+}
+
+fn is_error(absent: &AbsentList) -> bool {
+    *absent == AbsentList::Error
 }
 
 pub(super) fn is_false(flag: &bool) -> bool {

@@ -269,6 +269,20 @@ fn params_of_a_run_are_checked_and_completed() {
 }
 
 #[test]
+fn params_of_the_path_are_required() {
+    let yaml = endpoint("params: { user: {}, lang: { default: '' }, q: {} }\nquery: { q: '${ params.q }' }")
+        .replace("path: /list", "path: '/users/${ params.user }/${ params.lang }'");
+    let spec = snapshot(&yaml, "list");
+    let resolve = |given: &[(&str, &str)]| {
+        let given = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        spec.resolve_params(&given).map(BTreeMap::into_keys).map(Vec::from_iter).map_err(|fault| fault.message)
+    };
+    assert_eq!(resolve(&[]), Err("the parameter `user` is required and was not given".into()));
+    assert_eq!(resolve(&[("user", "")]), Err("the parameter `user` is required and is empty".into()));
+    assert_eq!(resolve(&[("user", "7")]), Ok(vec!["lang".into(), "user".into()]));
+}
+
+#[test]
 fn partitions_are_frozen() {
     let lines = "params: { year: {}, author: {} }\npartitions: [{ param: year, values: [2023, 2024] }, { param: author, parent: { endpoint: authors, path: $.id } }]\nbody: { form: { year: '${ params.year }', author: '${ params.author }' } }";
     let yaml = format!(

@@ -216,7 +216,7 @@ async fn enter(
 ) -> Result<HashMap<PageId, BatchId>, Fail> {
     let entries = pages.iter().zip(stored).map(|(page, (stats, _))| Ledger::of_page(page.op, stats, page.now));
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
-    let rows: Rows<'_, 30> = entries.iter().map(Ledger::row).collect();
+    let rows: Rows<'_, 32> = entries.iter().map(Ledger::row).collect();
     let entered = unless_empty(pages, session.rows(insert, &rows.params())).await?;
     entered.iter().map(|row| Ok(((row.try_get(0)?, count(row.try_get(1)?)), BatchId(row.try_get(2)?)))).collect()
 }

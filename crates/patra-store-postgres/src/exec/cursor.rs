@@ -2,7 +2,7 @@
 
 use patra_core::cursor::{CursorValue, completed_end};
 use patra_core::state::{Direction, Operation};
-use patra_core::tx::{AdvanceCursor, AdvanceRecorded, CursorMoved, RecordAdvance};
+use patra_core::tx::{AcceptGap, AdvanceCursor, AdvanceRecorded, CursorMoved, GapAccepted, RecordAdvance};
 use patra_core::{RunId, Ts, Window};
 use tokio_postgres::Row;
 
@@ -21,6 +21,8 @@ FROM ing_cursor WHERE id = $1"
 }
 
 const READ: &str = cursor_row!();
+
+const NOW: &str = "SELECT clock_timestamp()";
 
 const LOCK: &str = concat!(cursor_row!(), " FOR UPDATE");
 
@@ -180,11 +182,40 @@ pub(super) async fn record_advance(session: &Session, op: RecordAdvance) -> Resu
         None => completed_segments(&session.rows(&segments, &[&id]).await?)?,
     };
     if let Some(mark) = complete.filter(|mark| progress.is_beyond_all(mark)) {
-        append(session, op, progress.operation, &mark).await?;
+        append(session, op, op.remarks(progress.operation), &mark).await?;
         (progress.advance.target, progress.advance.by) = (Some(mark), op.cause.map(|cause| cause.run));
     }
     session.commit().await?;
     Ok(progress.advance)
+}
+
+pub(super) async fn accept_gap(session: &Session, op: &AcceptGap) -> Result<GapAccepted, Fail> {
+    let [now, lock, furthest, completed] = session.prepare([NOW, LOCK, FURTHEST, COMPLETED]).await?;
+    let id = op.cursor.0;
+    session.begin().await?;
+    let now = session.one(&now, &[]).await?.try_get::<_, Time>(0)?.0;
+    if let Some(flaw) = op.invalid_reason(now) {
+        return Err(refused(flaw));
+    }
+    let row = session.opt(&lock, &[&id]).await?;
+    let event = session.opt(&furthest, &[&id]).await?;
+    let rows = session.rows(&completed, &[&id, &true]).await?;
+    let advance = RecordAdvance { cursor: op.cursor, cause: None, observed_max: None };
+    let progress = CursorProgress::read(advance, row, event.as_ref(), &rows)?;
+    let (Some(start), direction) = (progress.start, progress.advance.direction) else {
+        return Err(refused(format!("cursor {} counts segments, not times", op.cursor)));
+    };
+    let accepted = progress.advance.target.as_ref().and_then(CursorValue::instant);
+    let marks = accepted.into_iter().chain(progress.end_of_windows);
+    let reached = marks.fold(start, |far, mark| {
+        if CursorValue::At(mark).is_beyond(Some(&CursorValue::At(far)), direction) { mark } else { far }
+    });
+    let target = op.target(direction, reached).map_err(Fail::from)?;
+    if let Some(mark) = &target {
+        append(session, advance, op.remarks(), mark).await?;
+    }
+    session.commit().await?;
+    Ok(GapAccepted { existed: target.is_none() })
 }
 
 /// A cursor, its furthest event, and how far the windows beyond it are complete.
@@ -244,7 +275,7 @@ fn completed_segments(rows: &[Row]) -> Result<Option<CursorValue>, Fail> {
     Ok(mark)
 }
 
-async fn append(session: &Session, op: RecordAdvance, operation: Operation, mark: &CursorValue) -> Result<(), Fail> {
+async fn append(session: &Session, op: RecordAdvance, remarks: String, mark: &CursorValue) -> Result<(), Fail> {
     let [record] = session.prepare([RECORD]).await?;
     let (instant, numeric) = match mark {
         CursorValue::At(at) => (Some(Time(*at)), None),
@@ -254,7 +285,7 @@ async fn append(session: &Session, op: RecordAdvance, operation: Operation, mark
     let (task, run) = (op.cause.map(|cause| cause.task.0), op.cause.map(|cause| cause.run.0));
     let batch_no = op.cause.map(|cause| i64::from(cause.batch_no));
     let observed = op.observed_max.map(|at| at.to_string());
-    let (remarks, key) = (Json(op.remarks(operation)), format!("{}:{place}", op.cursor));
+    let (remarks, key) = (Json(remarks), format!("{}:{place}", op.cursor));
     session
         .write(
             &record,

@@ -20,19 +20,23 @@ macro_rules! insert {
 INSERT INTO ing_task_run_batch (run_id, task_id, slice_id, plan_id, schedule_instance_id, provenance_code,
   endpoint_name, expr_hash, batch_no, position, next_position, page_no, page_size, before_token, after_token,
   before_url, next_url, status_code, has_next, latency_ms, inserted, updated, skipped, failed, retries, throttled,
-  stats, request_digest, response_digest, error, idempotent_key, created_at, window_from, window_to)
+  stats, request_digest, response_digest, error, idempotent_key, created_at, out_of_window, filtered,
+  window_from, window_to)
 SELECT n.run_id, t.id, n.slice_id, n.plan_id, n.instance_id, t.provenance_code,
   t.endpoint_name, n.expr_hash, n.batch_no, n.position, n.next_position, n.page_no, n.page_size, n.before_token, n.after_token,
   n.before_url, n.next_url, n.status_code, n.has_next, n.latency_ms, n.inserted, n.updated, n.skipped, n.failed, n.retries,
-  n.throttled, n.stats, n.request_digest, n.response_digest, n.error, n.idempotent_key, n.created_at, t.window_from,
+  n.throttled, n.stats, n.request_digest, n.response_digest, n.error, n.idempotent_key, n.created_at, n.out_of_window,
+  n.filtered, t.window_from,
   t.window_to
 FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::jsonb[],
     $9::jsonb[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[], $17::int[],
     $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[], $25::jsonb[],
-    $26::jsonb[], $27::jsonb[], $28::jsonb[], $29::text[], $30::timestamptz[])
+    $26::jsonb[], $27::jsonb[], $28::jsonb[], $29::text[], $30::timestamptz[],
+    $31::bigint[], $32::bigint[])
   AS n (run_id, task_id, slice_id, plan_id, instance_id, expr_hash, batch_no, position, next_position, page_no, page_size,
     before_token, after_token, before_url, next_url, status_code, has_next, latency_ms, inserted, updated, skipped, failed,
-    retries, throttled, stats, request_digest, response_digest, error, idempotent_key, created_at)
+    retries, throttled, stats, request_digest, response_digest, error, idempotent_key, created_at,
+    out_of_window, filtered)
 JOIN ing_task t ON t.id = n.task_id
 ORDER BY n.run_id, n.batch_no
 ",
@@ -125,7 +129,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The values in the order of the statements.
-    pub(super) fn row(&self) -> [Value<'_>; 30] {
+    pub(super) fn row(&self) -> [Value<'_>; 32] {
         const NO_POSITION: &LedgerPosition = &LedgerPosition { json: None, number: None, token: None, url: None };
         let (next, counts) = (self.next.as_ref().unwrap_or(NO_POSITION), &self.counts);
         [
@@ -159,6 +163,8 @@ impl<'a> Ledger<'a> {
             &self.error,
             &self.idempotent_key,
             &self.now,
+            &counts.out_of_window,
+            &counts.filtered,
         ]
     }
 }
@@ -196,6 +202,8 @@ struct Counts {
     inserted: i64,
     updated: i64,
     skipped: i64,
+    out_of_window: i64,
+    filtered: i64,
     failed: i64,
     retries: i64,
     throttled: i64,
@@ -208,6 +216,8 @@ impl Counts {
             inserted: stats.inserted.into(),
             updated: stats.updated.into(),
             skipped: stats.skipped.into(),
+            out_of_window: stats.skipped_by.out_of_window.into(),
+            filtered: stats.skipped_by.filtered.into(),
             failed: stats.failed.into(),
             retries: stats.retry_count.into(),
             throttled: stats.throttled_count.into(),

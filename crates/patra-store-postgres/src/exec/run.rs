@@ -375,7 +375,7 @@ async fn record_failure(session: &Session, op: &EndRun, now: Time) -> Result<(),
     let Some(failure) = &op.failure else { return Ok(()) };
     let [insert, keep] = session.prepare([INSERT_FAILURES, raw::INSERT]).await?;
     let entry = Ledger::of_failure(op, failure, now)?;
-    let rows: Rows<'_, 30> = [entry.row()].into_iter().collect();
+    let rows: Rows<'_, 32> = [entry.row()].into_iter().collect();
     let recorded = session.write(&insert, &rows.params()).await?;
     let response = failure.raw.as_ref().filter(|_| recorded > 0);
     raw::keep(session, &keep, op.run, failure.batch_no, response, now).await

@@ -43,6 +43,7 @@ WITH asked AS (
 ), batches AS (
   SELECT count(*) AS batches, coalesce(sum(b.inserted), 0)::bigint AS inserted,
     coalesce(sum(b.updated), 0)::bigint AS updated, coalesce(sum(b.skipped), 0)::bigint AS skipped,
+    coalesce(sum(b.out_of_window), 0)::bigint AS out_of_window, coalesce(sum(b.filtered), 0)::bigint AS filtered,
     coalesce(sum(b.failed), 0)::bigint AS rejected, coalesce(sum(b.retries), 0)::bigint AS retries,
     coalesce(sum(b.throttled), 0)::bigint AS throttled
   FROM family f JOIN ing_task_run_batch b ON b.schedule_instance_id = f.id
@@ -57,7 +58,7 @@ SELECT asked.id, asked.status_code, asked.record_remarks, t.queued, t.active, t.
   (SELECT task.error FROM family f JOIN ing_task task ON task.schedule_instance_id = f.id
    WHERE task.status_code IN ('FAILED', 'PARTIAL') AND task.replaced = 0
    ORDER BY task.finished_at DESC, task.id DESC
-   LIMIT 1)
+   LIMIT 1), b.out_of_window, b.filtered
 FROM asked, tasks t, batches b";
 
 pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Option<JobProgress>, Fail> {
@@ -92,6 +93,8 @@ pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Opt
         inserted: sum(10)?,
         updated: sum(11)?,
         skipped: sum(12)?,
+        out_of_window: sum(31)?,
+        filtered: sum(32)?,
         rejected: sum(13)?,
         retries: sum(14)?,
         throttled: sum(15)?,

@@ -2,7 +2,7 @@
 
 use patra_core::cursor::{CursorName, CursorValue, completed_end};
 use patra_core::state::{Direction, Operation};
-use patra_core::tx::{AdvanceCursor, AdvanceRecorded, CursorMoved, RecordAdvance, TxError};
+use patra_core::tx::{AcceptGap, AdvanceCursor, AdvanceRecorded, CursorMoved, GapAccepted, RecordAdvance, TxError};
 use patra_core::{CursorId, RunId, Ts};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -214,22 +214,48 @@ pub(super) fn next_epoch(
 
 pub(super) fn record_advance(db: &Connection, op: RecordAdvance, now: Ts) -> Result<AdvanceRecorded> {
     let cursor = read(db, op.cursor)?;
+    let (mut target, mut by) = newest_event(db, &cursor)?;
+    let reached = reached(db, &cursor)?;
+    if let Some(mark) = reached.filter(|mark| {
+        mark.is_beyond(target.as_ref(), cursor.direction) && mark.is_beyond(cursor.value.as_ref(), cursor.direction)
+    }) {
+        insert_event(db, &cursor, &op, &op.remarks(cursor.operation), &mark, now)?;
+        (target, by) = (Some(mark), op.cause.map(|cause| cause.run));
+    }
+    Ok(AdvanceRecorded { direction: cursor.direction, value: cursor.value, target, by, version: cursor.version })
+}
+
+/// Returns the value of the furthest event, and the run that caused it.
+fn newest_event(db: &Connection, cursor: &Cursor) -> Result<(Option<CursorValue>, Option<RunId>)> {
     let furthest = match (cursor.origin, cursor.direction) {
         (None, _) => LAST_NUMERIC,
         (Some(_), Direction::Forward) => LAST_FORWARD,
         (Some(_), Direction::Backfill) => LAST_BACKFILL,
     };
     let read = |row: &Row<'_>| Ok((read_mark(row, 0)?, row.get::<_, Option<i64>>(3)?.map(RunId)));
-    let newest = db.prepare_cached(furthest)?.query_row([op.cursor.0], read).optional()?;
-    let reached = reached(db, &cursor)?;
-    let (mut target, mut by) = newest.unwrap_or_default();
-    if let Some(mark) = reached.filter(|mark| {
-        mark.is_beyond(target.as_ref(), cursor.direction) && mark.is_beyond(cursor.value.as_ref(), cursor.direction)
-    }) {
-        insert_event(db, &cursor, &op, &mark, now)?;
-        (target, by) = (Some(mark), op.cause.map(|cause| cause.run));
+    Ok(db.prepare_cached(furthest)?.query_row([cursor.id.0], read).optional()?.unwrap_or_default())
+}
+
+pub(super) fn accept_gap(db: &Connection, op: &AcceptGap, now: Ts) -> Result<GapAccepted> {
+    if let Some(flaw) = op.invalid_reason(now) {
+        return Err(Error::refused(flaw));
     }
-    Ok(AdvanceRecorded { direction: cursor.direction, value: cursor.value, target, by, version: cursor.version })
+    let cursor = read(db, op.cursor)?;
+    let Some(start) = cursor.start() else {
+        return Err(Error::refused(format!("cursor {} counts segments, not times", op.cursor)));
+    };
+    let (newest, complete) = (newest_event(db, &cursor)?.0, reached(db, &cursor)?);
+    let marks = newest.into_iter().chain(complete);
+    let reached = marks.fold(CursorValue::At(start), |far, mark| match mark.is_beyond(Some(&far), cursor.direction) {
+        true => mark,
+        false => far,
+    });
+    let target = op.target(cursor.direction, reached.instant().unwrap_or(start))?;
+    if let Some(mark) = &target {
+        let advance = RecordAdvance { cursor: op.cursor, cause: None, observed_max: None };
+        insert_event(db, &cursor, &advance, &op.remarks(), mark, now)?;
+    }
+    Ok(GapAccepted { existed: target.is_none() })
 }
 
 /// Returns how far the namespace is complete; `None` if not even its beginning is.
@@ -239,7 +265,14 @@ fn reached(db: &Connection, cursor: &Cursor) -> Result<Option<CursorValue>> {
     Ok((end != start).then_some(CursorValue::At(end)))
 }
 
-fn insert_event(db: &Connection, cursor: &Cursor, op: &RecordAdvance, mark: &CursorValue, now: Ts) -> Result<()> {
+fn insert_event(
+    db: &Connection,
+    cursor: &Cursor,
+    op: &RecordAdvance,
+    remarks: &str,
+    mark: &CursorValue,
+    now: Ts,
+) -> Result<()> {
     let (instant, number) = parts(mark);
     let place = instant.or(number).unwrap_or_default();
     db.prepare_cached(INSERT_EVENT)?.execute(params![
@@ -251,7 +284,7 @@ fn insert_event(db: &Connection, cursor: &Cursor, op: &RecordAdvance, mark: &Cur
         op.cause.map(|cause| cause.task.0),
         op.cause.map(|cause| cause.run.0),
         op.cause.map(|cause| cause.batch_no),
-        op.remarks(cursor.operation),
+        remarks,
         format!("{}:{place}", cursor.id),
         now.micros(),
     ])?;

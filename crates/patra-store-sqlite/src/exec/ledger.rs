@@ -15,11 +15,11 @@ INSERT INTO ing_task_run_batch
   (run_id, task_id, slice_id, plan_id, schedule_instance_id, provenance_code, endpoint_name, expr_hash, batch_no,
    position, next_position, page_no, page_size, before_token, after_token, before_url, next_url, status_code, has_next,
    latency_ms, inserted, updated, skipped, failed, retries, throttled, stats, request_digest, response_digest, error,
-   idempotent_key, created_at, window_from, window_to)
+   idempotent_key, created_at, out_of_window, filtered, window_from, window_to)
 SELECT ?1, id, ?3, ?4, ?5, provenance_code, endpoint_name, ?6, ?7,
    ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
    ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28,
-   ?29, ?30, window_from, window_to
+   ?29, ?30, ?31, ?32, window_from, window_to
 FROM ing_task
 WHERE id = ?2
 ON CONFLICT DO NOTHING";
@@ -134,6 +134,8 @@ impl Ledger<'_> {
             self.error.map(serde_json::to_string).transpose()?,
             self.idempotent_key,
             now.micros(),
+            stats.skipped_by.out_of_window,
+            stats.skipped_by.filtered,
         ])?;
         if inserted == 0 {
             return Ok(None);

@@ -56,6 +56,7 @@ LIMIT 1"
 const SUM_BATCHES: &str = concat!(
     "
 SELECT count(*), coalesce(sum(batch.inserted), 0), coalesce(sum(batch.updated), 0), coalesce(sum(batch.skipped), 0),
+  coalesce(sum(batch.out_of_window), 0), coalesce(sum(batch.filtered), 0),
   coalesce(sum(batch.failed), 0), coalesce(sum(batch.retries), 0), coalesce(sum(batch.throttled), 0)
 FROM ",
     family!(),
@@ -108,6 +109,8 @@ fn read_trigger(db: &Connection, public_id: &str, now: Ts) -> Result<Option<JobP
             inserted: 0,
             updated: 0,
             skipped: 0,
+            out_of_window: 0,
+            filtered: 0,
             rejected: 0,
             retries: 0,
             throttled: 0,
@@ -162,9 +165,11 @@ fn sum_batches(db: &Connection, progress: &mut JobProgress) -> Result<()> {
         progress.inserted = sum(1)?;
         progress.updated = sum(2)?;
         progress.skipped = sum(3)?;
-        progress.rejected = sum(4)?;
-        progress.retries = sum(5)?;
-        progress.throttled = sum(6)?;
+        progress.out_of_window = sum(4)?;
+        progress.filtered = sum(5)?;
+        progress.rejected = sum(6)?;
+        progress.retries = sum(7)?;
+        progress.throttled = sum(8)?;
         Ok(())
     })?;
     Ok(())

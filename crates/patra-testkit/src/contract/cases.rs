@@ -140,6 +140,7 @@ macro_rules! contract_cases {
         failed_window_stops_the_prefix,
         window_that_overlaps_an_open_one_counts,
         cursor_value_follows_its_event_and_only_forward,
+        accepted_gap_is_passed_and_stays_on_record,
         recording_twice_writes_one_event,
         event_names_its_origin,
         backfill_and_update_do_not_move_the_harvest_cursor,

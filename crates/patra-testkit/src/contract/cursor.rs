@@ -5,8 +5,8 @@ use std::sync::Arc;
 use patra_core::cursor::CursorValue;
 use patra_core::port::query::{Cell, View};
 use patra_core::state::{Direction, Operation};
-use patra_core::tx::{AdvanceCause, AdvanceCursor, AdvanceRecorded, Lease, RecordAdvance, RunEnd};
-use patra_core::{CursorId, Ts};
+use patra_core::tx::{AcceptGap, AdvanceCause, AdvanceCursor, AdvanceRecorded, Lease, RecordAdvance, RunEnd, TxError};
+use patra_core::{CursorId, Ts, Window};
 use serde_json::json;
 
 use super::fixture::{int, text, time};
@@ -148,6 +148,37 @@ pub(super) async fn event_names_its_origin(fx: Fixture) {
     let values = |column| text(&events.at(0, column)).parse::<Ts>().ok();
     assert_eq!((values("prev_value"), values("new_value")), (Some(Ts::from_secs(10)), Some(Ts::from_secs(20))));
     assert_eq!((int(&events.at(0, "cursor_id")), text(&events.at(0, "direction_code"))), (cursor.0, "FORWARD".into()));
+}
+
+pub(super) async fn accepted_gap_is_passed_and_stays_on_record(fx: Fixture) {
+    let (cursor, leases) = four(&fx).await;
+    let gap = |from, to| AcceptGap {
+        cursor,
+        window: Window { from: Ts::from_secs(from), to: Ts::from_secs(to) },
+        reason: "the API lost it".into(),
+        by: "ann".into(),
+    };
+    fx.finish(&leases[0], RunEnd::Succeeded).await;
+    fx.finish(&leases[1], RunEnd::Partial { error: make::fault("too much") }).await;
+    fx.finish(&leases[2], RunEnd::Succeeded).await;
+    assert_eq!(fx.advance(cursor).await.target, at(10));
+    // Nobody passes a gap that nobody named.
+    for wrong in [gap(20, 30), gap(30, 30), gap(0, 4_000_000_000), AcceptGap { reason: " ".into(), ..gap(10, 20) }] {
+        assert!(matches!(fx.run(wrong.clone()).await, Err(TxError::Refused(_))), "{wrong:?}");
+    }
+    assert_eq!(fx.advance(cursor).await.target, at(10));
+    assert!(!fx.ok(gap(10, 20)).await.existed);
+    assert!(fx.ok(gap(10, 20)).await.existed, "again");
+    assert!(fx.ok(gap(0, 10)).await.existed, "complete");
+    let advance = fx.advance(cursor).await;
+    assert_eq!((advance.target, advance.by), (at(20), None));
+    assert!(move_to(&fx, cursor, 20, advance.version).await);
+    assert_eq!(fx.advance(cursor).await.target, at(30), "on over the complete window behind it");
+    let events = fx.rows(View::Events).await;
+    let remarks: serde_json::Value = serde_json::from_str(&text(&events.at(1, "record_remarks"))).expect("JSON");
+    let (from, to) = (Ts::from_secs(10).to_string(), Ts::from_secs(20).to_string());
+    let why = json!({ "reason": "ACCEPTED_GAP", "from": from, "to": to, "why": "the API lost it", "by": "ann" });
+    assert_eq!(remarks, why);
 }
 
 // covers: ING-9.6-02, ING-9.6-03, ING-10.1-04, ING-11.5-03, ING-11.5-04, ING-7.7-04

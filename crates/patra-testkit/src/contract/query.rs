@@ -10,7 +10,8 @@ use patra_core::record::{CandidateMark, DetailCandidate};
 use patra_core::record::{Record, RecordVersion};
 use patra_core::state::PauseKind;
 use patra_core::tx::{
-    ArchiveLedger, CreateKey, KeyScope, MarkCredential, PauseSubject, RequestPermits, RevokeKey, RunEnd, TxError,
+    ArchiveLedger, CreateKey, KeyScope, MarkCredential, PauseSubject, RequestPermits, RevokeKey, RunEnd, SkipReasons,
+    TxError,
 };
 use patra_core::{Ts, Window};
 
@@ -27,6 +28,7 @@ async fn world(fx: &Fixture) {
     page.rejected = vec![make::rejected(2)];
     page.marks = vec![CandidateMark { candidate: DetailCandidate { id: "a".into(), version: "1".into() }, bad: None }];
     (page.stats.failed, page.stats.skipped, page.stats.retry_count, page.stats.throttled_count) = (1, 3, 4, 5);
+    page.stats.skipped_by = SkipReasons { out_of_window: 2, filtered: 1 };
     fx.ok(Arc::new(page)).await;
     fx.end(&leases[0], run, RunEnd::Succeeded).await;
     let run = fx.start(&leases[1]).await;
@@ -176,6 +178,7 @@ pub(super) async fn progress_sums_up_the_work_of_a_trigger(fx: Fixture) {
     let Cell::Json(fault) = failed.at(0, "error") else { panic!("a failed task has an error") };
     assert_eq!(progress.fault, serde_json::from_str(&fault).ok());
     assert_eq!((progress.batches, progress.inserted, progress.updated, progress.skipped), (2, 3, 1, 3));
+    assert_eq!((progress.out_of_window, progress.filtered, progress.unchanged()), (2, 1, 0));
     assert_eq!((progress.rejected, progress.retries, progress.throttled), (1, 4, 5));
     assert!(!progress.is_finished());
     let lease = fx.next().await;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use patra_core::cursor::{CursorValue, completed_end};
 use patra_core::state::TaskStatus;
-use patra_core::tx::{AdvanceCause, AdvanceCursor, AdvanceRecorded, CursorMoved, RecordAdvance, TxError};
+use patra_core::tx::{
+    AcceptGap, AdvanceCause, AdvanceCursor, AdvanceRecorded, CursorMoved, GapAccepted, RecordAdvance, TxError,
+};
 use patra_core::{CursorId, Ts};
 
 use super::{Cursor, Event, EventLineage, MemStore, next_id, place, refused};
@@ -45,6 +47,41 @@ impl MemStore {
         let cursor = &self.cursors[at];
         let (value, target) = (cursor.value.clone(), cursor.target.clone());
         Ok(AdvanceRecorded { direction, value, target, by: cursor.by, version: cursor.version })
+    }
+
+    pub(super) fn accept_gap(&mut self, now: Ts, op: &AcceptGap) -> Result<GapAccepted, TxError> {
+        if let Some(flaw) = op.invalid_reason(now) {
+            return refused(flaw);
+        }
+        let at = self.cursor_place(op.cursor)?;
+        let cursor = &self.cursors[at];
+        let Some(start) = cursor.start() else {
+            return refused(format!("cursor {} counts segments, not times", op.cursor));
+        };
+        let direction = cursor.direction();
+        let complete = completed_end(direction, start, &self.windows_beyond(cursor, &[TaskStatus::Succeeded]));
+        let accepted = cursor.target.as_ref().and_then(CursorValue::instant);
+        let further = |far: Ts, mark: Ts| {
+            if CursorValue::At(mark).is_beyond(Some(&CursorValue::At(far)), direction) { mark } else { far }
+        };
+        let reached = accepted.into_iter().fold(further(start, complete), further);
+        let Some(value) = op.target(direction, reached)? else { return Ok(GapAccepted { existed: true }) };
+        let previous = cursor.value.clone();
+        self.cursors[at].target = Some(value.clone());
+        self.cursors[at].by = None;
+        self.events.push(Event {
+            id: next_id(&self.events),
+            cursor: op.cursor,
+            previous,
+            value,
+            observed_max: None,
+            cause: None,
+            lineage: None,
+            remarks: op.remarks(),
+            created_at: now,
+            archived: false,
+        });
+        Ok(GapAccepted { existed: false })
     }
 
     /// The completed prefix of the segments of the newest plan that has any.

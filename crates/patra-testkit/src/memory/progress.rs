@@ -40,6 +40,8 @@ impl MemStore {
             inserted: 0,
             updated: 0,
             skipped: 0,
+            out_of_window: 0,
+            filtered: 0,
             rejected: 0,
             retries: 0,
             throttled: 0,
@@ -75,6 +77,8 @@ impl MemStore {
             progress.inserted += u64::from(batch.stats.inserted);
             progress.updated += u64::from(batch.stats.updated);
             progress.skipped += u64::from(batch.stats.skipped);
+            progress.out_of_window += u64::from(batch.stats.skipped_by.out_of_window);
+            progress.filtered += u64::from(batch.stats.skipped_by.filtered);
             progress.rejected += u64::from(batch.stats.failed);
             progress.retries += u64::from(batch.stats.retry_count);
             progress.throttled += u64::from(batch.stats.throttled_count);

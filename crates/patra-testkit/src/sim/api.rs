@@ -8,6 +8,7 @@ use patra_core::paging::{PageFacts, Position};
 use patra_core::protocol::run::{ExchangeEvidence, FetchedPage, RecordOrder};
 use patra_core::record::{DetailCandidate, Record, RecordVersion, RejectedRecord};
 use patra_core::rng::Rng;
+use patra_core::tx::SkipReasons;
 use patra_core::{Code, Ts, Window};
 
 use super::api_behavior::Pages;
@@ -314,6 +315,7 @@ pub(super) fn blank_page() -> FetchedPage {
         facts: PageFacts::default(),
         records: Vec::new(),
         rejected: Vec::new(),
+        skipped: SkipReasons::default(),
         candidates: Vec::new(),
         content: [0; 16],
         evidence: no_evidence(),

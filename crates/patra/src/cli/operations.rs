@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use patra_core::Ts;
 use patra_core::state::Operation;
 use patra_engine::operations::MIN_RETENTION;
 
@@ -112,6 +113,38 @@ pub(crate) struct Author {
     pub(crate) reason: String,
     /// Record this name
     #[arg(long, global = true, env = "USER", default_value = "command line", value_name = "NAME")]
+    pub(crate) by: String,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Cursor {
+    /// Let a cursor pass a window that stays incomplete, on record with your reason
+    AcceptGap(AcceptGap),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AcceptGap {
+    /// Code of the provenance
+    pub(crate) provenance: String,
+    /// Name of the endpoint
+    pub(crate) endpoint: String,
+    /// Begin of the gap: where the cursor stands, or before
+    #[arg(long, value_name = "TIME")]
+    pub(crate) from: Ts,
+    /// End of the gap
+    #[arg(long, value_name = "TIME")]
+    pub(crate) to: Ts,
+    /// Operation of the cursor
+    #[arg(long, value_parser = value::operation(), default_value = "harvest", value_name = "OPERATION")]
+    pub(crate) operation: Operation,
+    /// Id of the cursor, from `patra get cursors`, if the endpoint has several
+    #[arg(long, value_name = "ID")]
+    pub(crate) cursor: Option<i64>,
+    /// Record this reason
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    /// Record this name
+    #[arg(long, env = "USER", default_value = "command line", value_name = "NAME")]
     pub(crate) by: String,
 }
 

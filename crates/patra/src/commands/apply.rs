@@ -77,9 +77,13 @@ fn report(global: &Global, text: &str, file: &Path, outcome: &ApplyOutcome, mut 
             text.push_str(&format!("\n  {}", line(change)));
         }
     }
+    for effect in &outcome.effects {
+        text.push_str(&format!("\n  ! {}", effect.message));
+    }
     let changes = outcome.changes.iter();
     let changes = changes.map(|change| json!({ "path": change.path, "before": change.before, "after": change.after }));
     value["changes"] = changes.collect();
+    value["effects"] = json!(outcome.effects);
     value["file"] = file.display().to_string().into();
     value["result"] = registry::word(outcome.result).into();
     output::result(global.output, &text, &value)

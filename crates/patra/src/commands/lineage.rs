@@ -6,6 +6,7 @@ use patra_core::PlanId;
 use patra_core::port::Queries;
 use patra_core::port::query::{BatchPage, PlanLineage, View};
 
+use super::run::skipped;
 use crate::cli::{Global, Output};
 use crate::error::Error;
 use crate::{output, store};
@@ -73,15 +74,17 @@ fn replaced(task: &Value, all: &[Value]) -> String {
 fn describe(run: &Value, batches: usize) -> String {
     let stats = &run["stats"];
     let count = |name: &str| stats[name].as_u64().unwrap_or(0);
+    let left_out = |reason: &str| stats["skippedBy"][reason].as_u64().unwrap_or(0);
     let mut line = format!(
-        "{} attempt {} {}: {batches} batches, {} inserted, {} updated, {} skipped, {} failed",
+        "{} attempt {} {}: {batches} batches, {} inserted, {} updated, {} unchanged, {} failed{}",
         text(run, "id"),
         text(run, "attempt_no"),
         text(run, "status_code"),
         count("inserted"),
         count("updated"),
-        count("skipped"),
+        count("skipped").saturating_sub(left_out("outOfWindow") + left_out("filtered")),
         count("failed"),
+        skipped(left_out("outOfWindow"), left_out("filtered")),
     );
     if let Some(error) = run["error"]["message"].as_str() {
         line.push_str(&format!(" — {error}"));

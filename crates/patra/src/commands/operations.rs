@@ -6,11 +6,12 @@ use patra_core::port::query::View;
 use patra_core::port::{CommandsExt, Queries};
 use patra_core::state::PauseKind;
 use patra_core::tx::{self, AbandonRecord, CancelSubject, PauseSelector, PauseSubject, PauseWork, ResumeWork};
-use patra_core::{PauseId, PlanId, SliceId, TaskId};
+use patra_core::{PauseId, PlanId, SliceId, TaskId, Window};
 use patra_engine::operations;
 
 use crate::cli::{
-    Archive, Author, Cancel, CancelTarget, Global, Outbox, Pause, PauseTarget, Quarantine, Resume, ResumeTarget, Signal,
+    AcceptGap, Archive, Author, Cancel, CancelTarget, Global, Outbox, Pause, PauseTarget, Quarantine, Resume,
+    ResumeTarget, Signal,
 };
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
@@ -51,6 +52,30 @@ pub(crate) async fn resume(global: &Global, args: &Resume) -> Result<Exit, Error
     }
     let text = format!("{name} resumed: {released} hold{} removed", if released == 1 { "" } else { "s" });
     output::result(global.output, &text, &json!({ "subject": subject, "released": released }))?;
+    Ok(Exit::Ok)
+}
+
+pub(crate) async fn accept_gap(global: &Global, args: AcceptGap) -> Result<Exit, Error> {
+    let window = Window::new(args.from, args.to)
+        .ok_or_else(|| Error::usage("the gap is empty").hint("--to lies after --from"))?;
+    let store = store::open(global).await?.store;
+    let request = operations::GapRequest {
+        project: global.project.clone(),
+        provenance: args.provenance,
+        endpoint: args.endpoint,
+        operation: args.operation,
+        cursor: args.cursor,
+        window,
+        reason: args.reason,
+        by: args.by,
+    };
+    let accepted = operations::accept_gap(&*store, request).await?;
+    let place = accepted.value.as_deref().unwrap_or("its start");
+    let text = match accepted.existed {
+        true => format!("cursor {} is past this window already: it stands at {place}", accepted.cursor),
+        false => format!("cursor {} passes the gap and stands at {place}", accepted.cursor),
+    };
+    output::result(global.output, &text, &json!(accepted))?;
     Ok(Exit::Ok)
 }
 

@@ -250,6 +250,9 @@ impl Job {
             "inserted": get(&counts.inserted),
             "updated": get(&counts.updated),
             "skipped": get(&counts.skipped),
+            "unchanged": counts.unchanged(),
+            "out_of_window": get(&counts.out_of_window),
+            "filtered": get(&counts.filtered),
             "rejected": get(&counts.rejected),
             "throttled": get(&counts.throttled),
             "partitions": progress.partitions,
@@ -265,12 +268,13 @@ impl Job {
             "{} new, {} changed, {} unchanged records in {} pages",
             get(&counts.inserted),
             get(&counts.updated),
-            get(&counts.skipped),
+            counts.unchanged(),
             get(&counts.pages)
         );
         if progress.partitions > 0 {
             text.push_str(&format!(" of {} partitions", progress.partitions));
         }
+        text.push_str(&skipped(get(&counts.out_of_window), get(&counts.filtered)));
         if let Some(cursor) = &cursor {
             text.push_str(&match get(&counts.unverified) {
                 0 => format!("; read up to {cursor}, all verified"),
@@ -383,6 +387,14 @@ impl Job {
         let at = own.and_then(|row| View::Cursors.cell(row, "normalized_instant"));
         Ok(if let Some(Cell::Time(at)) = at { Some(at.to_short_text()) } else { None })
     }
+}
+
+/// The records that were read and not stored, with the reasons.
+pub(super) fn skipped(out_of_window: u64, filtered: u64) -> String {
+    let reason = |count: u64, why: &str| (count > 0).then(|| format!("{count} {why}"));
+    let reasons = [reason(out_of_window, "outside their window"), reason(filtered, "left out by record.filter")];
+    let reasons: Vec<_> = reasons.into_iter().flatten().collect();
+    if reasons.is_empty() { String::new() } else { format!("; skipped: {}", reasons.join(", ")) }
 }
 
 /// Whether some records of the parent named no partition.

@@ -23,6 +23,7 @@ mod late_database;
 mod layers;
 mod mistakes;
 mod moving;
+mod named_gaps;
 mod observability;
 mod operations;
 mod outputs;

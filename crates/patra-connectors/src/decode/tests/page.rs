@@ -73,12 +73,28 @@ fn a_cut_body_may_be_tried_again_and_a_changed_shape_may_not() {
     let moved = decode(&spec(), r#"{"data":[]}"#).unwrap_err();
     assert_eq!(
         (moved.level, moved.message.as_str()),
-        (Level::L4, "items_path $.message.items finds nothing in the response")
+        (
+            Level::L4,
+            "items_path $.message.items finds nothing in the response (if pages without records have no list, set \
+             response.absent: empty)"
+        )
     );
     assert_eq!(decode(&spec(), r#"{"message":{"items":7}}"#).unwrap_err().level, Level::L4);
     assert_eq!(decode(&spec(), r#"{"message":{"items":null}}"#).unwrap().facts.items, 0);
     assert!(decode(&spec(), "{} trailing").is_err());
     assert!(decode(&spec(), &"[".repeat(100_000)).is_err(), "depth is bounded");
+}
+
+#[test]
+fn absent_list_is_empty_where_the_manifest_says_so() {
+    let mut spec = spec();
+    spec.response.absent = AbsentList::Empty;
+    let page = decode(&spec, r#"{"message":{"total":0}}"#).unwrap();
+    assert_eq!((page.facts.items, page.facts.total), (0, Some(0)));
+    assert_eq!(decode(&spec, "{}").unwrap().facts.items, 0);
+    // Anything else in the place of the list is still another format.
+    assert_eq!(decode(&spec, r#"{"message":{"items":{"id":1}}}"#).unwrap_err().level, Level::L4);
+    assert_eq!(decode(&spec, r#"{"message":{"items":7}}"#).unwrap_err().level, Level::L4);
 }
 
 // covers: ING-4.4-14, ING-4.4-21, ING-6.1-07, ING-6.2-02, ING-10.4-01
@@ -89,7 +105,7 @@ fn records_outside_the_window_are_left_to_their_own_window() {
     let body = r#"{"message":{"items":[{"id":"in","updated_at":0},{"id":"end","updated_at":100},{"id":"before","updated_at":-1}]}}"#;
     let page = decode(&spec, body).unwrap();
     assert_eq!(page.records.iter().map(|r| r.key.as_str()).collect::<Vec<_>>(), ["in"]);
-    assert_eq!(page.facts.items, 3);
+    assert_eq!((page.facts.items, page.skipped), (3, SkipReasons { out_of_window: 2, filtered: 0 }));
 }
 
 #[test]

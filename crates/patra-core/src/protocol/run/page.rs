@@ -10,7 +10,9 @@ use crate::id::RunId;
 use crate::paging::{PageFacts, Position};
 use crate::record::{CandidateMark, DetailCandidate, Record, RejectedRecord, deduplicate};
 use crate::source::Validators;
-use crate::tx::{BatchStats, Capture, CheckedRecord, CommitBatch, HttpStats, Lease, LeaseRef, RawResponse};
+use crate::tx::{
+    BatchStats, Capture, CheckedRecord, CommitBatch, HttpStats, Lease, LeaseRef, RawResponse, SkipReasons,
+};
 
 /// A page that was read and mapped.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -18,6 +20,8 @@ pub struct FetchedPage {
     pub facts: PageFacts,
     pub records: Vec<Record>,
     pub rejected: Vec<RejectedRecord>,
+    /// Items that were left out, by reason.
+    pub skipped: SkipReasons,
     /// Ids of a page of ids, in its order.
     pub candidates: Vec<DetailCandidate>,
     /// Hash of the items, for the loop guard.
@@ -124,6 +128,7 @@ impl FetchedPage {
         let stats = BatchStats {
             items_count: self.facts.items,
             skipped: duplicates + outside,
+            skipped_by: self.skipped,
             failed: rejected,
             retry_count: context.retries,
             throttled_count: context.throttles,

@@ -16,7 +16,7 @@ use crate::paging::{PageStep, PageWalk, PagingRule, Part, Position, Verification
 use crate::record::{CandidateMark, DetailCandidate};
 use crate::source::Validators;
 use crate::time::Ts;
-use crate::tx::{RateStats, RunEnd, SelfHealing};
+use crate::tx::{RateStats, RunEnd, SelfHealing, SkipReasons};
 
 /// One page to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -388,6 +388,7 @@ impl RunMachine {
             // resume behind them.
             page.facts.items = 0;
             page.candidates.clear();
+            page.skipped = SkipReasons::default();
             if let PageEnding::Over { next, .. } = &mut ending {
                 next.clone_from(&here);
                 self.reader.stays = true;
@@ -414,11 +415,17 @@ impl RunMachine {
     fn walk_on(&mut self, policy: &super::RunPolicy, here: &Position, page: &FetchedPage) -> PageStep {
         let requested = self.reader.requested_size;
         let (facts, content, rejected) = (&page.facts, page.content, &page.rejected);
-        if requested == policy.paging.page_size {
-            return self.reader.walk.after(&policy.paging, here, facts, content, rejected);
-        }
-        let rule = PagingRule { page_size: requested, ..policy.paging.clone() };
-        self.reader.walk.after(&rule, here, facts, content, rejected)
+        let to_the_ceiling = self.rule_to_the_ceiling(policy, facts.total);
+        let step = match to_the_ceiling {
+            None if requested == policy.paging.page_size => {
+                return self.reader.walk.after(&policy.paging, here, facts, content, rejected);
+            }
+            rule => {
+                let rule = PagingRule { page_size: requested, ..rule.unwrap_or_else(|| policy.paging.clone()) };
+                self.reader.walk.after(&rule, here, facts, content, rejected)
+            }
+        };
+        self.at_the_ceiling(policy, facts.total, step)
     }
 
     /// Commits a page and moves to where its ending leads.

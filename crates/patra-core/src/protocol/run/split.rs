@@ -8,7 +8,7 @@ use super::reader::PageEnding;
 use super::{RunMachine, RunPolicy};
 use crate::bounds::PageRange;
 use crate::error::{Code, Fault, Level};
-use crate::paging::{PagingKind, Position};
+use crate::paging::{EndReason, PageStep, PagingKind, PagingRule, Position};
 use crate::protocol::planner::SliceTemplate;
 use crate::time::Ts;
 use crate::tx::RunEnd;
@@ -61,10 +61,41 @@ impl RunMachine {
     pub(super) fn too_much(&self, policy: &RunPolicy, total: Option<u64>, at_most: u64) -> RunEnd {
         let found = total.map_or_else(|| "more".to_owned(), |total| total.to_string());
         let excess = format!("the window holds {found} records and the upstream returns at most {at_most} per query");
-        self.cut(policy, self.lease.window, parts_of(total, at_most), &excess).unwrap_or_else(|| {
-            let reason = format!("{excess}; it cannot be split any further");
-            RunEnd::Failed { error: Fault::new(Code::PartialFail, Level::L2, reason) }
-        })
+        let cut = self.cut(policy, self.lease.window, parts_of(total, at_most), &excess);
+        cut.unwrap_or_else(|| RunEnd::Partial { error: overfull(total, at_most) })
+    }
+
+    /// Whether narrower windows could hold less than this one.
+    fn can_be_cut(&self, policy: &RunPolicy) -> bool {
+        self.cut(policy, self.lease.window, 2, "").is_some()
+    }
+
+    /// The paging rule for a window that cannot be cut: it is read as far as the upstream goes, whatever its total.
+    pub(super) fn rule_to_the_ceiling(&self, policy: &RunPolicy, total: Option<u64>) -> Option<PagingRule> {
+        let ceiling = policy.paging.ceiling.filter(|_| !self.can_be_cut(policy))?;
+        let estimates = policy.paging.estimates || total.is_some_and(|total| total >= ceiling);
+        Some(PagingRule { ceiling: None, can_cut: false, estimates, ..policy.paging.clone() })
+    }
+
+    /// Ends the reading of a window that cannot be cut where the upstream returns no more.
+    pub(super) fn at_the_ceiling(&self, policy: &RunPolicy, total: Option<u64>, step: PageStep) -> PageStep {
+        let Some(ceiling) = policy.paging.ceiling.filter(|_| !self.can_be_cut(policy)) else { return step };
+        let at_most = |total| PageStep::Incomplete(overfull(total, ceiling));
+        match &step {
+            // A total that equals the ceiling may have been capped, where the upstream filters by time.
+            PageStep::End(_) if total.is_some_and(|n| n > ceiling || (n == ceiling && policy.paging.can_cut)) => {
+                at_most(total)
+            }
+            PageStep::Next { next, .. } if policy.paging.before(next).is_some_and(|before| before >= ceiling) => {
+                match total {
+                    Some(n) if n < ceiling || (n == ceiling && !policy.paging.can_cut) => {
+                        PageStep::End(EndReason::Counted)
+                    }
+                    total => at_most(total),
+                }
+            }
+            _ => step,
+        }
     }
 
     /// The end of a slice that is read up to `max_page` while there is more.
@@ -112,7 +143,8 @@ impl RunMachine {
         if !self.reader.is_at_first() || self.bounds.pages.is_some() {
             return None;
         }
-        if let Some(range) = policy.limits.page_range {
+        let within = policy.paging.ceiling.is_none_or(|ceiling| total <= ceiling);
+        if let Some(range) = policy.limits.page_range.filter(|_| within) {
             let pages = total.div_ceil(size);
             if pages <= u64::from(range) {
                 return None;
@@ -215,6 +247,26 @@ impl RunMachine {
         let reason = format!("{cause}; it was split into {} windows", slices.len());
         Some(RunEnd::Split { error: Fault::new(Code::PartialFail, Level::L2, reason), slices })
     }
+}
+
+/// Why a window that cannot be cut is incomplete.
+fn overfull(total: Option<u64>, at_most: u64) -> Fault {
+    let found = match total {
+        Some(total) if total <= at_most => format!("{total} records"),
+        Some(total) => format!("{total} records, more than"),
+        None => "more records than".to_owned(),
+    };
+    let excess = match total {
+        Some(total) if total <= at_most => {
+            format!("the window holds {found}, and the upstream returns at most {at_most} per query: there may be more")
+        }
+        _ => format!("the window holds {found} the {at_most} that the upstream returns per query"),
+    };
+    let reason = format!(
+        "{excess}; it cannot be split any further (window.min_window) and was read as far as possible; \
+         `patra cursor accept-gap` lets the cursor pass it"
+    );
+    Fault::new(Code::PartialFail, Level::L2, reason)
 }
 
 /// Number of parts for a window with `total` records, so that none holds more than `at_most`. Three quarters of that:

@@ -7,12 +7,12 @@ use crate::manifest::{self, EndpointConfig};
 use crate::snapshot::{ExprSpec, ParamSpec, ParentSpec, PartitionSpec, RequestParamSpec};
 
 pub(super) fn params(endpoint: &EndpointConfig) -> BTreeMap<String, ParamSpec> {
-    let param = |declared: &manifest::ParamConfig| {
-        let manifest::ParamConfig { default, required, pattern, secret, description } = declared.clone();
-        let (required, secret) = (required.unwrap_or(false), secret.unwrap_or(false));
-        ParamSpec { default, required, pattern, secret, description }
+    let param = |(name, declared): (&String, &manifest::ParamConfig)| {
+        let required = endpoint.requires_param(name);
+        let manifest::ParamConfig { default, pattern, secret, description, .. } = declared.clone();
+        (name.clone(), ParamSpec { default, required, pattern, secret: secret.unwrap_or(false), description })
     };
-    endpoint.params.iter().map(|(name, declared)| (name.clone(), param(declared))).collect()
+    endpoint.params.iter().map(param).collect()
 }
 
 pub(super) fn partitions(endpoint: &EndpointConfig) -> Vec<PartitionSpec> {

@@ -22,6 +22,7 @@ pub(super) fn response(endpoint: &EndpointConfig) -> ResponseSpec {
         html: response.html,
         errors: response.errors.iter().map(error_rule).collect(),
         items_path: response.items_path.unwrap_or_else(whole),
+        absent: response.absent.unwrap_or_default(),
         id_path: response.id_path.unwrap_or_default(),
         id_separator: response.id_separator,
         updated_at_path: response.updated_at_path,

@@ -39,11 +39,26 @@ fn params_are_declared() {
     );
     let bound = "partitions: [{ param: q, values: [a] }]\nschedule: { every: PT1H }";
     check_with(&format!("params: {{ q: {{ required: true }} }}\n{bound}"), "");
+    check_with(
+        "params: { q: {} }\npolled: true\npartitions: [{ param: q, values: [a] }]",
+        "t.yaml:7:5: endpoints.list.partitions: a polled endpoint is read once per source and has no partitions\n  hint: remove `partitions`, and give each source its own params: see `patra source add`",
+    );
     let many: Vec<String> = (0..65).map(|n| format!("p{n}: {{}}")).collect();
     check_with(
         &format!("params: {{ q: {{}}, {} }}", many.join(", ")),
         "t.yaml:5:5: endpoints.list.params: at most 64 parameters can be given",
     );
+}
+
+#[test]
+fn scheduled_endpoint_binds_the_params_of_its_path() {
+    let path = "path: \"/users/${ params.user }\" }\n    params: { user: {} }\n    schedule: { every: PT1H }";
+    check(
+        "path: /list }",
+        path,
+        "t.yaml:6:5: endpoints.list.schedule: a scheduled run has no params, but `user` is required\n  hint: give it a default, or a partition that binds it: [{ param: user, values: [..] }]",
+    );
+    check("path: /list }", &path.replace("user: {}", "user: { default: a }"), "");
 }
 
 // covers: ING-3.2-10, ING-4.2-07

@@ -262,6 +262,7 @@ fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
             }
         }
         Tx::AdvanceCursor(op) => cursor(&mut op.cursor, visit),
+        Tx::AcceptGap(op) => cursor(&mut op.cursor, visit),
         _ => {}
     }
 }

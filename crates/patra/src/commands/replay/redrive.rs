@@ -15,6 +15,7 @@ use patra_engine::EngineRole;
 use patra_engine::replay::redrive::{self, redrive};
 
 use crate::cli::{Global, Replay};
+use crate::commands::run::skipped;
 use crate::error::{Error, Exit};
 use crate::progress::Counts;
 use crate::signals::Signals;
@@ -47,12 +48,13 @@ pub(super) async fn run(global: &Global, args: &Replay) -> Result<Exit, Error> {
         Redriven::NotFound => Err(refused(redrive::Error::NotFound)),
         Redriven::ReadBack { batch, stats, next } => {
             let text = format!(
-                "already done, nothing was written: {} records, {} new, {} changed, {} unchanged, {} rejected; {}",
+                "already done, nothing was written: {} records, {} new, {} changed, {} unchanged, {} rejected{}; {}",
                 stats.items_count,
                 stats.inserted,
                 stats.updated,
-                stats.skipped,
+                stats.skipped.saturating_sub(stats.skipped_by.total()),
                 stats.failed,
+                skipped(stats.skipped_by.out_of_window.into(), stats.skipped_by.filtered.into()),
                 next.as_ref().map_or("it was the last of its slice".to_owned(), next_text)
             );
             let value = json!({ "outcome": "READ_BACK", "batch": batch, "stats": stats, "next": next });

@@ -44,7 +44,7 @@ fn a_window_that_turns_out_to_be_over_the_ceiling_is_cut_when_it_is_reached() {
 
 // covers: ING-15-02
 #[test]
-fn a_window_that_ends_at_the_ceiling_is_whole_and_one_that_cannot_be_cut_fails() {
+fn window_that_ends_at_the_ceiling_is_whole() {
     let mut driver = reading(paging::PagingRule { ceiling: Some(4), ..offsets() });
     driver.fetch();
     driver.on(with_total(1, Some(4)));
@@ -52,12 +52,32 @@ fn a_window_that_ends_at_the_ceiling_is_whole_and_one_that_cannot_be_cut_fails()
     driver.fetch();
     driver.on(with_total(2, Some(4)));
     assert_eq!(end(&driver.on(committed())).end, RunEnd::Succeeded);
+}
 
-    let mut driver = Driver::reading(at_once(), paging::PagingRule { ceiling: Some(4), ..offsets() }, None);
-    driver.fetch();
-    driver.on(with_total(1, Some(5)));
-    let close = end(&driver.on(committed()));
-    assert!(matches!(&close.end, RunEnd::Failed { error } if error.message.contains("cannot be split")), "{close:?}");
+// covers: ING-15-02
+#[test]
+fn window_that_cannot_be_cut_is_read_to_the_ceiling_and_ends_partial() {
+    let read = |total: Option<u64>, can_cut: bool| {
+        let rule = paging::PagingRule { ceiling: Some(4), can_cut, ..offsets() };
+        let mut driver = Driver::reading(at_once(), rule, None);
+        driver.fetch();
+        driver.on(with_total(1, total));
+        driver.on(committed());
+        driver.fetch();
+        driver.on(with_total(2, total));
+        end(&driver.on(committed())).end.clone()
+    };
+    let partial = |end: RunEnd| match end {
+        RunEnd::Partial { error } => error.message,
+        other => panic!("{other:?}"),
+    };
+    let over = partial(read(Some(5), true));
+    assert!(over.contains("5 records, more than the 4 that the upstream returns"), "{over}");
+    assert!(over.contains("cannot be split any further") && over.contains("accept-gap"), "{over}");
+    let capped = partial(read(Some(4), true));
+    assert!(capped.contains("holds 4 records") && capped.contains("there may be more"), "{capped}");
+    assert!(partial(read(None, true)).contains("more records than the 4"));
+    assert_eq!(read(Some(4), false), RunEnd::Succeeded, "a total that was never capped");
 }
 
 // covers: ING-4.3-05, ING-15-02
