@@ -46,7 +46,7 @@ pub(super) struct PageReader {
     batch_no: u32,
     /// Only a total says that this page exists: a 404 is the end then.
     pub(super) perhaps: bool,
-    walk: PageWalk,
+    pub(super) walk: PageWalk,
     /// State of the walk before the current page: a page that is not left is judged again after a crash.
     walk_before: Option<WalkProgress>,
     /// The next batch does not leave its page.
@@ -54,7 +54,7 @@ pub(super) struct PageReader {
     /// The last id of the page before, where ids are read first.
     last_id: Option<DetailCandidate>,
     /// Page size of the last request.
-    requested_size: u32,
+    pub(super) requested_size: u32,
     pub(super) track: OrderTracker,
     pages: u32,
     /// Started at the first page of the slice, not after an earlier run.
@@ -409,23 +409,6 @@ impl RunMachine {
             page.candidates.remove(0);
         }
         self.reader.last_id = last;
-    }
-
-    /// What the page at `here` means for the rest, by the requested size.
-    fn walk_on(&mut self, policy: &super::RunPolicy, here: &Position, page: &FetchedPage) -> PageStep {
-        let requested = self.reader.requested_size;
-        let (facts, content, rejected) = (&page.facts, page.content, &page.rejected);
-        let to_the_ceiling = self.rule_to_the_ceiling(policy, facts.total);
-        let step = match to_the_ceiling {
-            None if requested == policy.paging.page_size => {
-                return self.reader.walk.after(&policy.paging, here, facts, content, rejected);
-            }
-            rule => {
-                let rule = PagingRule { page_size: requested, ..rule.unwrap_or_else(|| policy.paging.clone()) };
-                self.reader.walk.after(&rule, here, facts, content, rejected)
-            }
-        };
-        self.at_the_ceiling(policy, facts.total, step)
     }
 
     /// Commits a page and moves to where its ending leads.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::page::FetchedPage;
 use super::reader::PageEnding;
 use super::{RunMachine, RunPolicy};
 use crate::bounds::PageRange;
@@ -63,6 +64,23 @@ impl RunMachine {
         let excess = format!("the window holds {found} records and the upstream returns at most {at_most} per query");
         let cut = self.cut(policy, self.lease.window, parts_of(total, at_most), &excess);
         cut.unwrap_or_else(|| RunEnd::Partial { error: overfull(total, at_most) })
+    }
+
+    /// What the page at `here` means for the rest, by the requested size.
+    pub(super) fn walk_on(&mut self, policy: &RunPolicy, here: &Position, page: &FetchedPage) -> PageStep {
+        let requested = self.reader.requested_size;
+        let (facts, content, rejected) = (&page.facts, page.content, &page.rejected);
+        let to_the_ceiling = self.rule_to_the_ceiling(policy, facts.total);
+        let step = match to_the_ceiling {
+            None if requested == policy.paging.page_size => {
+                return self.reader.walk.after(&policy.paging, here, facts, content, rejected);
+            }
+            rule => {
+                let rule = PagingRule { page_size: requested, ..rule.unwrap_or_else(|| policy.paging.clone()) };
+                self.reader.walk.after(&rule, here, facts, content, rejected)
+            }
+        };
+        self.at_the_ceiling(policy, facts.total, step)
     }
 
     /// Whether narrower windows could hold less than this one.
