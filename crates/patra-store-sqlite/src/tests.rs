@@ -206,6 +206,7 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "SCAN resource_pool_capture",
             "idx_outbox_pending",
             "idx_outbox_failed",
+            "idx_outbox_leased",
             "idx_instance_chore",
             "idx_instance_scrape",
             // Read from the newest on, until there are enough of the project.

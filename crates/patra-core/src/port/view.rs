@@ -225,9 +225,9 @@ impl std::str::FromStr for View {
 const TASKS_FAILED: &str = "(SELECT count(*) FROM ing_task task
   WHERE task.schedule_instance_id = ing_schedule_instance.id AND task.status_code IN ('FAILED', 'PARTIAL')
     AND task.replaced = 0)
-  + (SELECT count(*) FROM ing_schedule_instance made JOIN ing_task task ON task.schedule_instance_id = made.id
-     WHERE made.root_id = ing_schedule_instance.id AND task.status_code IN ('FAILED', 'PARTIAL')
-       AND task.replaced = 0) AS tasks_failed";
+  + (SELECT count(*) FROM ing_schedule_instance made, ing_task task
+     WHERE made.root_id = ing_schedule_instance.id AND task.schedule_instance_id = made.id
+       AND task.status_code IN ('FAILED', 'PARTIAL') AND task.replaced = 0) AS tasks_failed";
 
 impl View {
     /// A column in the SQL of both databases: its name, or how it is computed.

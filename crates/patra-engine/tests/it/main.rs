@@ -120,7 +120,7 @@ async fn a_store_that_is_busy_away_or_loses_its_answers_changes_nothing_in_the_r
 
 #[tokio::test(start_paused = true)]
 async fn refusals_are_retried_and_a_poisoned_page_ends_its_task_only() {
-    let world = World::new(MockApi { fail_every: 3, poison: Some(40), ..MockApi::with(95) });
+    let world = World::new(MockApi { fail_every: 3, poison: Some(36), ..MockApi::with(95) });
     let engine = world.start("one").await;
     world.fire("job").await;
     engine.nudge();
