@@ -126,6 +126,8 @@ const NAMES: &[(&str, SecretForm)] = &[
     ("bearer", SecretForm::Bearer),
 ];
 
+/// What our own hints write in place of a key.
+const PLACEHOLDERS: &[&str] = &["Bearer <key>", "Bearer KEY", "Bearer patra_…"];
 /// Words that follow `bearer` in a sentence.
 const PROSE: &[&str] = &[
     "access",
@@ -187,6 +189,9 @@ fn named(bytes: &[u8], start: usize, name: &'static str, form: SecretForm) -> Op
         None if separator != b':' && separator != b',' => delimited(bytes, at, is_header),
         None => return None,
     };
+    if form == SecretForm::Authorization && is_placeholder(&bytes[range.clone()]) {
+        return None;
+    }
     let kind = match form {
         SecretForm::Pair => SecretKind::Cookie,
         SecretForm::Cookies => SecretKind::CookieHeader,
@@ -196,6 +201,13 @@ fn named(bytes: &[u8], start: usize, name: &'static str, form: SecretForm) -> Op
     // The name of a cookie is no secret, and prose mentions cookies; `name=value` is one.
     (form != SecretForm::Cookies || bytes[range.clone()].contains(&b'=') || bytes[range.clone()].starts_with(b"***"))
         .then_some(SecretSpan { kind, name, range })
+}
+
+/// Whether the header's value begins with one of our placeholders, as a whole word.
+fn is_placeholder(value: &[u8]) -> bool {
+    PLACEHOLDERS.iter().any(|placeholder| {
+        value.strip_prefix(placeholder.as_bytes()).is_some_and(|rest| rest.first().is_none_or(|next| !is_word(*next)))
+    })
 }
 
 /// Whether a quoted name is the first of a pair, and not the value before the next name of an object.

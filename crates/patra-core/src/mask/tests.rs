@@ -27,6 +27,7 @@ fn other_names_of_secrets_are_masked_too() {
     check("Authorization: Bearer abc.def", "Authorization: §");
     check("Authorization: Basic dXNlcjpw", "Authorization: §");
     check("sent Bearer abc.def-123 to it", "sent Bearer § to it");
+    check("Authorization: Bearer KEYabc", "Authorization: §");
     check("Bearer --Abc-def; Bearer --abc1def; Bearer --; Bearer ---abcdef", "Bearer §; Bearer §; Bearer --; Bearer §");
     for name in ["cookie_encrypted", "token", "api_key", "password", "secret", "cookie_value"] {
         check(&format!(r#"{{"{name}":"xxx","n":1}}"#), &format!(r#"{{"{name}":"§","n":1}}"#));
@@ -69,6 +70,9 @@ fn ordinary_lines_are_left_as_they_are_without_a_copy() {
         "Authorization: ${ credential.header }".split(':').next().unwrap_or_default(),
         "Bearer ${ credential.token }",
         "`patra credential add NAME --type bearer --value v`",
+        "send `Authorization: Bearer <key>`; `patra key create` makes one",
+        "Send the header `Authorization: Bearer patra_…`.",
+        "Authorization: Bearer KEY",
         "patra credential add x --type bearer --from-env token=TOKEN".split('=').next().unwrap_or_default(),
         "secret_name=x cookies=3 a10=3 ba1=3 x.a1=3 a1: 3",
         "token=***; \"password\": \"***\"; Cookie: ***REDACTED***",

@@ -173,3 +173,20 @@ async fn stored_records_are_delivered_in_order_and_retried(on: On) {
         });
     }
 }
+
+/// A process died while it delivered. Its lease would last for another day.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_a_dead_process_was_delivering_are_delivered_at_the_next_start() {
+    let mock_api = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 90), Script::default()).unwrap();
+    let place = Workspace::sqlite();
+    place.apply(&manifest(mock_api.base_url()));
+    run(&place, "records");
+    place.sql("UPDATE outbox_event SET lease_owner = 'dead', leased_until = created_at + 86400000000");
+    let (url, delivered) = webhook(Vec::new());
+    let _server =
+        TestServer::open(place, mock_api, &[("RECORDS_WEBHOOK_URL", &url), ("RECORDS_WEBHOOK_SECRET", SECRET)]);
+    for batch_no in 1..=5 {
+        let event = delivered.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert_eq!(event["data"]["batch_no"], json!(batch_no), "in order");
+    }
+}

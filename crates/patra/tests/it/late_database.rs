@@ -53,8 +53,18 @@ fn copy(mut from: TcpStream, mut to: TcpStream, mut allowed: usize) {
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
+/// A child that does not outlive its test, even if the test fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 struct Service {
-    child: Child,
+    child: Running,
     lines: BufReader<ChildStderr>,
     base: String,
 }
@@ -67,7 +77,7 @@ impl Service {
         command.args(["serve", "--listen", &format!("127.0.0.1:{port}")]).env("PATRA_DATABASE_URL", url);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap());
-        Service { child, lines, base: format!("http://127.0.0.1:{port}") }
+        Service { child: Running(child), lines, base: format!("http://127.0.0.1:{port}") }
     }
 
     /// Reads log lines up to one with this text, and returns all of them.
@@ -85,10 +95,11 @@ impl Service {
         http(&format!("{}{path}", self.base), None, None).0
     }
 
-    fn stop(mut self) {
+    fn stop(self) {
+        let Service { mut child, mut lines, .. } = self;
         // Somebody must read what it logs.
-        std::thread::spawn(move || self.lines.read_to_end(&mut Vec::new()));
-        terminate(&mut self.child);
+        std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
+        terminate(&mut child.0);
     }
 }
 
@@ -115,7 +126,7 @@ fn server_waits_for_its_database_and_is_ready_when_it_is_there() {
         [service.status("/healthz"), service.status("/readyz"), service.status("/api/v1/jobs")],
         [200, 503, 503]
     );
-    assert!(service.child.try_wait().unwrap().is_none(), "it waits");
+    assert!(service.child.0.try_wait().unwrap().is_none(), "it waits");
     forward(port, &host, 0);
     let log = service.read_to("the API listens");
     assert!(log.contains("the database is there") && log.contains("administrator key"), "{log}");
@@ -146,7 +157,7 @@ fn server_that_waits_for_its_database_stops_at_once_when_asked() {
     let place = Workspace::sqlite();
     let mut service = Service::start(&place, &format!("postgres://patra@127.0.0.1:{}/patra", free_port()));
     service.read_to("waiting for the database");
-    terminate(&mut service.child);
+    terminate(&mut service.child.0);
 }
 
 #[test]
@@ -177,7 +188,7 @@ fn wrong_database_settings_end_the_start_at_once() {
 
 /// The time limit of a supervisor is extended while the server waits.
 #[test]
-fn supervisor_is_told_that_the_server_waits() {
+fn supervisor_gives_a_waiting_server_more_time() {
     let place = Workspace::sqlite();
     let path = place.folder.path().join("notify");
     let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
@@ -185,10 +196,10 @@ fn supervisor_is_told_that_the_server_waits() {
     let mut command = place.patra();
     command.args(["serve", "--listen", "127.0.0.1:0"]).env("NOTIFY_SOCKET", &path);
     command.env("PATRA_DATABASE_URL", format!("postgres://patra@127.0.0.1:{}/patra", free_port()));
-    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let mut child = Running(command.stderr(Stdio::null()).spawn().unwrap());
     let mut bytes = [0; 256];
     let length = socket.recv(&mut bytes).unwrap();
     let message = String::from_utf8_lossy(&bytes[..length]).into_owned();
     assert!(message.starts_with("STATUS=waiting for the database\nEXTEND_TIMEOUT_USEC="), "{message}");
-    terminate(&mut child);
+    terminate(&mut child.0);
 }
