@@ -71,7 +71,6 @@ fn ordinary_lines_are_left_as_they_are_without_a_copy() {
         "Bearer ${ credential.token }",
         "`patra credential add NAME --type bearer --value v`",
         "send `Authorization: Bearer <key>`; `patra key create` makes one",
-        "Send the header `Authorization: Bearer patra_…`.",
         "Authorization: Bearer KEY",
         "patra credential add x --type bearer --from-env token=TOKEN".split('=').next().unwrap_or_default(),
         "secret_name=x cookies=3 a10=3 ba1=3 x.a1=3 a1: 3",

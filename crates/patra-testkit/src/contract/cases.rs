@@ -6,8 +6,7 @@ use super::Case;
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_cases {
-    ($macro:path $(, $given:path)?) => { $macro! {
-    $($given;)?
+    ($macro:path $(, $given:path)?) => { $macro! { $($given;)?
     candidate {
         detail_candidate_is_added_once_per_version,
         detail_that_is_not_newer_replaces_nothing,
@@ -20,9 +19,7 @@ macro_rules! contract_cases {
         cursor_positions_are_reported_until_they_are_outdated,
         load_names_partitions_with_a_schedule,
     }
-    next_due {
-        next_due_reports_a_time_for_each_kind_of_work,
-    }
+    next_due { next_due_reports_a_time_for_each_kind_of_work, }
     registry {
         apply_creates_changes_or_keeps_a_manifest,
         apply_replaces_the_endpoints,

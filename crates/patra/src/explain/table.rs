@@ -39,7 +39,7 @@ pub(super) fn code(code: Code) -> Entry {
             &[],
             "The request to Patra's API carries no valid API key.",
             &[
-                "Send the header `Authorization: Bearer patra_…`.",
+                "Send the header `Authorization: Bearer KEY`.",
                 "`patra key list` shows the keys. `patra key create NAME` creates one.",
             ],
         ),
