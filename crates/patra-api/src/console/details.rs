@@ -133,7 +133,8 @@ pub(super) async fn run(Extension(ctx): Extension<ConsoleContext>, id: PathText)
             .under(format!("Plan {plan}"), format!("/plans/{plan}"))
             .under(format!("Task {task}"), format!("/tasks/{task}"))
             .live()
-            .with_all(failed(View::Runs, &row));
+            .with_all(failed(View::Runs, &row))
+            .with_all(unverified(&row));
         let page = page
             .with(strip(&ctx, "Timeline", of_run).await?)
             .with(statuses(&ctx, id).await?)
@@ -162,6 +163,17 @@ pub(super) async fn quarantined(Extension(ctx): Extension<ConsoleContext>, id: P
         Ok(page.with_all(whole(view, &row)))
     };
     ctx.show(page.await)
+}
+
+/// A run that read its list to the end, without a sign whether records moved meanwhile.
+fn unverified(row: &ViewRow) -> Option<Note> {
+    let Some(Cell::Json(stats)) = View::Runs.cell(row, "stats") else { return None };
+    let stats: Value = serde_json::from_str(&stats).ok()?;
+    (stats["verification"] == "unverified").then(|| {
+        let text = "Unverified: nothing shows whether records moved between two pages while they were read. With \
+                    pagination.verify: twice, Patra reads until two passes agree.";
+        Note::new(Tone::Warn, text)
+    })
 }
 
 /// HTTP statuses of the responses of a run.
