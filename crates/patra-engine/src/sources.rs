@@ -29,6 +29,10 @@ pub const TWITTER_FEED: &str = "twitter_feed";
 /// Settings of the base URL and the request rate for tweets.
 pub const TWITTER_BASE_URL: &str = "twitter.base_url";
 pub const TWITTER_RATE: &str = "twitter.rate_per_sec";
+/// Setting of a contact, an address or URL, that publishers see in the User-Agent.
+pub const COLLECTOR_CONTACT: &str = "collector.contact";
+/// Longest contact, in bytes.
+pub const MAX_CONTACT_BYTES: usize = 200;
 /// Provenance of a source with its own mapping.
 pub const CUSTOM: &str = "custom_api";
 /// Longest name of a source, in bytes.
@@ -63,6 +67,36 @@ pub(crate) fn built_in(code: &str) -> Option<Result<&'static Manifest, String>> 
         _ => return None,
     };
     Some(manifest.as_ref().map_err(ToString::to_string))
+}
+
+/// The upstream of tweets for one process, before the settings in the database.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TweetUpstream {
+    pub base_url: Option<String>,
+    pub rate: Option<String>,
+}
+
+/// The built-in manifest of sources with a contact in its User-Agent.
+pub(crate) fn sources_from(contact: &str) -> Result<Manifest, String> {
+    let mut manifest = built_in(PROVENANCE).ok_or("there is no manifest of sources")??.clone();
+    for (name, header) in &mut manifest.defaults.http.headers {
+        if name.eq_ignore_ascii_case("user-agent") {
+            header.expr = header.expr.replace(')', &format!("; {contact})"));
+        }
+    }
+    Ok(manifest)
+}
+
+/// Why a text cannot be the contact in a User-Agent.
+pub fn checked_contact(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let fits = |c: char| c.is_ascii_graphic() && !matches!(c, '(' | ')' | '$' | '{' | '}' | '\\');
+    if text.is_empty() || text.len() > MAX_CONTACT_BYTES || !text.chars().all(fits) {
+        return Err(format!(
+            "{text:?} is no contact: expected a URL or an e-mail address, at most {MAX_CONTACT_BYTES} bytes"
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 /// The built-in manifest of tweets, changed by settings.
