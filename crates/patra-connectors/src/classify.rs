@@ -8,7 +8,7 @@ use patra_spec::{Snapshot, snapshot};
 
 /// The longest pause that one header of an upstream can impose.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
-/// The same for a source, which does without the host for longer (COLL-120).
+/// The longest pause of a source: it does without its host for longer (COLL-120).
 pub const MAX_SOURCE_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// A response that is not a page.
@@ -133,7 +133,7 @@ mod tests {
     fn retry_after_is_seconds_or_a_date_and_never_zero() {
         let now: Ts = "2026-01-01T00:00:00Z".parse().unwrap();
         let check = |value, secs: Option<u64>| {
-            assert_eq!(retry_after(value, now, MAX_RETRY_AFTER), secs.map(Duration::from_secs), "{value}")
+            assert_eq!(retry_after(value, now, MAX_RETRY_AFTER), secs.map(Duration::from_secs), "{value}");
         };
         check("7", Some(7));
         check(" 7 ", Some(7));
@@ -143,6 +143,19 @@ mod tests {
         check("soon", None);
         check("-3", None);
         check("99999999999", Some(MAX_RETRY_AFTER.as_secs()));
+    }
+
+    // covers: COLL-120
+    #[test]
+    fn sources_obey_a_pause_of_a_week() {
+        let wait = |polled: bool, days: u64| {
+            let classifier =
+                StatusClassifier { longest: if polled { MAX_SOURCE_RETRY_AFTER } else { MAX_RETRY_AFTER }, ..plain() };
+            let seconds = (days * 86_400).to_string();
+            let refused = classifier.refusal(&answer(429, Some(&seconds)), Ts::from_secs(0)).unwrap();
+            refused.retry_after.unwrap().as_secs() / 86_400
+        };
+        assert_eq!((wait(true, 3), wait(true, 30), wait(false, 3)), (3, 7, 1));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Maps sources to endpoints: the endpoint and params of a source's polls, or why it is not supported.
 
-use std::sync::{Arc, LazyLock};
+mod built_in;
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -13,26 +15,21 @@ use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{self, MAX_MINUTES};
 use patra_core::tweet;
 use patra_core::tx::{MAX_SOURCES, NewSource, NewSourceConfig, SaveSources, TxError};
-use patra_spec::{Manifest, Problems};
+use patra_spec::Manifest;
 
+pub use built_in::{BUILT_IN, BUILT_IN_TWITTER, COLLECTOR_CONTACT, MAX_CONTACT_BYTES, TweetUpstream, checked_contact};
+pub(crate) use built_in::{built_in, sources_from, tweets_from};
 pub use patra_connectors::opml;
 
-/// The built-in manifest of the types that need no other.
-pub const BUILT_IN: &str = include_str!("../../../sources/collector.yaml");
 /// Provenance of the built-in manifest; an applied manifest of this code replaces it.
 pub const PROVENANCE: &str = "collector";
-/// The built-in manifest of the tweet types, and its provenance.
-pub const BUILT_IN_TWITTER: &str = include_str!("../../../sources/twitterapi_io.yaml");
+/// Provenance of the built-in manifest of the tweet types.
 pub const TWITTER: &str = "twitterapi_io";
 /// Source type of a user's tweets.
 pub const TWITTER_FEED: &str = "twitter_feed";
 /// Settings of the base URL and the request rate for tweets.
 pub const TWITTER_BASE_URL: &str = "twitter.base_url";
 pub const TWITTER_RATE: &str = "twitter.rate_per_sec";
-/// Setting of a contact, an address or URL, that publishers see in the User-Agent.
-pub const COLLECTOR_CONTACT: &str = "collector.contact";
-/// Longest contact, in bytes.
-pub const MAX_CONTACT_BYTES: usize = 200;
 /// Provenance of a source with its own mapping.
 pub const CUSTOM: &str = "custom_api";
 /// Longest name of a source, in bytes.
@@ -53,66 +50,6 @@ fn is_fetched(r#type: &str) -> bool {
 /// Whether a type collects tweets, which needs a key.
 pub(crate) fn is_of_tweets(r#type: &str) -> bool {
     matches!(r#type, TWITTER_FEED | "twitter_list" | "twitter_bookmarks")
-}
-
-/// The built-in manifest of this code, if any. Built-in manifests are part of the program and are tested.
-pub(crate) fn built_in(code: &str) -> Option<Result<&'static Manifest, String>> {
-    static COLLECTOR: LazyLock<Result<Manifest, Problems>> =
-        LazyLock::new(|| patra_spec::read("sources/collector.yaml", BUILT_IN));
-    static TWEETS: LazyLock<Result<Manifest, Problems>> =
-        LazyLock::new(|| patra_spec::read("sources/twitterapi_io.yaml", BUILT_IN_TWITTER));
-    let manifest = match code {
-        PROVENANCE => &*COLLECTOR,
-        TWITTER => &*TWEETS,
-        _ => return None,
-    };
-    Some(manifest.as_ref().map_err(ToString::to_string))
-}
-
-/// The upstream of tweets for one process, before the settings in the database.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct TweetUpstream {
-    pub base_url: Option<String>,
-    pub rate: Option<String>,
-}
-
-/// The built-in manifest of sources with a contact in its User-Agent.
-pub(crate) fn sources_from(contact: &str) -> Result<Manifest, String> {
-    let mut manifest = built_in(PROVENANCE).ok_or("there is no manifest of sources")??.clone();
-    for (name, header) in &mut manifest.defaults.http.headers {
-        if name.eq_ignore_ascii_case("user-agent") {
-            header.expr = header.expr.replace(')', &format!("; {contact})"));
-        }
-    }
-    Ok(manifest)
-}
-
-/// Why a text cannot be the contact in a User-Agent.
-pub fn checked_contact(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    let fits = |c: char| c.is_ascii_graphic() && !matches!(c, '(' | ')' | '$' | '{' | '}' | '\\');
-    if text.is_empty() || text.len() > MAX_CONTACT_BYTES || !text.chars().all(fits) {
-        return Err(format!(
-            "{text:?} is no contact: expected a URL or an e-mail address, at most {MAX_CONTACT_BYTES} bytes"
-        ));
-    }
-    Ok(text.to_owned())
-}
-
-/// The built-in manifest of tweets, changed by settings.
-pub(crate) fn tweets_from(base_url: Option<&str>, rate: Option<&str>) -> Result<Manifest, String> {
-    let mut manifest = built_in(TWITTER).ok_or("there is no manifest of tweets")??.clone();
-    if let Some(rate) = rate {
-        let rate: u32 = rate.parse().map_err(|_| format!("`{TWITTER_RATE}` is {rate:?}: expected a whole number"))?;
-        let limit = &mut manifest.defaults.rate_limit;
-        (limit.refill_rate_per_sec, limit.burst) = (Some(f64::from(rate)), Some(rate));
-    }
-    if let Some(base_url) = base_url {
-        let base_url = address(base_url)?;
-        manifest.allow_http = base_url.starts_with("http:");
-        manifest.defaults.http.base_url = Some(base_url.trim_end_matches('/').to_owned());
-    }
-    Ok(manifest)
 }
 
 /// The feeds among sources as a list for other feed readers.

@@ -50,3 +50,17 @@ fn level_name(text: &str) -> Result<&'static str, Error> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: TWEET-146
+    #[test]
+    fn log_level_is_read_in_its_usual_spellings() {
+        for (text, level) in [("INFO", "info"), ("Warning", "warn"), (" debug ", "debug"), ("CRITICAL", "error")] {
+            assert_eq!(level_name(text).unwrap(), level);
+        }
+        assert!(level_name("loud").unwrap_err().to_string().contains("LOG_LEVEL"));
+    }
+}

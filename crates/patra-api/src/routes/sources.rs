@@ -460,7 +460,6 @@ fn item_json(item: &RawItem) -> Value {
     let (title, url, author) = (take("title"), take("url"), take("author"));
     let (content, published_at, updated_at) = (take("content"), take("published_at"), take("updated_at"));
     let time = |value: Value| value.as_str().and_then(|text| text.parse::<Ts>().ok()).map(millis);
-    let (published_at, updated_at) = (time(published_at), time(updated_at));
     json!({
         "id": item.id,
         "source_id": item.source,
@@ -470,8 +469,8 @@ fn item_json(item: &RawItem) -> Value {
         "url": url,
         "author": author,
         "content": content,
-        "published_at": published_at,
-        "updated_at": updated_at,
+        "published_at": time(published_at),
+        "updated_at": time(updated_at),
         "fetched_at": millis(item.fetched_at),
         "dedup_key": format!("{}:{}", item.source, item.dedup_key),
         "metadata": fields,

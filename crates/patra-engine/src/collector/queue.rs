@@ -237,7 +237,7 @@ pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> 
     poll_now_from(store, id, by, &TweetUpstream::default()).await
 }
 
-/// The same, with another upstream of tweets than the settings say.
+/// Queues a poll of one source at once, with another upstream of tweets than the settings say.
 pub async fn poll_now_from(
     store: &Arc<dyn Store>,
     id: SourceId,

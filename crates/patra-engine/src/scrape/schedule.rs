@@ -100,7 +100,7 @@ async fn begin(store: &Arc<dyn Store>, due: Ts) -> Result<(), TxError> {
                 Err(Error::Conflict { public_id, usernames }) => tracing::warn!(
                     running = public_id,
                     users = usernames.len(),
-                    "the scheduled scrape is skipped: its users are still being scraped"
+                    "the scheduled scrape is skipped: a scrape of its users is still running"
                 ),
                 Err(refused) => tracing::warn!("the scheduled scrape is skipped: {refused}"),
             }

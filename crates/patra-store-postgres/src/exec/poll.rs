@@ -117,7 +117,7 @@ ORDER BY t.scheduled_at, t.id
 LIMIT $5"
 );
 
-/// The same for one of the priorities before them.
+/// Next polls of one of the urgent priorities, after a position in their queue.
 pub(crate) const NEXT_URGENT: &str = concat!(
     "
 SELECT t.id, t.scheduled_at, t.host

@@ -78,7 +78,7 @@ FROM ing_task
 WHERE status_code = 'QUEUED' AND source_id IS NOT NULL AND scheduled_at <= ?1 AND +priority >= 100
 ORDER BY scheduled_at, id";
 
-// The same for one of the priorities before them.
+// Polls of one of the urgent priorities, read in the same way.
 pub(crate) const NEXT_URGENT: &str = "
 SELECT id, host, provenance_code, endpoint_name, operation_code, credential_id, plan_id, slice_id
 FROM ing_task INDEXED BY idx_task_poll_urgent

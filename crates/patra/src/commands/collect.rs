@@ -217,6 +217,10 @@ async fn result(store: &dyn Store, source: &StoredSource) -> Result<Value, Error
         value["fetched"] = (progress.inserted + progress.updated + progress.skipped + progress.rejected).into();
         value["inserted"] = progress.inserted.into();
         value["duration_ms"] = task.as_ref().map_or(0, duration_ms).into();
+        // It was read only in part.
+        if let Some(reason) = &source.state.last_error {
+            value["warning"] = reason.as_str().into();
+        }
         return Ok(value);
     }
     if let Some(reason) = put_off(store, source).await? {

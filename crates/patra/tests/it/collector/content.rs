@@ -1,4 +1,4 @@
-//! What a poll stores: complete entries, corrected ones, their times and addresses; and what it tells the publisher.
+//! What a poll stores: complete entries, corrected ones, their times and addresses; and what the publisher learns of us.
 
 use super::*;
 
