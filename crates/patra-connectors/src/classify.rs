@@ -8,6 +8,8 @@ use patra_spec::{Snapshot, snapshot};
 
 /// The longest pause that one header of an upstream can impose.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
+/// The longest pause of a source: it does without its host for longer (COLL-120).
+pub const MAX_SOURCE_RETRY_AFTER: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// A response that is not a page.
 #[derive(Debug)]
@@ -28,16 +30,19 @@ impl From<Fault> for RefusedResponse {
 pub struct StatusClassifier {
     retry: snapshot::RetrySpec,
     auth: snapshot::AuthSpec,
+    /// The longest pause that is obeyed.
+    longest: Duration,
 }
 
 impl StatusClassifier {
     pub fn new(spec: &Snapshot) -> StatusClassifier {
-        StatusClassifier { retry: spec.retry.clone(), auth: spec.auth.clone() }
+        let longest = if spec.polled { MAX_SOURCE_RETRY_AFTER } else { MAX_RETRY_AFTER };
+        StatusClassifier { retry: spec.retry.clone(), auth: spec.auth.clone(), longest }
     }
 
     /// `None` for a success.
     pub fn refusal(&self, response: &HttpResponse, now: Ts) -> Option<RefusedResponse> {
-        let retry_after = response.header("retry-after").and_then(|value| retry_after(value, now));
+        let retry_after = self.retry_after(response, now);
         let status = response.status;
         let (code, level) = match status {
             200..=299 => return None,
@@ -54,10 +59,15 @@ impl StatusClassifier {
             retry_after,
         })
     }
+
+    /// The pause that the response asks for.
+    pub(crate) fn retry_after(&self, response: &HttpResponse, now: Ts) -> Option<Duration> {
+        retry_after(response.header("retry-after")?, now, self.longest)
+    }
 }
 
-/// Seconds or an HTTP date. Zero, past times and unreadable text are no hint (ING-15-05).
-pub fn retry_after(value: &str, now: Ts) -> Option<Duration> {
+/// Seconds or an HTTP date, at most `longest`. Zero, past times and unreadable text are no hint (ING-15-05).
+pub fn retry_after(value: &str, now: Ts, longest: Duration) -> Option<Duration> {
     let value = value.trim();
     let wait = match value.parse::<u64>() {
         Ok(secs) => Duration::from_secs(secs),
@@ -66,7 +76,7 @@ pub fn retry_after(value: &str, now: Ts) -> Option<Duration> {
             Ts::from_secs(date.as_second()).since(now)
         }
     };
-    (!wait.is_zero()).then(|| wait.min(MAX_RETRY_AFTER))
+    (!wait.is_zero()).then(|| wait.min(longest))
 }
 
 #[cfg(test)]
@@ -79,7 +89,11 @@ mod tests {
     }
 
     fn plain() -> StatusClassifier {
-        StatusClassifier { retry: snapshot::RetrySpec::default(), auth: snapshot::AuthSpec::default() }
+        StatusClassifier {
+            retry: snapshot::RetrySpec::default(),
+            auth: snapshot::AuthSpec::default(),
+            longest: MAX_RETRY_AFTER,
+        }
     }
 
     fn level(status: u16) -> Option<Level> {
@@ -118,8 +132,9 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date_and_never_zero() {
         let now: Ts = "2026-01-01T00:00:00Z".parse().unwrap();
-        let check =
-            |value, secs: Option<u64>| assert_eq!(retry_after(value, now), secs.map(Duration::from_secs), "{value}");
+        let check = |value, secs: Option<u64>| {
+            assert_eq!(retry_after(value, now, MAX_RETRY_AFTER), secs.map(Duration::from_secs), "{value}");
+        };
         check("7", Some(7));
         check(" 7 ", Some(7));
         check("0", None);
@@ -128,6 +143,19 @@ mod tests {
         check("soon", None);
         check("-3", None);
         check("99999999999", Some(MAX_RETRY_AFTER.as_secs()));
+    }
+
+    // covers: COLL-120
+    #[test]
+    fn sources_obey_a_pause_of_a_week() {
+        let wait = |polled: bool, days: u64| {
+            let classifier =
+                StatusClassifier { longest: if polled { MAX_SOURCE_RETRY_AFTER } else { MAX_RETRY_AFTER }, ..plain() };
+            let seconds = (days * 86_400).to_string();
+            let refused = classifier.refusal(&answer(429, Some(&seconds)), Ts::from_secs(0)).unwrap();
+            refused.retry_after.unwrap().as_secs() / 86_400
+        };
+        assert_eq!((wait(true, 3), wait(true, 30), wait(false, 3)), (3, 7, 1));
     }
 
     #[test]

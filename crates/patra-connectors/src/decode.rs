@@ -31,7 +31,7 @@ use patra_core::{Code, Fault, Level, Window};
 use patra_spec::{ResponseFormat, Snapshot};
 
 use crate::classify::RefusedResponse;
-use crate::feed::IdentityRule;
+use crate::feed::{IdentityRule, SharedIds};
 use errors::BodyErrorRule;
 pub(crate) use errors::StatusRules;
 use item::ItemDecoder;
@@ -39,6 +39,7 @@ use paths::SelectorList;
 pub(crate) use scalar::said;
 use scalar::{flag, text};
 use walk::{ListValue, PathTree};
+use web::WebDocument;
 
 /// Decoder for the bodies of one endpoint.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ pub(crate) struct PageContext<'a> {
     pub(crate) window: Window,
     /// Records up to this id, a whole number, are known.
     pub(crate) until: Option<&'a str>,
+    /// Ids that several entries of the feed have had.
+    pub(crate) shared_ids: &'a SharedIds,
 }
 
 impl PageContext<'_> {
@@ -107,13 +110,17 @@ pub(crate) struct Decoded {
     pub(crate) content: [u8; 16],
     /// Warnings for the log.
     pub(crate) warnings: Vec<String>,
+    /// Why the page is not the whole, if it is not: its end is missing.
+    pub(crate) cut: Option<String>,
+    pub(crate) shared_ids: SharedIds,
 }
 
 impl Decoded {
     /// A response that is the same as the last one.
     pub(crate) fn nothing() -> Decoded {
         let (records, rejected, candidates, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Decoded { facts: PageFacts::default(), records, rejected, candidates, content: [0; 16], warnings }
+        let (facts, cut, shared_ids) = (PageFacts::default(), None, SharedIds::new());
+        Decoded { facts, records, rejected, candidates, content: [0; 16], warnings, cut, shared_ids }
     }
 }
 
@@ -177,7 +184,14 @@ impl Decoder {
         let (body, kind) = (&response.body, response.header("content-type"));
         let text = || ByteString::try_from(body.clone()).map_err(|error| unreadable("UTF-8", error));
         // Feeds and pages come in many encodings.
-        let base = || Url::parse(asked.url).map_err(|error| unreadable("page", error));
+        let base = || base(response, asked.url);
+        let web = |format, document: WebDocument| {
+            let WebDocument { json, cut, shared_ids } = document;
+            let json = ByteString::from(json);
+            let (found, listed) = self.body.find_listed(&json).map_err(|error| unreadable(format, error))?;
+            let decoded = self.page(&json, &found, listed, asked)?;
+            Ok(Decoded { cut, shared_ids, ..decoded })
+        };
         let (format, json): (&str, ByteString) = match &self.source {
             BodyDecoder::Json { lenient } => {
                 let text = text()?;
@@ -191,8 +205,12 @@ impl Decoder {
             }
             BodyDecoder::Xml(xml) => ("XML", xml.project(&text()?).map_err(|reason| unreadable("XML", reason))?.into()),
             BodyDecoder::Csv(csv) => ("CSV", csv.project(&text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
-            BodyDecoder::Feed(rule) => ("feed", web::of_feed(body, kind, &base()?, *rule)?.into()),
-            BodyDecoder::Page(rule) => ("page", web::of_page(body, kind, &base()?, *rule)?.into()),
+            BodyDecoder::Feed(rule) => {
+                return web("feed", web::of_feed(body, kind, &base()?, *rule, asked.shared_ids)?);
+            }
+            BodyDecoder::Page(rule) => {
+                return web("page", web::of_page(body, kind, &base()?, *rule, asked.shared_ids)?);
+            }
             BodyDecoder::Html(html) => ("page", web::of_rows(body, kind, &base()?, html, asked.window.to)?.into()),
             BodyDecoder::Tweets => return self.tweets(&text()?, asked),
         };
@@ -329,6 +347,13 @@ fn next(found: Option<&RawValue>, path: &str) -> Result<Option<String>, RefusedR
         Some(text) if text.contains('\0') => wrong("a text with a NUL in it"),
         Some(text) => Ok(Some(text.into_owned()).filter(|text| !text.is_empty())),
     }
+}
+
+/// The address that relative ones in a feed or page are relative to: that of the response, or its `Content-Location`.
+fn base(response: &HttpResponse, url: &str) -> Result<Url, Fault> {
+    let base = Url::parse(url).map_err(|error| unreadable("page", error))?;
+    let located = response.header("content-location").and_then(|written| base.join(written.trim()).ok());
+    Ok(located.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).unwrap_or(base))
 }
 
 /// A truncated or garbled body is a network fault until it has occurred several times: level L1.

@@ -23,7 +23,7 @@ use url::Url;
 pub use date::{FeedDate, parse as parse_date};
 pub use encoding::decode;
 pub use entity::{MAX_EXPANSION_BYTES, MAX_EXPANSION_DEPTH};
-pub use identity::{IdentityRule, identity};
+pub use identity::{IdentityRule, MAX_SHARED_IDS, SharedIds, identity, keys, shared_ids};
 pub use sanitise::{clean as clean_html, plain as html_to_text};
 pub use text::FeedText;
 pub use tree::{MAX_DEPTH, MAX_ELEMENTS};
@@ -68,7 +68,7 @@ pub struct Feed {
     pub ttl_minutes: Option<u32>,
     /// Whether the feed is complete: nothing will follow.
     pub expired: bool,
-    /// Whether the body ends inside the feed: its last entry may be cut, and more may be missing.
+    /// Whether the body ends inside the feed. The entry that it cuts is left out, and more may be missing.
     pub truncated: bool,
     pub entries: Vec<FeedEntry>,
 }
@@ -101,9 +101,15 @@ impl FeedEntry {
         self.summary.as_ref().or_else(|| self.content.first())
     }
 
-    /// The publication time, else the time of the last change.
+    /// The publication time, else the time of the last change; a time that can be read counts before one that cannot.
     pub fn date(&self) -> Option<&FeedDate> {
-        self.published.as_ref().or(self.updated.as_ref())
+        let both = [self.published.as_ref(), self.updated.as_ref()];
+        both.iter().flatten().find(|date| date.at.is_some()).or(both.iter().flatten().next()).copied()
+    }
+
+    /// The time of the last change, else the publication time.
+    pub fn changed(&self) -> Option<&FeedDate> {
+        self.updated.as_ref().filter(|date| date.at.is_some()).or_else(|| self.date())
     }
 }
 
@@ -135,6 +141,8 @@ pub enum FeedError {
     NotAFeed { found: String },
     #[error("the feed is hollow: it has no title, no link and no entry")]
     Hollow,
+    #[error("the feed ends inside its first entry: the response was cut")]
+    Cut,
     #[error("the JSON is broken: {reason}")]
     Json { reason: String },
     #[error("this JSON is no JSON Feed: {reason}")]

@@ -15,10 +15,11 @@ use patra_core::{CredentialId, Fault, Ts, Window, hash};
 use patra_spec::Snapshot;
 
 use crate::auth::Authoriser;
-use crate::classify::{self, RefusedResponse, StatusClassifier};
+use crate::classify::{RefusedResponse, StatusClassifier};
 use crate::decode::{Decoded, Decoder, PageContext, StatusRules};
 use crate::evidence::{BodyRetention, ResponseDigester};
 use crate::explain;
+use crate::feed::SharedIds;
 use crate::headers::PagingHeaders;
 use crate::hints::RateLimitHeaders;
 use crate::request::{RenderedRequest, RequestRenderer};
@@ -204,7 +205,9 @@ impl Pager {
             Some((_, true)) => Ok(Decoded::nothing()),
             _ => {
                 let (url, window, until) = (&exchange.request.url, exchange.window, exchange.until.as_deref());
-                phase.read(&response, PageContext { url, window, until }, now)
+                let none = SharedIds::new();
+                let shared_ids = exchange.known.as_ref().map_or(&none, |known| &known.shared_ids);
+                phase.read(&response, PageContext { url, window, until, shared_ids }, now)
             }
         };
         evidence.raw = exchange.keep.and_then(|keep| stored_response::pack(&response, keep, phase.headers.declared()));
@@ -216,9 +219,12 @@ impl Pager {
         evidence.quota = phase.hints.read(&response, now);
         evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept, exchange.rate);
         match read {
-            Ok(Decoded { facts, records, rejected, candidates, content, warnings }) => {
+            Ok(Decoded { facts, records, rejected, candidates, content, warnings, cut, shared_ids }) => {
                 let moved_to = response.redirected.and_then(|redirected| redirected.moved_to);
-                let validators = recognised.map(|(validators, _)| validators);
+                let validators = recognised.map(|(validators, unchanged)| match unchanged {
+                    true => validators,
+                    false => Validators { shared_ids, ..validators },
+                });
                 Ok(Box::new(FetchedPage {
                     facts,
                     records,
@@ -230,6 +236,7 @@ impl Pager {
                     moved_to,
                     capture: None,
                     warnings,
+                    cut,
                 }))
             }
             Err(mut refused) => {
@@ -252,8 +259,7 @@ impl PagerPhase {
         let found = response.redirected.as_ref().map_or(asked.url, |redirected| redirected.url.as_str());
         let asked = PageContext { url: found, ..asked };
         let mut decoded = self.decoder.decode(response, &asked).map_err(|mut refused| {
-            let hint = response.header("retry-after").filter(|_| refused.throttled);
-            refused.retry_after = hint.and_then(|hint| classify::retry_after(hint, now));
+            refused.retry_after = self.statuses.retry_after(response, now).filter(|_| refused.throttled);
             refused
         })?;
         self.headers.read_into(response, &mut decoded.facts);
@@ -280,6 +286,7 @@ fn validators(response: &HttpResponse, url: &str, known: Option<&Validators>) ->
         last_modified: header("last-modified"),
         body_hash: Some(body_hash),
         feed_url: None,
+        shared_ids: known.map(|known| known.shared_ids.clone()).unwrap_or_default(),
     };
     (current, same)
 }

@@ -7,6 +7,7 @@ mod envelope;
 mod media;
 mod normalise;
 mod parse;
+mod surrogates;
 
 use std::collections::BTreeSet;
 

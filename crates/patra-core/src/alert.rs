@@ -1,5 +1,9 @@
-//! Alerts: a condition that is met for long enough is notified, repeatedly, and so is its end (CRAWL-156..164). The
-//! store keeps since when it is met, so that a restart does not reset the time.
+//! Alerts: a condition that is met for long enough is notified, repeatedly, and so is its end (CRAWL-156..164). All alerts
+//! are rows of one table of rules. The store keeps since when a condition is met, so that a restart does not reset the
+//! time.
+
+mod rules;
+mod settings;
 
 use std::time::Duration;
 
@@ -8,50 +12,47 @@ use serde::Serialize;
 use crate::state::AlertLevel;
 use crate::time::Ts;
 
+pub use rules::{
+    BACKLOG, COOKIES_EXHAUSTED, CREDENTIAL_REFUSED, ENDPOINT_FAILING, LOW_SUCCESS_RATE, QUEUE_STANDS, RULES,
+    SOURCE_GONE, SOURCE_PAUSED, SOURCE_SILENT, UPSTREAM_REFUSED, UPSTREAM_THROTTLES, WORK_HALTED, prometheus_rules,
+};
+pub use settings::AlertSettings;
+
 /// Minimum crawl requests to evaluate a rate (CRAWL-161).
 pub const MIN_REQUESTS: u64 = 10;
 /// The window of a rate.
 pub const RATE_WINDOW: Duration = Duration::from_secs(10 * 60);
+/// The window in which the failures of an endpoint count.
+pub const FAILURE_WINDOW: Duration = Duration::from_secs(30 * 60);
 
 /// A kind of alert.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct AlertRule {
     pub name: &'static str,
     pub level: AlertLevel,
+    /// `ALERT_<NAME>` changes it.
     pub threshold: f64,
-    /// How long the condition must be met before the first notification.
+    /// How long the condition must be met before the first notification. `ALERT_<NAME>_MINUTES` changes it.
     pub delay: Duration,
+    /// Minimum time between two notifications, where it is longer than that of the level.
+    pub repeat: Option<Duration>,
+    /// What the alert means, for its Prometheus rule; `%s` stands for the subject.
+    pub summary: &'static str,
 }
 
 impl AlertRule {
     /// Minimum time between two notifications of one alert (CRAWL-163).
     pub fn repeat(&self) -> Duration {
-        Duration::from_secs(
+        let of_level = Duration::from_secs(
             60 * match self.level {
                 AlertLevel::P0 => 5,
                 AlertLevel::P1 => 15,
                 AlertLevel::P2 => 60,
             },
-        )
+        );
+        self.repeat.unwrap_or(of_level)
     }
 }
-
-/// No account of a platform can be used.
-pub const COOKIES_EXHAUSTED: AlertRule =
-    AlertRule { name: "cookies_exhausted", level: AlertLevel::P0, threshold: 1.0, delay: Duration::ZERO };
-/// Too many crawl requests of a platform fail.
-pub const LOW_SUCCESS_RATE: AlertRule =
-    AlertRule { name: "low_success_rate", level: AlertLevel::P1, threshold: 0.9, delay: Duration::from_secs(10 * 60) };
-/// Too many notes wait.
-pub const BACKLOG: AlertRule =
-    AlertRule { name: "backlog", level: AlertLevel::P2, threshold: 500.0, delay: Duration::from_secs(30 * 60) };
-
-/// An upstream refuses our key, or the balance is used up: no more requests are sent to it.
-pub const UPSTREAM_REFUSED: AlertRule =
-    AlertRule { name: "upstream_refused", level: AlertLevel::P0, threshold: 1.0, delay: Duration::ZERO };
-/// An upstream still throttles after the last retry.
-pub const UPSTREAM_THROTTLES: AlertRule =
-    AlertRule { name: "upstream_throttles", level: AlertLevel::P1, threshold: 1.0, delay: Duration::ZERO };
 
 /// State of one alert of one subject.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -105,6 +106,8 @@ pub struct AlertView {
     pub state: AlertState,
     pub value: f64,
     pub threshold: f64,
+    /// The subject's name and the last error, for people.
+    pub detail: String,
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! Sources that are polled periodically: when one is due, how it recovers from failures, and when it is paused. Pure:
 //! the stores keep the state and call this inside their transactions.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod arrivals;
+mod hosts;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use crate::hash;
 use crate::state::{IntervalFrom, PausedReason};
 use crate::time::Ts;
+
+pub use arrivals::{ArrivalHabit, MIN_SILENCE};
+pub use hosts::{HostSpacing, NetworkStatus};
 
 /// Consecutive failures that pause a source (COLL-51).
 pub const MAX_FAILURES: u32 = 5;
@@ -30,6 +36,13 @@ pub const MAX_ERROR_BYTES: usize = 500;
 pub const PER_HOST: u32 = 2;
 /// Planned time between two polls of one host.
 pub const HOST_GAP: Duration = Duration::from_secs(1);
+
+/// Priority of a poll that a person asked for, and of the first poll of a source: both go before the regular polls of
+/// their host. Smaller is served first; regular polls have that of [`crate::state::Operation::Harvest`].
+pub const FETCH_NOW_PRIORITY: i32 = 10;
+pub const FIRST_FETCH_PRIORITY: i32 = 50;
+/// Priorities that are claimed in turn before the regular polls.
+pub const URGENT_PRIORITIES: [i32; 2] = [FETCH_NOW_PRIORITY, FIRST_FETCH_PRIORITY];
 
 /// The types in the requirements, with their minutes (COLL-05 to COLL-14).
 pub const TYPES: &[(&str, u32)] = &[
@@ -63,12 +76,18 @@ pub struct SourceState {
     pub probe_count: u32,
     /// `None`: not scheduled.
     pub next_due_at: Option<Ts>,
+    pub arrivals: ArrivalHabit,
 }
 
 /// How a poll ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PollOutcome<'a> {
-    Fetched,
+    Fetched {
+        /// It brought a new or a changed item.
+        news: bool,
+        /// Why it was read only in part.
+        flaw: Option<&'a str>,
+    },
     Failed {
         reason: &'a str,
         /// False when the network as a whole is down (COLL-55).
@@ -87,14 +106,18 @@ impl SourceState {
     /// Applies the end of a poll of source `id`. A deleted source, or one that a person paused, stays so.
     pub fn after(&mut self, id: i64, outcome: &PollOutcome<'_>, interval: Duration, now: Ts) {
         match outcome {
-            PollOutcome::Fetched => {
+            PollOutcome::Fetched { news, flaw } => {
+                if *news {
+                    self.arrivals.count(now);
+                }
                 if self.paused != Some(PausedReason::User) {
                     (self.paused, self.paused_at) = (None, None);
                 }
                 self.last_fetched_at = Some(now);
                 self.fetch_count += 1;
                 (self.fetch_error_count, self.probe_count) = (0, 0);
-                (self.last_error, self.last_error_at) = (None, None);
+                self.last_error = flaw.map(|flaw| crate::text::beginning(flaw, MAX_ERROR_BYTES).to_owned());
+                self.last_error_at = flaw.map(|_| now);
                 self.next_due_at = Some(now + around(id, self.fetch_count, interval, JITTER_PERCENT));
             }
             PollOutcome::Failed { reason, counted, gone } => {
@@ -188,6 +211,17 @@ pub struct Validators {
     /// The feed that a page led to: the next poll starts there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub feed_url: Option<String>,
+    /// Ids that several entries of the feed have had, and which of them keeps the id as its key; both hashed.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub shared_ids: BTreeMap<String, String>,
+}
+
+impl Validators {
+    /// Without anything that would make the next response count as unchanged.
+    #[must_use]
+    pub fn unread(self) -> Validators {
+        Validators { etag: None, last_modified: None, body_hash: None, ..self }
+    }
 }
 
 /// Identity of a source within a project: type and address, or else type and all of its config except the interval.
@@ -272,53 +306,12 @@ pub fn minutes(text: &str) -> Option<u32> {
     text.trim().parse().ok().filter(|minutes| (1..=MAX_MINUTES).contains(minutes))
 }
 
-/// Spreads polls of the same host over time, so that other hosts go first.
-#[derive(Debug, Default)]
-pub struct HostSpacing {
-    next: BTreeMap<String, Ts>,
-}
-
-impl HostSpacing {
-    /// When a poll of the host that is planned now may start. Never before `now`.
-    pub fn take(&mut self, host: &str, now: Ts) -> Ts {
-        const SWEEP_AT: usize = 10_000;
-        if self.next.len() >= SWEEP_AT {
-            self.next.retain(|_, at| *at > now);
-        }
-        let at = self.next.get(host).copied().unwrap_or(now).max(now);
-        self.next.insert(host.to_owned(), at + HOST_GAP);
-        at
-    }
-}
-
-/// Whether the network as a whole is down (COLL-55): connections to several hosts failed, and none succeeded.
-#[derive(Debug, Default)]
-pub struct NetworkStatus {
-    failing: BTreeSet<String>,
-}
-
-impl NetworkStatus {
-    const HOSTS: usize = 3;
-
-    /// Records that a host responded.
-    pub fn on_response(&mut self) {
-        self.failing.clear();
-    }
-
-    /// Records a failed connection to a host. True when the network is down, so that the host is not at fault.
-    pub fn on_no_connection(&mut self, host: &str) -> bool {
-        if self.failing.len() < NetworkStatus::HOSTS {
-            self.failing.insert(host.to_owned());
-        }
-        self.failing.len() >= NetworkStatus::HOSTS
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3_600);
+    const FETCHED: PollOutcome<'_> = PollOutcome::Fetched { news: false, flaw: None };
     const NOW: Ts = Ts::from_secs(1_000_000);
 
     fn failed(state: &mut SourceState, now: Ts) {
@@ -342,13 +335,13 @@ mod tests {
             fetch_count: 4,
             ..SourceState::due_now()
         };
-        state.after(7, &PollOutcome::Fetched, 4 * HOUR, NOW);
+        state.after(7, &FETCHED, 4 * HOUR, NOW);
         assert_eq!((state.fetch_count, state.fetch_error_count, &state.last_error), (5, 0, &None));
         assert_eq!(state.last_fetched_at, Some(NOW));
         assert!(within(wait(&state, NOW), 4 * HOUR, 10));
         let other = |id| {
             let mut state = SourceState::due_now();
-            state.after(id, &PollOutcome::Fetched, 4 * HOUR, NOW);
+            state.after(id, &FETCHED, 4 * HOUR, NOW);
             state.next_due_at
         };
         assert_ne!(other(1), other(2));
@@ -371,7 +364,7 @@ mod tests {
             assert!(within(wait(&state, NOW), 24 * HOUR * days, 10), "{days}");
             failed(&mut state, NOW);
         }
-        state.after(7, &PollOutcome::Fetched, 4 * HOUR, NOW);
+        state.after(7, &FETCHED, 4 * HOUR, NOW);
         assert_eq!((state.paused, state.fetch_error_count, state.probe_count), (None, 0, 0));
     }
 
@@ -406,7 +399,7 @@ mod tests {
         state.pause(NOW);
         assert_eq!((state.paused, state.next_due_at), (Some(PausedReason::User), None));
         // A poll that was in progress does not make it due again.
-        state.after(7, &PollOutcome::Fetched, HOUR, NOW);
+        state.after(7, &FETCHED, HOUR, NOW);
         assert_eq!((state.paused, state.next_due_at), (Some(PausedReason::User), None));
         state.resume(HOUR, NOW);
         assert_eq!((state.paused, state.fetch_error_count), (None, 0));

@@ -83,7 +83,7 @@ pub use run::{
 };
 pub use source::{
     ChangeSource, ClaimPolls, ExpiredPurged, Heartbeat, HeartbeatRecorded, HurryPoll, MAX_SOURCES, NewPoll, NewSource,
-    NewSourceConfig, PollEnd, PollHurried, PollsQueued, PurgeExpired, QueuePolls, SaveSetting, SaveSources,
+    NewSourceConfig, OpenPoll, PollEnd, PollHurried, PollsQueued, PurgeExpired, QueuePolls, SaveSetting, SaveSources,
     SavedSource, ScrapeConflict, ScrapeJob, SettingSaved, SourceChanged, SourceTypeRow, SourcesSaved, SyncTypes,
     TypesSynced, UnfitPoll,
 };

@@ -21,7 +21,7 @@ use crate::shared::{Shared, sleep_until};
 use crate::{crash, events, scrape, sources};
 
 use queue::PollQueue;
-pub use queue::{PollRequested, check_source, poll_now};
+pub use queue::{PollRequested, check_source, poll_now, poll_now_from};
 pub(crate) use queue::{UnfitSource, poll_job};
 
 /// Options of the collector.

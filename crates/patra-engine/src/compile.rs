@@ -24,7 +24,7 @@ use patra_spec::{Manifest, Overrides, Snapshot};
 use crate::credentials::credential_for;
 use crate::registry;
 use crate::slice_context::{depth, narrowest, slice_context, stream};
-use crate::sources::{self, PollTarget};
+use crate::sources::{self, PollTarget, TweetUpstream};
 
 pub(crate) use fan::check_params;
 
@@ -35,6 +35,8 @@ const MAX_ENTRIES: usize = 100;
 #[derive(Debug, Default)]
 pub(crate) struct Compiler {
     known: HashMap<CompileKey, Arc<FrozenSpec>>,
+    /// The upstream of tweets, where it differs from the settings.
+    tweets: TweetUpstream,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -129,6 +131,10 @@ impl Compiler {
         draft(trigger, &frozen, params, credential).map(CompiledJob::Plan)
     }
 
+    pub(crate) fn with_tweets(tweets: TweetUpstream) -> Compiler {
+        Compiler { tweets, ..Compiler::default() }
+    }
+
     /// The endpoint that a source polls.
     pub(crate) async fn endpoint(
         &mut self,
@@ -159,12 +165,26 @@ impl Compiler {
             None => self.registered(store, &target.provenance_code).await?,
         };
         let is_built_in = matches!(registered, (_, ManifestOrigin::Manifest(_)));
-        match target.provenance_code == sources::TWITTER && is_built_in {
-            true => Ok(match tweets_from(store).await? {
-                Some(manifest) => (manifest.version(), ManifestOrigin::Changed(Box::new(manifest))),
-                None => registered,
-            }),
-            false => Ok(registered),
+        let changed = match &*target.provenance_code {
+            sources::TWITTER if is_built_in => self.tweets_from(store).await?,
+            sources::PROVENANCE if is_built_in => sources_from(store).await?,
+            _ => None,
+        };
+        Ok(match changed {
+            Some(manifest) => (manifest.version(), ManifestOrigin::Changed(Box::new(manifest))),
+            None => registered,
+        })
+    }
+
+    /// The built-in manifest of tweets, changed by settings.
+    async fn tweets_from(&self, store: &dyn Store) -> Result<Option<Manifest>, CompileError> {
+        let settings = store.settings().await?;
+        let of = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let TweetUpstream { base_url, rate } = &self.tweets;
+        let base_url = base_url.as_deref().or(of(sources::TWITTER_BASE_URL));
+        match (base_url, rate.as_deref().or(of(sources::TWITTER_RATE))) {
+            (None, None) => Ok(None),
+            (base_url, rate) => Ok(Some(sources::tweets_from(base_url, rate)?)),
         }
     }
 
@@ -254,14 +274,11 @@ async fn stored(queries: &dyn Queries, hash: &str) -> Result<Arc<FrozenSpec>, Co
     Ok(Arc::new(FrozenSpec { project: None, snapshot, body, labels: Value::Null, warnings: Vec::new() }))
 }
 
-/// The built-in manifest of tweets, changed by settings.
-async fn tweets_from(store: &dyn Store) -> Result<Option<Manifest>, CompileError> {
+/// The built-in manifest of sources, changed by settings.
+async fn sources_from(store: &dyn Store) -> Result<Option<Manifest>, CompileError> {
     let settings = store.settings().await?;
-    let of = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    match (of(sources::TWITTER_BASE_URL), of(sources::TWITTER_RATE)) {
-        (None, None) => Ok(None),
-        (base_url, rate) => Ok(Some(sources::tweets_from(base_url, rate)?)),
-    }
+    let contact = settings.iter().find(|(key, _)| key == sources::COLLECTOR_CONTACT);
+    Ok(contact.map(|(_, contact)| sources::sources_from(contact)).transpose()?)
 }
 
 fn draft(

@@ -4,6 +4,7 @@
 //! A long-running part is a service that owns its state and a cheap handle to it: [`Engine`] starts the planner, the
 //! executor and the sweeper that its [`Options`] ask for, and stops them.
 
+pub mod alerts;
 pub mod board;
 pub mod bundle;
 mod coalescer;
@@ -39,7 +40,9 @@ mod try_pages;
 pub mod try_run;
 mod work_poller;
 
-pub use collector::{CollectorOptions, PollRequested, SCRAPER_ENABLED, check_source, introduce_types, poll_now};
+pub use collector::{
+    CollectorOptions, PollRequested, SCRAPER_ENABLED, check_source, introduce_types, poll_now, poll_now_from,
+};
 pub use credentials::{
     CookieChoice, CookieRules, CredentialOptions, Credentials, OutgoingRequest, PermitSource, SentRequest, UsedCookie,
     credential_for, hook_key,

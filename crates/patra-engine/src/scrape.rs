@@ -20,9 +20,10 @@ use patra_core::state::{TaskStatus, TriggerType};
 use patra_core::tx::{CancelSubject, CancelWork, Lease, SaveSources, SavedSource, ScrapeConflict, ScrapeJob, TxError};
 use patra_core::{Code, SourceId, Ts};
 
+use crate::alerts::{self, AlertCondition};
 use crate::shared::{Shared, lock};
-use crate::sources::{self, SourceDraft, TWITTER, TWITTER_FEED};
-use crate::{collector, events, maintenance};
+use crate::sources::{self, SourceDraft, TWITTER, TWITTER_FEED, TweetUpstream};
+use crate::{collector, events};
 
 pub use schedule::SCRAPER_CRON;
 
@@ -42,6 +43,8 @@ pub struct ScrapeRequest {
     pub limit: Option<u32>,
     pub trigger_type: TriggerType,
     pub request_id: Option<String>,
+    /// Where this scrape reads, if it differs from the settings.
+    pub upstream: TweetUpstream,
 }
 
 /// Why a scrape was refused.
@@ -110,19 +113,27 @@ pub async fn begin(store: &Arc<dyn Store>, request: &ScrapeRequest) -> Result<()
         let sources = feeds(&**store, request).await?;
         match queue(store, request, &sources).await {
             Err(Error::Changed) => {}
-            done => return done,
+            done => return done.map(|_| ()),
         }
     }
     Err(Error::Changed)
 }
 
-async fn queue(store: &Arc<dyn Store>, request: &ScrapeRequest, sources: &[StoredSource]) -> Result<(), Error> {
-    match collector::poll_job(store, sources, request.limit, job(request)).await {
-        Ok(None) => Ok(()),
-        Ok(Some(ScrapeConflict { public_id, .. })) if public_id.is_empty() => Err(Error::Changed),
-        Ok(Some(ScrapeConflict { public_id, sources: busy })) => {
-            let name = |source: &StoredSource| busy.contains(&source.id).then(|| username(&source.config)).flatten();
-            Err(Error::Conflict { public_id, usernames: sources.iter().filter_map(name).collect() })
+/// Returns the users that a scheduled scrape leaves out, because they are being scraped already.
+async fn queue(
+    store: &Arc<dyn Store>,
+    request: &ScrapeRequest,
+    sources: &[StoredSource],
+) -> Result<Vec<String>, Error> {
+    let names = |busy: &[SourceId]| -> Vec<String> {
+        let name = |source: &StoredSource| busy.contains(&source.id).then(|| username(&source.config)).flatten();
+        sources.iter().filter_map(name).collect()
+    };
+    match collector::poll_job(store, sources, request.limit, job(request), &request.upstream).await {
+        Ok(Ok(left_out)) => Ok(names(&left_out)),
+        Ok(Err(ScrapeConflict { public_id, .. })) if public_id.is_empty() => Err(Error::Changed),
+        Ok(Err(ScrapeConflict { public_id, sources: busy })) => {
+            Err(Error::Conflict { public_id, usernames: names(&busy) })
         }
         Err(collector::UnfitSource::Refused(reason)) => Err(Error::Refused(reason)),
         Err(collector::UnfitSource::Store(error)) => Err(error.into()),
@@ -416,7 +427,8 @@ async fn report(store: &dyn Store, lease: &Lease) -> Result<(), TxError> {
 async fn update_alerts(shared: &Shared, raised: Option<AlertRule>) -> Result<(), TxError> {
     let (store, notifier) = (&*shared.ports.store, shared.options.maintenance.notifier.as_deref());
     for rule in [UPSTREAM_REFUSED, UPSTREAM_THROTTLES] {
-        let holds = raised == Some(rule);
+        let holds = raised.is_some_and(|raised| raised.name == rule.name);
+        let Some(rule) = shared.options.maintenance.alerts.apply(&rule) else { continue };
         let is_news = match holds {
             true => {
                 lock(&shared.quiet).remove(rule.name);
@@ -426,7 +438,9 @@ async fn update_alerts(shared: &Shared, raised: Option<AlertRule>) -> Result<(),
         };
         if is_news {
             let value = f64::from(u8::from(holds));
-            maintenance::update_alert(store, notifier, rule, TWITTER.to_owned(), holds, value).await?;
+            let (subject, detail) = (TWITTER.to_owned(), String::new());
+            let condition = AlertCondition { rule, subject, is_met: holds, value, detail };
+            alerts::update(store, notifier, condition).await?;
         }
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! Maps sources to endpoints: the endpoint and params of a source's polls, or why it is not supported.
 
-use std::sync::{Arc, LazyLock};
+mod built_in;
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -13,16 +15,15 @@ use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{self, MAX_MINUTES};
 use patra_core::tweet;
 use patra_core::tx::{MAX_SOURCES, NewSource, NewSourceConfig, SaveSources, TxError};
-use patra_spec::{Manifest, Problems};
+use patra_spec::Manifest;
 
+pub use built_in::{BUILT_IN, BUILT_IN_TWITTER, COLLECTOR_CONTACT, MAX_CONTACT_BYTES, TweetUpstream, checked_contact};
+pub(crate) use built_in::{built_in, sources_from, tweets_from};
 pub use patra_connectors::opml;
 
-/// The built-in manifest of the types that need no other.
-pub const BUILT_IN: &str = include_str!("../../../sources/collector.yaml");
 /// Provenance of the built-in manifest; an applied manifest of this code replaces it.
 pub const PROVENANCE: &str = "collector";
-/// The built-in manifest of the tweet types, and its provenance.
-pub const BUILT_IN_TWITTER: &str = include_str!("../../../sources/twitterapi_io.yaml");
+/// Provenance of the built-in manifest of the tweet types.
 pub const TWITTER: &str = "twitterapi_io";
 /// Source type of a user's tweets.
 pub const TWITTER_FEED: &str = "twitter_feed";
@@ -49,36 +50,6 @@ fn is_fetched(r#type: &str) -> bool {
 /// Whether a type collects tweets, which needs a key.
 pub(crate) fn is_of_tweets(r#type: &str) -> bool {
     matches!(r#type, TWITTER_FEED | "twitter_list" | "twitter_bookmarks")
-}
-
-/// The built-in manifest of this code, if any. Built-in manifests are part of the program and are tested.
-pub(crate) fn built_in(code: &str) -> Option<Result<&'static Manifest, String>> {
-    static COLLECTOR: LazyLock<Result<Manifest, Problems>> =
-        LazyLock::new(|| patra_spec::read("sources/collector.yaml", BUILT_IN));
-    static TWEETS: LazyLock<Result<Manifest, Problems>> =
-        LazyLock::new(|| patra_spec::read("sources/twitterapi_io.yaml", BUILT_IN_TWITTER));
-    let manifest = match code {
-        PROVENANCE => &*COLLECTOR,
-        TWITTER => &*TWEETS,
-        _ => return None,
-    };
-    Some(manifest.as_ref().map_err(ToString::to_string))
-}
-
-/// The built-in manifest of tweets, changed by settings.
-pub(crate) fn tweets_from(base_url: Option<&str>, rate: Option<&str>) -> Result<Manifest, String> {
-    let mut manifest = built_in(TWITTER).ok_or("there is no manifest of tweets")??.clone();
-    if let Some(rate) = rate {
-        let rate: u32 = rate.parse().map_err(|_| format!("`{TWITTER_RATE}` is {rate:?}: expected a whole number"))?;
-        let limit = &mut manifest.defaults.rate_limit;
-        (limit.refill_rate_per_sec, limit.burst) = (Some(f64::from(rate)), Some(rate));
-    }
-    if let Some(base_url) = base_url {
-        let base_url = address(base_url)?;
-        manifest.allow_http = base_url.starts_with("http:");
-        manifest.defaults.http.base_url = Some(base_url.trim_end_matches('/').to_owned());
-    }
-    Ok(manifest)
 }
 
 /// The feeds among sources as a list for other feed readers.

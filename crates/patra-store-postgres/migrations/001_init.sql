@@ -343,6 +343,9 @@ CREATE INDEX idx_task_pick ON ing_task
   WHERE status_code = 'QUEUED' AND source_id IS NULL;
 -- Polls have a queue of their own.
 CREATE INDEX idx_task_poll ON ing_task (scheduled_at, id) WHERE status_code = 'QUEUED' AND source_id IS NOT NULL;
+-- Polls that go before the others.
+CREATE INDEX idx_task_poll_urgent ON ing_task (priority, scheduled_at, id)
+  WHERE status_code = 'QUEUED' AND source_id IS NOT NULL AND priority < 100;
 -- A source is polled by one at a time (COLL-33).
 CREATE UNIQUE INDEX uk_task_polled ON ing_task (source_id)
   WHERE source_id IS NOT NULL AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
@@ -676,6 +679,10 @@ CREATE TABLE source (
   probe_count bigint NOT NULL DEFAULT 0,
   -- NULL: never by itself.
   next_due_at timestamptz,
+  -- The polls that brought something new: the last one, how many, and the usual time between two.
+  last_new_at timestamptz,
+  new_count bigint NOT NULL DEFAULT 0,
+  new_gap_seconds bigint NOT NULL DEFAULT 0,
   -- How often a poll was queued.
   poll_count bigint NOT NULL DEFAULT 0,
   -- What an unchanged answer is recognised by.
@@ -1217,6 +1224,7 @@ CREATE TABLE alert_state (
   told_at timestamptz,
   value double precision NOT NULL,
   threshold double precision NOT NULL,
+  detail text COLLATE "C" NOT NULL DEFAULT '',
   PRIMARY KEY (alert, subject),
   CHECK (firing = 0 OR since IS NOT NULL)
 );

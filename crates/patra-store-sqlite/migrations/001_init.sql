@@ -347,6 +347,9 @@ CREATE INDEX idx_task_pick ON ing_task
   WHERE status_code = 'QUEUED' AND source_id IS NULL;
 -- Polls have a queue of their own.
 CREATE INDEX idx_task_poll ON ing_task (scheduled_at, id) WHERE status_code = 'QUEUED' AND source_id IS NOT NULL;
+-- Polls that go before the others.
+CREATE INDEX idx_task_poll_urgent ON ing_task (priority, scheduled_at, id)
+  WHERE status_code = 'QUEUED' AND source_id IS NOT NULL AND priority < 100;
 -- A source is polled by one at a time (COLL-33).
 CREATE UNIQUE INDEX uk_task_polled ON ing_task (source_id)
   WHERE source_id IS NOT NULL AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
@@ -666,6 +669,10 @@ CREATE TABLE source (
   probe_count INTEGER NOT NULL DEFAULT 0,
   -- NULL: never by itself.
   next_due_at INTEGER,
+  -- The polls that brought something new: the last one, how many, and the usual time between two.
+  last_new_at INTEGER,
+  new_count INTEGER NOT NULL DEFAULT 0,
+  new_gap_seconds INTEGER NOT NULL DEFAULT 0,
   -- How often a poll was queued.
   poll_count INTEGER NOT NULL DEFAULT 0,
   -- What an unchanged answer is recognised by.
@@ -1163,6 +1170,7 @@ CREATE TABLE alert_state (
   told_at INTEGER,
   value REAL NOT NULL,
   threshold REAL NOT NULL,
+  detail TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (alert, subject),
   CHECK (firing = 0 OR since IS NOT NULL)
 ) WITHOUT ROWID;

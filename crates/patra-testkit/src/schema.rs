@@ -103,7 +103,7 @@ const REQUIRED: &[(&str, &str)] = &[
          consecutive_empty_fetches created_at updated_at",
     ),
     ("crawl_minute", "platform minute succeeded failed"),
-    ("alert_state", "alert subject level firing value threshold"),
+    ("alert_state", "alert subject level firing value threshold detail"),
 ];
 
 /// Nullable columns: windows and pages belong to some strategies of slicing and paging, the rest is set later.

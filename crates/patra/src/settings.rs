@@ -12,6 +12,7 @@ use patra_core::source::Intervals;
 use patra_core::tx::SaveSetting;
 use patra_engine::crawler::CrawlTimes;
 use patra_engine::maintenance::MaintenanceOptions;
+use patra_engine::sources::checked_contact;
 use patra_engine::{CollectorOptions, CookieRules, TimeZone};
 use patra_http::Webhook;
 use url::Url;
@@ -233,10 +234,20 @@ impl Environment {
         })
     }
 
+    /// The contact that publishers see.
+    pub(crate) fn contact(&self) -> Result<Option<String>, Error> {
+        let checked =
+            |text| checked_contact(text).map_err(|why| Error::configuration(format!("COLLECTOR_CONTACT: {why}")));
+        self.get("COLLECTOR_CONTACT").map(checked).transpose()
+    }
+
     /// Locks, their recovery, and the webhook for alerts (CRAWL-162, 165, 166).
     pub(crate) fn maintenance(&self) -> Result<MaintenanceOptions, Error> {
         let default = MaintenanceOptions::default();
+        let mut alerts = default.alerts.clone();
+        alerts.environment(|name| self.get(name).map(str::to_owned)).map_err(Error::configuration)?;
         Ok(MaintenanceOptions {
+            alerts,
             lock_timeout: self.minutes("LOCK_TIMEOUT_MINUTES")?.unwrap_or(default.lock_timeout),
             recover_every: self.minutes("RECOVERY_INTERVAL_MINUTES")?.unwrap_or(default.recover_every),
             notifier: self.webhook("ALERT_WEBHOOK_URL", "ALERT_WEBHOOK_SECRET")?,

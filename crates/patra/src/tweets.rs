@@ -13,7 +13,7 @@ use patra_core::tx::SaveSetting;
 use patra_engine::SCRAPER_ENABLED;
 use patra_engine::admin::{self, CredentialName};
 use patra_engine::scrape::{self, SCRAPER_CRON};
-use patra_engine::sources::{TWITTER, TWITTER_BASE_URL, TWITTER_RATE};
+use patra_engine::sources::{COLLECTOR_CONTACT, TWITTER, TWITTER_BASE_URL, TWITTER_RATE, TweetUpstream};
 
 use crate::cli::Global;
 use crate::error::Error;
@@ -30,19 +30,23 @@ const FINGERPRINT: &str = "twitter.key_fingerprint";
 pub(crate) enum Takeover {
     /// For a process that collects on schedule: settings that are not in the environment are cleared.
     Full,
-    /// For a command that collects once: the schedule stays as the collector set it.
-    WithoutSchedule,
+    /// For a command that collects once: it uses the address and rate itself, and what the collector set stays.
+    KeyOnly,
 }
 
 /// Copies the settings from the environment into the database.
 pub(crate) async fn apply_settings(global: &Global, store: &Arc<dyn Store>, takeover: Takeover) -> Result<(), Error> {
     let environment = Environment::read();
-    let upstream = upstream(&environment)?;
+    let upstream = from_environment(&environment)?;
     let settings = store.settings().await?;
     let set = |key: &str| settings.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
     let values = match takeover {
-        Takeover::Full => upstream.into_iter().chain(schedule(&environment)?).collect::<Vec<_>>(),
-        Takeover::WithoutSchedule => upstream.into_iter().filter(|(_, value)| value.is_some()).collect(),
+        Takeover::Full => {
+            let [base_url, rate] = [upstream.base_url, upstream.rate];
+            let own = [(TWITTER_BASE_URL, base_url), (TWITTER_RATE, rate), (COLLECTOR_CONTACT, environment.contact()?)];
+            own.into_iter().chain(schedule(&environment)?).collect::<Vec<_>>()
+        }
+        Takeover::KeyOnly => Vec::new(),
     };
     settings::write(&**store, &settings, values).await?;
     store_key(global, &**store, &environment, set(FINGERPRINT)).await?;
@@ -51,7 +55,7 @@ pub(crate) async fn apply_settings(global: &Global, store: &Arc<dyn Store>, take
             follow(&**store, &environment).await?;
             warn_if_off(&**store, &environment).await
         }
-        Takeover::WithoutSchedule => Ok(()),
+        Takeover::KeyOnly => Ok(()),
     }
 }
 
@@ -66,10 +70,15 @@ async fn warn_if_off(store: &dyn Store, environment: &Environment) -> Result<(),
 
 type Settings<const N: usize> = [(&'static str, Option<String>); N];
 
-fn upstream(environment: &Environment) -> Result<Settings<2>, Error> {
+/// The upstream of this process.
+pub(crate) fn upstream() -> Result<TweetUpstream, Error> {
+    from_environment(&Environment::read())
+}
+
+fn from_environment(environment: &Environment) -> Result<TweetUpstream, Error> {
     let base_url = environment.address("TWITTER_BASE_URL")?;
     let rate = environment.twitter_rate()?.map(|rate| rate.to_string());
-    Ok([(TWITTER_BASE_URL, base_url), (TWITTER_RATE, rate)])
+    Ok(TweetUpstream { base_url, rate })
 }
 
 fn schedule(environment: &Environment) -> Result<Settings<2>, Error> {

@@ -112,7 +112,7 @@ async fn all_gates(ctx: &ConsoleContext) -> Result<Table, Failure> {
 pub(super) async fn alerts(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
         ctx.tenant.is_operator()?;
-        let head = ["alert", "state", "level", "about", "value", "threshold", "since", "notified"];
+        let head = ["alert", "state", "level", "about", "detail", "value", "threshold", "since", "notified"];
         let mut table = Table::new("", &head, "No alert was evaluated yet.");
         for alert in ctx.api.store.alerts().await? {
             let firing = alert.state.firing;
@@ -121,6 +121,7 @@ pub(super) async fn alerts(Extension(ctx): Extension<ConsoleContext>) -> Respons
                 Shown::status(if firing { "firing" } else { "quiet" }),
                 Shown::text(alert.level.as_str()),
                 Shown::text(alert.subject.as_str()),
+                Shown::text(alert.detail.as_str()),
                 Shown::number(alert.value),
                 Shown::number(alert.threshold),
                 Shown::maybe_time(alert.state.since),

@@ -31,7 +31,10 @@ pub(super) async fn overview(Extension(ctx): Extension<ConsoleContext>) -> Respo
 fn shown(overview: &Overview) -> Page {
     let mut page = Page::new("Overview").live().with(tiles(overview));
     for alert in &overview.alerts {
-        let text = format!("{} fires: {} ({} of {})", alert.alert, alert.subject, alert.value, alert.threshold);
+        let mut text = format!("{} fires: {} ({} of {})", alert.alert, alert.subject, alert.value, alert.threshold);
+        if !alert.detail.is_empty() {
+            text.push_str(&format!(": {}", alert.detail));
+        }
         page = page.with(Note::new(Tone::Bad, text).to("/alerts"));
     }
     page.with(failing(&overview.errors))

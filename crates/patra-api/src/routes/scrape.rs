@@ -59,6 +59,7 @@ pub(super) async fn start(
             limit,
             trigger_type: TriggerType::Api,
             request_id: Some(id.as_str().to_owned()),
+            upstream: patra_engine::sources::TweetUpstream::default(),
         };
         scrape::begin(&api.store, &request).await.map_err(refused)?;
         (api.nudge)();

@@ -458,8 +458,8 @@ fn item_json(item: &RawItem) -> Value {
     let mut fields: Map<String, Value> = serde_json::from_str(&item.fields).unwrap_or_default();
     let mut take = |name: &str| fields.remove(name).unwrap_or_default();
     let (title, url, author) = (take("title"), take("url"), take("author"));
-    let (content, published_at) = (take("content"), take("published_at"));
-    let published_at = published_at.as_str().and_then(|text| text.parse::<Ts>().ok()).map(millis);
+    let (content, published_at, updated_at) = (take("content"), take("published_at"), take("updated_at"));
+    let time = |value: Value| value.as_str().and_then(|text| text.parse::<Ts>().ok()).map(millis);
     json!({
         "id": item.id,
         "source_id": item.source,
@@ -469,7 +469,8 @@ fn item_json(item: &RawItem) -> Value {
         "url": url,
         "author": author,
         "content": content,
-        "published_at": published_at,
+        "published_at": time(published_at),
+        "updated_at": time(updated_at),
         "fetched_at": millis(item.fetched_at),
         "dedup_key": format!("{}:{}", item.source, item.dedup_key),
         "metadata": fields,

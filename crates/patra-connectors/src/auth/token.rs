@@ -237,7 +237,8 @@ fn no_token(path: &str) -> Fault {
 /// G-12: a refusal is final, unless the upstream is only busy.
 fn refusal(response: &HttpResponse, now: Ts) -> TokenRefused {
     let status = response.status;
-    let hint = response.header("retry-after").and_then(|value| classify::retry_after(value, now));
+    let hint =
+        response.header("retry-after").and_then(|value| classify::retry_after(value, now, classify::MAX_RETRY_AFTER));
     let code = error_code(response).map(|code| format!(": {code}")).unwrap_or_default();
     let message = format!("the request for a token returned {status}{code}");
     match status {

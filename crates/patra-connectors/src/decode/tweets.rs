@@ -38,6 +38,8 @@ impl Decoder {
             let mapped = match read {
                 Ok(mapped) => mapped,
                 Err(invalid) => {
+                    let named = id.as_deref().map_or_else(|| "without an id".to_owned(), str::to_owned);
+                    decoded.warnings.push(format!("tweet {named} is skipped: {invalid}"));
                     decoded.rejected.push(super::item::ItemRejection::new(id, invalid.to_string()).reject(index, raw));
                     continue;
                 }

@@ -7,8 +7,29 @@ use patra_core::record::MAX_KEY_BYTES;
 use patra_core::{Code, Fault, Level, Ts, hash};
 use patra_spec::manifest::HtmlConfig;
 
-use crate::feed::{self, Feed, FeedEntry, FeedText, IdentityRule};
+use crate::feed::{self, Feed, FeedEntry, FeedText, IdentityRule, SharedIds};
 use crate::page::{self, HtmlPageError, SelectField, SelectRules};
+
+/// A feed or a page as JSON.
+pub(super) struct WebDocument {
+    pub(super) json: String,
+    /// Why entries may be missing at the end.
+    pub(super) cut: Option<String>,
+    pub(super) shared_ids: SharedIds,
+}
+
+impl WebDocument {
+    fn of_feed(feed: &Feed, rule: IdentityRule, known: &SharedIds) -> WebDocument {
+        let shared_ids = feed::shared_ids(feed, known.clone());
+        let keys = feed::keys(feed, rule, &shared_ids);
+        let cut = feed.truncated.then(|| "the response ends inside the feed: entries may be missing".to_owned());
+        WebDocument { json: feed_json(feed, rule, keys).to_string(), cut, shared_ids }
+    }
+
+    fn of_page(json: &Value) -> WebDocument {
+        WebDocument { json: json.to_string(), cut: None, shared_ids: SharedIds::new() }
+    }
+}
 
 /// A feed as JSON: its own fields, and its entries with a key each.
 pub(super) fn of_feed(
@@ -16,9 +37,10 @@ pub(super) fn of_feed(
     content_type: Option<&str>,
     base: &Url,
     rule: IdentityRule,
-) -> Result<String, Fault> {
+    known: &SharedIds,
+) -> Result<WebDocument, Fault> {
     let feed = feed::read(body, content_type, base).map_err(|error| unreadable(&error))?;
-    Ok(feed_json(&feed, rule).to_string())
+    Ok(WebDocument::of_feed(&feed, rule, known))
 }
 
 /// A page as JSON: its feed, the feed that it names, or itself as the only entry.
@@ -27,10 +49,11 @@ pub(super) fn of_page(
     content_type: Option<&str>,
     base: &Url,
     rule: IdentityRule,
-) -> Result<String, Fault> {
+    known: &SharedIds,
+) -> Result<WebDocument, Fault> {
     let html = feed::decode(body, content_type);
     let named = match feed::read(body, content_type, base) {
-        Ok(feed) => return Ok(feed_json(&feed, rule).to_string()),
+        Ok(feed) => return Ok(WebDocument::of_feed(&feed, rule, known)),
         Err(feed::FeedError::Page { feed }) => feed,
         // A page that does not start like one.
         Err(feed::FeedError::NotAFeed { .. }) => {
@@ -40,7 +63,7 @@ pub(super) fn of_page(
         Err(error) => return Err(unreadable(&error)),
     };
     if let Some(next) = named {
-        return Ok(json!({ entries(rule): [], "next_url": next, "has_more": true }).to_string());
+        return Ok(WebDocument::of_page(&json!({ entries(rule): [], "next_url": next, "has_more": true })));
     }
     let page = page::article(&html, base).map_err(|error| refused(&error))?;
     let entry = json!({
@@ -54,7 +77,8 @@ pub(super) fn of_page(
         "published": page.published.and_then(|date| date.at),
         "image": page.image,
     });
-    Ok(json!({ "feed": { "title": entry["title"], "link": entry["url"] }, entries(rule): [entry] }).to_string())
+    let whole = json!({ "feed": { "title": entry["title"], "link": entry["url"] }, entries(rule): [entry] });
+    Ok(WebDocument::of_page(&whole))
 }
 
 /// Rows of a page as JSON.
@@ -118,8 +142,7 @@ pub(super) fn rule(items_path: &str) -> IdentityRule {
     ENTRIES.iter().find(|(_, one)| *one == name).map_or_else(IdentityRule::default, |(rule, _)| *rule)
 }
 
-fn feed_json(feed: &Feed, rule: IdentityRule) -> Value {
-    let keys = feed::identity(feed, rule);
+fn feed_json(feed: &Feed, rule: IdentityRule, keys: Vec<String>) -> Value {
     let list: Vec<_> = feed.entries.iter().zip(keys).map(|(entry, key)| entry_json(entry, key)).collect();
     json!({
         "feed": {
@@ -151,8 +174,8 @@ fn entry_json(entry: &FeedEntry, key: String) -> Value {
     put("summary", json!(entry.summary.as_ref().map(FeedText::to_html)));
     put("content", json!(content.map(FeedText::to_html)));
     put("author", json!(entry.author));
-    put("published", json!(entry.published.as_ref().and_then(|date| date.at)));
-    put("updated", json!(entry.updated.as_ref().or(entry.published.as_ref()).and_then(|date| date.at)));
+    put("published", json!(entry.date().and_then(|date| date.at)));
+    put("updated", json!(entry.changed().and_then(|date| date.at)));
     put("language", json!(entry.language));
     put("tags", json!(tags));
     put("enclosures", json!(entry.enclosures));
@@ -161,9 +184,10 @@ fn entry_json(entry: &FeedEntry, key: String) -> Value {
     json.into()
 }
 
-/// Level L2: reading the same bytes again would give the same error.
+/// Level L2: reading the same bytes again would give the same error. A response that was cut may be whole the next time.
 fn unreadable(error: &feed::FeedError) -> Fault {
-    Fault::new(Code::ParseError, Level::L2, error.to_string())
+    let level = if *error == feed::FeedError::Cut { Level::L1 } else { Level::L2 };
+    Fault::new(Code::ParseError, level, error.to_string())
 }
 
 fn refused(error: &HtmlPageError) -> Fault {

@@ -36,6 +36,8 @@ struct EntryReader {
     link: BestLink,
     origin: Option<String>,
     created: Option<FeedDate>,
+    /// `dc:date` does not say of which event it is the time.
+    undefined_date: Option<FeedDate>,
     /// Whether the guid is an address.
     permalink: bool,
     /// Values of extensions, for feeds without the elements of their own format.
@@ -85,9 +87,10 @@ impl EntryReader {
             "itunes:author" | "media:credit" => self.author = self.author.take().or_else(|| person(element)),
             "rights" | "copyright" => entry.rights = label(),
             "dc:rights" | "media:copyright" => entry.rights = entry.rights.take().or_else(label),
-            "updated" | "modified" | "lastbuilddate" | "dc:date" | "dcterms:modified" => {
+            "updated" | "modified" | "lastbuilddate" | "dcterms:modified" => {
                 entry.updated = FeedDate::of(element).or(entry.updated.take());
             }
+            "dc:date" => self.undefined_date = FeedDate::of(element).or(self.undefined_date.take()),
             "published" | "pubdate" | "issued" | "dcterms:issued" => {
                 entry.published = FeedDate::of(element).or(entry.published.take());
             }
@@ -153,7 +156,8 @@ impl EntryReader {
             entry.link = address.and_then(|id| links::absolute(id, base));
         }
         entry.title = entry.title.filter(|title| !title.is_empty() || self.title.is_none()).or(self.title);
-        entry.published = entry.published.or(self.created);
+        entry.updated = entry.updated.or_else(|| self.undefined_date.clone());
+        entry.published = entry.published.or(self.created).or(self.undefined_date);
         entry.summary = entry.summary.or(self.summary);
         entry.author = Some(self.authors.join(", ")).filter(|authors| !authors.is_empty()).or(self.author);
         entry

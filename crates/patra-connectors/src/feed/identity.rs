@@ -1,6 +1,6 @@
 //! Identity of entries across readings of a feed. The same entry always gets the same key, and no key is random.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use super::{Feed, FeedEntry};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IdentityRule {
-    /// The entry's own id; with its link, if the feed repeats the id; else the link; else title and content.
+    /// The entry's own id; with its link, if another entry had the id first; else the link; else title and content.
     #[default]
     Guid,
     /// The link, for feeds whose ids change with every reading.
@@ -23,15 +23,55 @@ pub enum IdentityRule {
     Content,
 }
 
+/// Ids that several entries of a feed have had, with the link of the entry whose key is the id alone; both hashed. A feed
+/// may repeat an id at times only, so this is kept from one reading to the next.
+pub type SharedIds = BTreeMap<String, String>;
+
+/// Most shared ids of a feed that are kept.
+pub const MAX_SHARED_IDS: usize = 1_000;
+
 /// A key for each entry, in their order. Entries with one key are the same entry, repeated.
 pub fn identity(feed: &Feed, rule: IdentityRule) -> Vec<String> {
-    let mut ids: HashMap<&str, usize> = HashMap::new();
-    for id in feed.entries.iter().filter_map(own_id) {
-        *ids.entry(id).or_default() += 1;
+    keys(feed, rule, &shared_ids(feed, SharedIds::new()))
+}
+
+/// The shared ids after this reading. An id that becomes shared stays the key of the last entry that has it, which is the
+/// oldest: it was there alone before.
+pub fn shared_ids(feed: &Feed, mut known: SharedIds) -> SharedIds {
+    let mut last: HashMap<&str, (usize, &FeedEntry)> = HashMap::new();
+    for entry in &feed.entries {
+        if let Some(id) = own_id(entry) {
+            let times = last.get(id).map_or(0, |(times, _)| *times);
+            last.insert(id, (times + 1, entry));
+        }
     }
-    let repeated = |id: &str| ids.get(id).is_some_and(|times| *times > 1);
+    for entry in &feed.entries {
+        let Some(id) = own_id(entry) else { continue };
+        if let Some((2.., oldest)) = last.get(id).copied()
+            && known.len() < MAX_SHARED_IDS
+        {
+            known.entry(short(id)).or_insert_with(|| short(link(oldest).unwrap_or_default()));
+        }
+    }
+    known
+}
+
+/// A key for each entry, in their order.
+pub fn keys(feed: &Feed, rule: IdentityRule, shared: &SharedIds) -> Vec<String> {
+    // The last entry of each shared id that has the link to which the id belongs.
+    let mut owners: HashMap<&str, &FeedEntry> = HashMap::new();
+    for entry in &feed.entries {
+        if let Some(id) = own_id(entry)
+            && shared.get(&short(id)).is_some_and(|owner| *owner == short(link(entry).unwrap_or_default()))
+        {
+            owners.insert(id, entry);
+        }
+    }
+    let extended = |id: &str, entry: &FeedEntry| {
+        shared.contains_key(&short(id)) && !owners.get(id).is_some_and(|owner| std::ptr::eq(*owner, entry))
+    };
     let keys: Vec<(String, String)> =
-        feed.entries.iter().map(|entry| (key(entry, rule, &repeated), content(entry))).collect();
+        feed.entries.iter().map(|entry| (key(entry, rule, &extended), content(entry))).collect();
     // The first content that has a key, and whether another one has it too.
     let mut seen: HashMap<&str, (&str, bool)> = HashMap::new();
     for (key, content) in &keys {
@@ -45,10 +85,18 @@ pub fn identity(feed: &Feed, rule: IdentityRule) -> Vec<String> {
     keys.iter().map(distinct).collect()
 }
 
-fn key(entry: &FeedEntry, rule: IdentityRule, repeated: &dyn Fn(&str) -> bool) -> String {
-    let link = entry.link.as_deref().filter(|link| !link.is_empty());
+fn short(text: &str) -> String {
+    hash::sha256_hex(text.as_bytes())[..16].to_owned()
+}
+
+fn link(entry: &FeedEntry) -> Option<&str> {
+    entry.link.as_deref().filter(|link| !link.is_empty())
+}
+
+fn key(entry: &FeedEntry, rule: IdentityRule, extended: &dyn Fn(&str, &FeedEntry) -> bool) -> String {
+    let link = link(entry);
     let usual = || match (own_id(entry), link) {
-        (Some(id), Some(link)) if repeated(id) => format!("{id}|{link}"),
+        (Some(id), Some(link)) if extended(id, entry) => format!("{id}|{link}"),
         (Some(one), _) | (None, Some(one)) => one.to_owned(),
         (None, None) => content(entry),
     };
@@ -104,7 +152,34 @@ mod tests {
     fn an_id_that_a_feed_repeats_is_extended_by_the_link() {
         let found =
             keys(vec![entry("g", "a", "", ""), entry("g", "b", "", ""), entry("h", "a", "", "")], IdentityRule::Guid);
-        assert_eq!(found, ["g|a", "g|b", "h"]);
+        assert_eq!(found, ["g|a", "g", "h"]);
+    }
+
+    // covers: COLL-123
+    #[test]
+    fn an_id_that_is_repeated_at_times_keeps_its_key() {
+        let read = |known: SharedIds, links: &[&str]| {
+            let entries = links.iter().map(|link| entry("g", link, "t", link)).collect();
+            let feed = Feed { entries, ..Feed::default() };
+            let shared = shared_ids(&feed, known);
+            (super::keys(&feed, IdentityRule::Guid, &shared), shared)
+        };
+        let (alone, known) = read(SharedIds::new(), &["a"]);
+        let (both, known) = read(known, &["b", "a"]);
+        assert_eq!((&*alone, &*both), (&["g".to_owned()][..], &["g|b".to_owned(), "g".to_owned()][..]));
+        let (later, known) = read(known, &["b"]);
+        assert_eq!(later, ["g|b"], "the other one has left the feed");
+        assert_eq!(read(known, &["c", "b", "a"]).0, ["g|c", "g|b", "g"]);
+    }
+
+    #[test]
+    fn shared_ids_are_bounded() {
+        let entries = (0..MAX_SHARED_IDS + 5).flat_map(|at| {
+            let id = at.to_string();
+            [entry(&id, "a", "t", ""), entry(&id, "b", "t", "")]
+        });
+        let feed = Feed { entries: entries.collect(), ..Feed::default() };
+        assert_eq!(shared_ids(&feed, SharedIds::new()).len(), MAX_SHARED_IDS);
     }
 
     // covers: COLL-123
@@ -114,7 +189,7 @@ mod tests {
             vec![entry("g", "a", "x", ""), entry("g", "a", "y", ""), entry("", "b", "", ""), entry("", "b", "", "")],
             IdentityRule::Guid,
         );
-        assert_eq!(found[0], format!("g|a|{}", hash::digest(&["x"])));
+        assert_eq!(found[..2], ["g|a", "g"]);
         assert_ne!(found[0], found[1]);
         assert_eq!(found[2..], ["b", "b"], "the same entry twice has one key");
     }

@@ -6,8 +6,8 @@ use url::Url;
 
 use super::tree::TreeElement;
 
-/// Schemes that run or hold something instead of pointing to it.
-const UNSAFE: [&str; 5] = ["javascript", "vbscript", "data", "blob", "about"];
+/// Schemes of addresses that may be shown as links. All others may run something, read local files or start programs.
+pub(super) const SCHEMES: [&str; 9] = ["http", "https", "mailto", "ftp", "ftps", "magnet", "tel", "xmpp", "news"];
 
 /// The absolute address; `None` for an unsafe or invalid one. An address that is absolute already stays unchanged,
 /// because an identity may depend on it.
@@ -17,10 +17,10 @@ pub(super) fn absolute(written: &str, base: &Url) -> Option<String> {
         return None;
     }
     match scheme(written) {
-        Some(scheme) if UNSAFE.iter().any(|bad| scheme.eq_ignore_ascii_case(bad)) => None,
-        Some(_) => Some(written.to_owned()),
+        Some(scheme) if SCHEMES.iter().any(|safe| scheme.eq_ignore_ascii_case(safe)) => Some(written.to_owned()),
+        Some(_) => None,
         // The joined address may turn out to be absolute: control characters in front are ignored.
-        None => base.join(written).ok().filter(|url| !UNSAFE.contains(&url.scheme())).map(String::from),
+        None => base.join(written).ok().filter(|url| SCHEMES.contains(&url.scheme())).map(String::from),
     }
 }
 
@@ -111,10 +111,20 @@ mod tests {
         assert_eq!(absolute(" c?d ", &base).as_deref(), Some("http://example.org/a/c?d"));
         assert_eq!(absolute("HTTP://Example.com", &base).as_deref(), Some("HTTP://Example.com"));
         assert_eq!(absolute("//x.org/y", &base).as_deref(), Some("http://x.org/y"));
-        assert_eq!(absolute("tag:a,2006:b", &base).as_deref(), Some("tag:a,2006:b"));
-        for bad in
-            ["javascript:alert(1)", "JavaScript:x", "java\nscript:x", "data:text/html,x", "\u{1}javascript:x", ""]
-        {
+        assert_eq!(absolute("magnet:?xt=urn:btih:1", &base).as_deref(), Some("magnet:?xt=urn:btih:1"));
+        for bad in [
+            "javascript:alert(1)",
+            "JavaScript:x",
+            "java\nscript:x",
+            "data:text/html,x",
+            "\u{1}javascript:x",
+            "ms-msdt:/id",
+            "file:///etc/passwd",
+            "intent://x#Intent;end",
+            "view-source:javascript:x",
+            "tag:a,2006:b",
+            "",
+        ] {
             assert_eq!(absolute(bad, &base), None, "{bad}");
         }
     }

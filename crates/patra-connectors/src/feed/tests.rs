@@ -200,7 +200,7 @@ fn hostile_feeds_take_linear_time() {
         let _ = read(format!("<rss><channel><title>{}", part.repeat(200_000 / part.len())).as_bytes(), None, &base());
     }
     let item = |inner: &str, times: usize| {
-        read(format!("<rss><channel><item>{}", inner.repeat(times)).as_bytes(), None, &base()).unwrap()
+        read(format!("<rss><channel><item>{}</item>", inner.repeat(times)).as_bytes(), None, &base()).unwrap()
     };
     assert_eq!(item("<category>a</category>", 30_000).entries[0].tags.len(), 1);
     assert!(item("<author>a</author>", 30_000).entries[0].author.as_ref().unwrap().len() < 1_000);
@@ -208,15 +208,7 @@ fn hostile_feeds_take_linear_time() {
     assert_eq!(item(&many, 1).entries[0].tags.len(), 200);
     let prefixes: String = (0..5_000).map(|at| format!(" xmlns:p{at}='u'")).collect();
     let names: String = (0..20_000).map(|at| format!("<p:n{at}/>")).collect();
-    assert_eq!(feed(&format!("<rss><channel{prefixes}><item>{names}")).entries.len(), 1);
-}
-
-// covers: COLL-125
-#[test]
-fn a_feed_that_was_cut_says_so() {
-    let whole = "<rss><channel><item><title>a</title></item></channel></rss>";
-    assert!(!feed(whole).truncated);
-    assert!(feed(&whole[..40]).truncated);
+    assert_eq!(feed(&format!("<rss><channel{prefixes}><item>{names}</item>")).entries.len(), 1);
 }
 
 #[test]
@@ -254,4 +246,68 @@ fn faults_of_peers_are_absent() {
         "<feed version='0.3' xmlns='http://purl.org/atom/ns#'><entry><title>o</title><modified>2004</modified></entry></feed>",
     );
     assert_eq!(old.entries[0].title.as_deref(), Some("o"));
+}
+
+// covers: COLL-125
+#[test]
+fn truncated_feed_gives_its_complete_entries_and_says_so() {
+    let whole = "<rss><channel><title>F</title><item><guid>1</guid><title>a</title></item>\
+                 <item><guid>2</guid><title>b</title><description>long text</description></item></channel></rss>";
+    let second = whole.find("<guid>2").unwrap();
+    for end in [second + 3, whole.find("long").unwrap() + 2, whole.find("</item></channel>").unwrap()] {
+        let feed = feed(&whole[..end]);
+        assert!(feed.truncated);
+        assert_eq!(feed.entries.iter().map(|entry| entry.id.as_deref().unwrap()).collect::<Vec<_>>(), ["1"]);
+    }
+    let feed = feed(&whole[..whole.find("</channel>").unwrap()]);
+    assert_eq!((feed.truncated, feed.entries.len()), (true, 2));
+    let first = whole.find("<title>a").unwrap();
+    assert!(refused(&whole.as_bytes()[..first]).contains("ends inside its first entry"));
+    // Entries without end tags, as some programs write them.
+    let open = feed_ids("<rss><channel><item><guid>1</guid><item><guid>2</guid></channel></rss>");
+    assert_eq!(open.len(), 1);
+}
+
+fn feed_ids(body: &str) -> Vec<Option<String>> {
+    feed(body).entries.into_iter().map(|entry| entry.id).collect()
+}
+
+// covers: COLL-125
+#[test]
+fn entries_are_found_where_other_readers_find_them() {
+    let rss11 = "<Channel xmlns='http://purl.org/net/rss1.1#' xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' \
+                 rdf:about='http://a.test/rss'><title>F</title><link>http://a.test/</link><description>d</description>\
+                 <items rdf:parseType='Collection'><item rdf:about='http://a.test/1'><title>one</title>\
+                 <link>http://a.test/1</link></item></items></Channel>";
+    let found = feed(rss11);
+    assert_eq!(found.title.as_deref(), Some("F"));
+    assert_eq!(found.entries[0].title.as_deref(), Some("one"));
+    let stray =
+        feed("<rss><channel><title>F</title><articles><item><title>one</title></item></articles></channel></rss>");
+    assert_eq!(stray.entries[0].title.as_deref(), Some("one"));
+}
+
+// covers: COLL-125
+#[test]
+fn an_entry_with_only_one_time_was_published_then() {
+    let at = |body: &str| {
+        let feed = feed(body);
+        let shown = |date: Option<&FeedDate>| date.and_then(|date| date.at).map(patra_core::Ts::to_short_text);
+        (shown(feed.entries[0].date()), shown(feed.entries[0].changed()))
+    };
+    let both = |published: &str, changed: &str| (Some(published.to_owned()), Some(changed.to_owned()));
+    let (first, later) = ("2024-01-01T00:00:00Z", "2024-02-01T00:00:00Z");
+    let atom =
+        |dates: &str| format!("<feed xmlns='http://www.w3.org/2005/Atom'><entry><id>1</id>{dates}</entry></feed>");
+    assert_eq!(at(&atom(&format!("<updated>{later}</updated>"))), both(later, later));
+    assert_eq!(at(&atom(&format!("<published>{first}</published><updated>{later}</updated>"))), both(first, later));
+    assert_eq!(
+        at(&format!("<rss><channel><item><dc:date>{first}</dc:date></item></channel></rss>")),
+        both(first, first)
+    );
+    let rdf = format!("<rdf:RDF xmlns='http://purl.org/rss/1.0/'><item><dc:date>{first}</dc:date></item></rdf:RDF>");
+    assert_eq!(at(&rdf), both(first, first));
+    let unreadable =
+        format!("<rss><channel><item><pubDate>soon</pubDate><dc:date>{first}</dc:date></item></channel></rss>");
+    assert_eq!(at(&unreadable), both(first, first));
 }

@@ -31,7 +31,6 @@ const ATTRIBUTES: &[(&str, &[&str])] = &[
     ("time", &["datetime"]),
     ("video", &["src", "poster", "controls", "width", "height"]),
 ];
-const SCHEMES: [&str; 9] = ["http", "https", "mailto", "ftp", "ftps", "magnet", "tel", "xmpp", "news"];
 /// Attributes that hold an address.
 const ADDRESSES: [&str; 4] = ["href", "src", "cite", "poster"];
 /// Parts of a table, and where nothing else may stand.
@@ -173,9 +172,7 @@ impl HtmlTidier<'_> {
     }
 
     fn address(&self, written: &str) -> Option<String> {
-        let address = links::absolute(written, self.base)?;
-        let scheme = links::scheme(&address)?.to_ascii_lowercase();
-        SCHEMES.contains(&scheme.as_str()).then_some(address)
+        links::absolute(written, self.base)
     }
 }
 
@@ -236,7 +233,7 @@ mod tests {
             .tags(tag::TAGS.into_iter().collect())
             .tag_attributes(of(|tag| tag != "*").map(|(tag, names)| (*tag, names.iter().copied().collect())).collect())
             .generic_attributes(of(|tag| tag == "*").flat_map(|(_, names)| names.iter().copied()).collect())
-            .url_schemes(SCHEMES.into_iter().collect())
+            .url_schemes(links::SCHEMES.into_iter().collect())
             .url_relative(ammonia::UrlRelative::Deny)
             .link_rel(None);
         judge

@@ -25,6 +25,7 @@ const NAMESPACES: &[(&str, &str)] = &[
     ("purl.org/rss/1.0/modules/rss091", ""),
     ("purl.org/rss/1.0/modules/", "module"),
     ("purl.org/rss/1.0", ""),
+    ("purl.org/net/rss1.1", ""),
     ("search.yahoo.com/mrss", "media"),
     ("podcast-1.0.dtd", "itunes"),
     ("podcastindex.org/namespace", "podcast"),
@@ -58,6 +59,8 @@ pub(super) struct TreeElement<'a> {
     pub(super) name: String,
     attributes: Attributes<'a>,
     pub(super) children: Vec<TreeNode<'a>>,
+    /// The document ended inside this element.
+    pub(super) cut: bool,
 }
 
 impl<'a> TreeElement<'a> {
@@ -111,7 +114,8 @@ pub(super) fn parse(text: &str) -> Result<(TreeElement<'_>, bool), FeedError> {
         builder.take(token)?;
     }
     let truncated = builder.stack.len() > 1;
-    while builder.stack.len() > 1 {
+    while let Some(open) = builder.stack.last_mut().filter(|_| builder.written.last().is_some()) {
+        open.cut = true;
         builder.close();
     }
     Ok((builder.stack.pop().unwrap_or_default(), truncated))
@@ -167,7 +171,7 @@ impl<'a> TreeBuilder<'a> {
         let name_here = self.canonical(name);
         let void = !name_here.contains(':') && name_here != "link" && name_here != "source";
         let empty = empty || (void && VOID.contains(&name_here.as_str()) && self.inside_text());
-        self.stack.push(TreeElement { name: name_here, attributes, children: Vec::new() });
+        self.stack.push(TreeElement { name: name_here, attributes, ..TreeElement::default() });
         self.written.push(name);
         if empty {
             self.close();

@@ -28,9 +28,21 @@ pub(super) fn read(text: &str, base: &Url) -> Result<Feed, FeedError> {
     let Some(root) = root(&document, &mut left) else {
         return Err(if begins_as_page { page_error(text, base) } else { not_a_feed(&text[start..]) });
     };
-    let mut reader =
-        XmlFeedReader { atom: root.name == "feed", feed: Feed::default(), link: BestLink::default(), info: None };
+    let mut reader = XmlFeedReader {
+        atom: root.name == "feed",
+        feed: Feed::default(),
+        link: BestLink::default(),
+        info: None,
+        cut: 0,
+    };
     reader.head(root, base)?;
+    if reader.feed.entries.is_empty() && reader.cut == 0 {
+        // Entries in a place where no format puts them: other readers find them too.
+        reader.stray_entries(root, base)?;
+    }
+    if reader.feed.entries.is_empty() && reader.cut > 0 {
+        return Err(FeedError::Cut);
+    }
     let XmlFeedReader { mut feed, link, info, .. } = reader;
     feed.link = link.take().or(feed.link);
     feed.subtitle = feed.subtitle.or(info);
@@ -70,6 +82,9 @@ struct XmlFeedReader {
     link: BestLink,
     /// The subtitle of feeds without one of their own.
     info: Option<String>,
+    /// Entries inside which the document ended. They are left out: half an entry would be stored under the wrong key,
+    /// or with half its text.
+    cut: usize,
 }
 
 impl XmlFeedReader {
@@ -84,15 +99,36 @@ impl XmlFeedReader {
         }
         for child in element.elements() {
             match child.name.as_str() {
-                "item" | "entry" => {
-                    if self.feed.entries.len() == MAX_ENTRIES {
-                        return Err(FeedLimit::Entries.into());
-                    }
-                    let base = links::base_of(child, base);
-                    self.feed.entries.push(entry::read(child, self.atom, &base));
-                }
-                "channel" | "feed" | "rss" => self.head(child, base)?,
+                "item" | "entry" => self.entry(child, base)?,
+                // RSS 1.1 has its entries in `items`; in RSS 1.0 that element only lists their names.
+                "channel" | "feed" | "rss" | "items" => self.head(child, base)?,
                 _ => self.field(child, &links::base_of(child, base)),
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, element: &TreeElement<'_>, base: &Url) -> Result<(), FeedError> {
+        if self.feed.entries.len() == MAX_ENTRIES {
+            return Err(FeedLimit::Entries.into());
+        }
+        let base = links::base_of(element, base);
+        if element.cut {
+            self.cut += 1;
+            // Where entries have no end tags, those before the last one are inside of it.
+            let nested = element.elements().filter(|child| matches!(child.name.as_str(), "item" | "entry"));
+            return nested.into_iter().try_for_each(|child| self.entry(child, &base));
+        }
+        self.feed.entries.push(entry::read(element, self.atom, &base));
+        Ok(())
+    }
+
+    fn stray_entries(&mut self, element: &TreeElement<'_>, base: &Url) -> Result<(), FeedError> {
+        let base = links::base_of(element, base);
+        for child in element.elements() {
+            match child.name.as_str() {
+                "item" | "entry" => self.entry(child, &base)?,
+                _ => self.stray_entries(child, &base)?,
             }
         }
         Ok(())

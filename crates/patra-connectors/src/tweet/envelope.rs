@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use super::TweetPageError;
 use super::digits::exact;
 use super::normalise::{NormalisedTweets, normalise};
+use super::surrogates::whole_characters;
 
 /// The tweets of a response, not parsed yet.
 #[derive(Debug)]
@@ -95,7 +96,12 @@ pub(super) fn is_pinned(raw: &RawValue) -> bool {
 impl TweetEnvelope<'_> {
     /// One entry for each item, in their order.
     pub(super) fn normalised(&self) -> NormalisedTweets {
-        let value = |raw: &RawValue| serde_json::from_str(&exact(raw.get())).unwrap_or(Value::Null);
+        let value = |raw: &RawValue| {
+            let text = exact(raw.get());
+            // Only half a character in a text can be wrong: the list of raw values was JSON.
+            let read = serde_json::from_str(&text).or_else(|_| serde_json::from_str(&whole_characters(&text)));
+            read.unwrap_or(Value::Null)
+        };
         let items = self.items.iter().map(|item| value(item.raw));
         match self.form {
             EnvelopeForm::Provider => normalise(&items.collect::<Vec<_>>()),

@@ -50,6 +50,8 @@ pub struct SourceFilter {
     pub public_only: bool,
     /// Only sources with a poll that has not ended.
     pub polling_only: bool,
+    /// Only sources that failed or that errors paused, and active ones whose last new item is older than this.
+    pub troubled: Option<Ts>,
     /// Only greater ids: the next page.
     pub after: i64,
     /// 0 for all.

@@ -32,6 +32,8 @@ pub struct WatchAlert {
     pub is_met: bool,
     pub value: f64,
     pub threshold: f64,
+    /// The subject's name and the last error, for people.
+    pub detail: String,
     pub delay: Duration,
     pub repeat: Duration,
 }

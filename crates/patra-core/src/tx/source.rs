@@ -122,7 +122,10 @@ pub struct QueuePolls {
 /// and log its public id; its children are the jobs of the polls (`parent_id`, `root_id`). All polls are queued or
 /// none: when a source is deleted, its `poll_count` differs, or it has a poll in progress (DISPATCHED or EXECUTING)
 /// or one that waits for another job, nothing is written and the result names the conflict. A QUEUED poll that
-/// belongs to no such job is cancelled by its job ([`ScrapeJob::cancel_replaced`]): this one replaces it. The same
+/// belongs to no such job is cancelled by its job ([`ScrapeJob::cancel_replaced`]): this one replaces it. A job that a
+/// person requests also replaces polls of a scheduled job that never began (QUEUED, never leased); they leave that job.
+/// A scheduled job leaves out busy sources, unless another scheduled job works on one: a poll of it is in progress or
+/// never began. When all sources are busy, nothing is written. The same
 /// `public_id` again writes nothing, is no conflict, and returns the existing tasks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScrapeJob {
@@ -137,7 +140,33 @@ pub struct ScrapeJob {
     pub request_id: Option<String>,
 }
 
+/// A poll that keeps a source busy, when a scrape job begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenPoll {
+    pub queued: bool,
+    /// It was leased before: an upstream may have asked for a pause.
+    pub began: bool,
+    /// How the scrape job that it belongs to was requested, if it belongs to one.
+    pub job: Option<TriggerType>,
+}
+
 impl ScrapeJob {
+    /// Whether this job replaces a poll that waits.
+    pub fn replaces(&self, poll: OpenPoll) -> bool {
+        let by_schedule = self.trigger_type == TriggerType::Schedule;
+        match poll.job {
+            None => poll.queued,
+            Some(TriggerType::Schedule) => poll.queued && !poll.began && !by_schedule,
+            Some(_) => false,
+        }
+    }
+
+    /// Whether this job begins without the sources of such polls.
+    pub fn leaves_out(&self, poll: OpenPoll) -> bool {
+        let works = poll.job == Some(TriggerType::Schedule) && !(poll.queued && poll.began);
+        self.trigger_type == TriggerType::Schedule && !works
+    }
+
     /// Cancels a waiting poll, given the public id of its job, because this job polls the source itself.
     pub fn cancel_replaced(&self, job: String) -> CancelWork {
         let reason = "it polls the source itself".to_owned();
@@ -199,7 +228,8 @@ pub struct PollsQueued {
     pub now: Ts,
 }
 
-/// Makes the QUEUED poll of a source visible at once, if it has one.
+/// Makes the QUEUED poll of a source visible at once, with the priority [`crate::source::FETCH_NOW_PRIORITY`], if it has
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HurryPoll {
     pub source: SourceId,
@@ -211,7 +241,8 @@ pub struct PollHurried {
     pub task: Option<TaskId>,
 }
 
-/// Leases up to `limit` polls as [`ClaimTasks`](super::ClaimTasks) leases tasks, in the order `scheduled_at, id`.
+/// Leases up to `limit` polls as [`ClaimTasks`](super::ClaimTasks) leases tasks, in the order `scheduled_at, id`;
+/// before them those of each of [`crate::source::URGENT_PRIORITIES`].
 /// Skips polls that are paused by a PAUSE or BREAK, and polls of a host that has `per_host` DISPATCHED or EXECUTING
 /// tasks, whoever holds them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -223,7 +254,8 @@ pub struct ClaimPolls {
 }
 
 /// Effect of the end of a run on its source, see [`EndRun`](super::EndRun). None unless the task has ended: SUCCEEDED
-/// and PARTIAL are a success, FAILED a failure ([`crate::source::SourceState::after`]).
+/// and PARTIAL are a success, FAILED a failure ([`crate::source::SourceState::after`]). A success brought something new when
+/// the run inserted or updated a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PollEnd {
     pub source: SourceId,
@@ -234,6 +266,9 @@ pub struct PollEnd {
     /// The network failed, not the source.
     pub offline: bool,
     pub gone: bool,
+    /// Why the source was read only in part, if the upstream is at fault. The poll is a success and not unchanged the next
+    /// time; the source shows the reason as its last error.
+    pub flaw: Option<String>,
     /// Count a success in `source_stats` ([`crate::tweet::FetchStats`]): fetched are the records that the task's
     /// committed batches inserted, updated or skipped, new those that they inserted.
     pub counted: bool,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{CommandsExt as _, Store};
-use patra_core::source::HostSpacing;
+use patra_core::source::{FETCH_NOW_PRIORITY, FIRST_FETCH_PRIORITY, HostSpacing};
 use patra_core::state::{Operation, TriggerType};
 use patra_core::tweet::MAX_LIMIT;
 use patra_core::tx::{HurryPoll, NewPoll, QueuePolls, ScrapeConflict, ScrapeJob, TxError, UnfitPoll};
@@ -16,7 +16,7 @@ use patra_core::{SourceId, TaskId, Ts, hash, params};
 use crate::compile::{Compiler, FrozenSpec};
 use crate::credentials::credential_for;
 use crate::scrape;
-use crate::sources::{self, PollTarget};
+use crate::sources::{self, PollTarget, TweetUpstream};
 
 /// Queues polls of sources.
 #[derive(Debug)]
@@ -24,13 +24,21 @@ pub(super) struct PollQueue {
     store: Arc<dyn Store>,
     compiler: Compiler,
     turns: HostSpacing,
+    /// First polls do not wait for the turns of the regular ones.
+    first_turns: HostSpacing,
     /// Types that a warning was logged for (COLL-30).
     warned: BTreeSet<String>,
 }
 
 impl PollQueue {
+    /// A queue with another upstream of tweets than the settings say.
+    fn with_upstream(store: Arc<dyn Store>, tweets: TweetUpstream) -> PollQueue {
+        PollQueue { compiler: Compiler::with_tweets(tweets), ..PollQueue::new(store) }
+    }
+
     pub(super) fn new(store: Arc<dyn Store>) -> PollQueue {
-        PollQueue { store, compiler: Compiler::default(), turns: HostSpacing::default(), warned: BTreeSet::new() }
+        let (turns, first_turns) = (HostSpacing::default(), HostSpacing::default());
+        PollQueue { store, compiler: Compiler::default(), turns, first_turns, warned: BTreeSet::new() }
     }
 
     /// Queues polls of these sources; returns their tasks in the same order.
@@ -117,19 +125,26 @@ impl PollQueue {
         let hash = &snapshot.spec_fingerprint;
         snapshots.entry(hash.clone()).or_insert_with(|| frozen.body.clone());
         let text = params::to_text(&resolved);
+        let state = &source.state;
+        let is_first = state.last_fetched_at.is_none() && state.last_error.is_none();
+        let (at, priority) = match trigger_type {
+            TriggerType::Schedule if is_first => (self.first_turns.take(&host, now), FIRST_FETCH_PRIORITY),
+            TriggerType::Schedule => (self.turns.take(&host, now), Operation::Harvest.priority()),
+            _ => (now, FETCH_NOW_PRIORITY),
+        };
         Ok(NewPoll {
             source: source.id,
             poll_count: source.poll_count,
             trigger_type,
             provenance_code: target.provenance_code,
             endpoint_name: target.endpoint_name,
-            at: if trigger_type == TriggerType::Schedule { self.turns.take(&host, now) } else { now },
+            at,
             host,
             snapshot_hash: hash.clone(),
             credential,
             expr_hash: hash::digest(&["poll", hash, &text]),
             params: task_params(source, &text),
-            priority: Operation::Harvest.priority(),
+            priority,
         })
     }
 
@@ -219,6 +234,16 @@ pub enum PollRequested {
 
 /// Queues a poll of one source at once, whatever its interval and also while it is paused (COLL-45).
 pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> Result<PollRequested, TxError> {
+    poll_now_from(store, id, by, &TweetUpstream::default()).await
+}
+
+/// Queues a poll of one source at once, with another upstream of tweets than the settings say.
+pub async fn poll_now_from(
+    store: &Arc<dyn Store>,
+    id: SourceId,
+    by: TriggerType,
+    upstream: &TweetUpstream,
+) -> Result<PollRequested, TxError> {
     // Two attempts: a poll may end, or another may be queued, in between.
     for _ in 0..2 {
         let filter = SourceFilter { ids: Some(vec![id.0]), ..SourceFilter::default() };
@@ -235,7 +260,7 @@ pub async fn poll_now(store: &Arc<dyn Store>, id: SourceId, by: TriggerType) -> 
         if let Some(task) = store.run(HurryPoll { source: id }).await?.task {
             return Ok(PollRequested::Task(task));
         }
-        let mut queue = PollQueue::new(Arc::clone(store));
+        let mut queue = PollQueue::with_upstream(Arc::clone(store), upstream.clone());
         let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
         let limits = limits(&**store, std::slice::from_ref(&source)).await?;
         match queue.poll(&source, limits.get(&id).copied(), by, now, &mut snapshots).await {
@@ -264,14 +289,16 @@ async fn limits(store: &dyn Store, sources: &[StoredSource]) -> Result<BTreeMap<
     Ok(feeds.into_iter().map(|id| (id, known.get(&id).copied().unwrap_or_default().limit())).collect())
 }
 
-/// Queues polls of these sources as one job, all or none; the inner value names a job that already polls one of them.
+/// Queues polls of these sources as one job. Returns the sources that a scheduled job leaves out; or, when no poll was
+/// queued, the job that already polls one of them.
 pub(crate) async fn poll_job(
     store: &Arc<dyn Store>,
     sources: &[StoredSource],
     limit: Option<u32>,
     job: ScrapeJob,
-) -> Result<Option<ScrapeConflict>, UnfitSource> {
-    let mut queue = PollQueue::new(Arc::clone(store));
+    upstream: &TweetUpstream,
+) -> Result<Result<Vec<SourceId>, ScrapeConflict>, UnfitSource> {
+    let mut queue = PollQueue::with_upstream(Arc::clone(store), upstream.clone());
     let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
     let limits = limits(&**store, sources).await?;
     let mut polls = Vec::with_capacity(sources.len());
@@ -281,5 +308,10 @@ pub(crate) async fn poll_job(
     }
     let snapshots = snapshots.into_iter().collect();
     let poll = QueuePolls { polls, unfit: Vec::new(), snapshots, job: Some(job) };
-    Ok(store.run(Arc::new(poll)).await?.busy)
+    let queued = store.run(Arc::new(poll)).await?;
+    if let Some(conflict) = queued.busy {
+        return Ok(Err(conflict));
+    }
+    let left_out = sources.iter().zip(queued.tasks).filter(|(_, task)| task.is_none());
+    Ok(Ok(left_out.map(|(source, _)| source.id).collect()))
 }

@@ -41,7 +41,10 @@ pub(crate) async fn read(
     let window = window.unwrap_or(Window { from: Ts::from_secs(0), to: now });
     let ask = PageRequest { position: &fetch.position, window, page_size: fetch.page_size, params, now };
     let mut exchange = spec.pager.request(&ask)?;
-    exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), fetch.correlation()));
+    // The publisher of a feed has no use for our numbers.
+    if !spec.snapshot.polled {
+        exchange.request.headers.push(("X-Ingest-Correlation-Id".into(), fetch.correlation()));
+    }
     if let Some(context) = shared.options.trace_context.and_then(|of_current_span| of_current_span()) {
         exchange.request.headers.push(("traceparent".into(), context));
     }

@@ -11,7 +11,7 @@ use patra_core::tx::{SaveSetting, TxError};
 use patra_core::{Ts, hash};
 
 use super::{Error, MAX_USERS, ScrapeRequest, queue, stopped, username};
-use crate::sources::TWITTER_FEED;
+use crate::sources::{TWITTER_FEED, TweetUpstream};
 
 /// Setting with a cron pattern, see [`Timetable`].
 pub const SCRAPER_CRON: &str = "scraper.cron";
@@ -82,16 +82,25 @@ async fn begin(store: &Arc<dyn Store>, due: Ts) -> Result<(), TxError> {
                 limit: None,
                 trigger_type: TriggerType::Schedule,
                 request_id: None,
+                upstream: TweetUpstream::default(),
             };
             match queue(store, &request, sources).await {
-                Ok(()) => {
-                    tracing::info!(task_id = request.public_id, users = sources.len(), "a scheduled scrape begins");
+                Ok(left_out) => {
+                    let users = sources.len() - left_out.len();
+                    tracing::info!(task_id = request.public_id, users, "a scheduled scrape begins");
+                    if !left_out.is_empty() {
+                        tracing::warn!(
+                            task_id = request.public_id,
+                            users = left_out.join(", "),
+                            "the scheduled scrape leaves out users who are being scraped already"
+                        );
+                    }
                 }
                 Err(Error::Store(error)) => return Err(error),
                 Err(Error::Conflict { public_id, usernames }) => tracing::warn!(
                     running = public_id,
                     users = usernames.len(),
-                    "the scheduled scrape is skipped: the one before it is still running"
+                    "the scheduled scrape is skipped: a scrape of its users is still running"
                 ),
                 Err(refused) => tracing::warn!("the scheduled scrape is skipped: {refused}"),
             }

@@ -27,7 +27,7 @@ SELECT since, firing = 1, told_at FROM alert_state WHERE alert = $1 AND subject 
 
 const WRITE: &str = "
 UPDATE alert_state
-SET level = $3, since = $4, firing = $5::boolean::integer, told_at = $6, value = $7, threshold = $8
+SET level = $3, since = $4, firing = $5::boolean::integer, told_at = $6, value = $7, threshold = $8, detail = $9
 WHERE alert = $1 AND subject = $2";
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ pub(super) async fn watch(session: &Session, op: &WatchAlert) -> Result<AlertWat
     let (_, ()) = pipeline!(
         session.write(
             &write,
-            &[&op.alert, &op.subject, &level, &since, &state.firing, &notified, &op.value, &op.threshold],
+            &[&op.alert, &op.subject, &level, &since, &state.firing, &notified, &op.value, &op.threshold, &op.detail],
         ),
         session.commit(),
     )?;

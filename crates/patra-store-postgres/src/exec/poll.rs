@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use patra_core::source::PollOutcome;
+use patra_core::source::{FETCH_NOW_PRIORITY, PollOutcome, URGENT_PRIORITIES};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{
     ClaimPolls, ClaimedTasks, CommitBatch, EndRun, HurryPoll, NewPoll, PollHurried, PollsQueued, QueuePolls, job_type,
@@ -89,7 +89,7 @@ SELECT id, source_id FROM tasks";
 
 const HURRY: &str = "
 WITH hurried AS (
-  UPDATE ing_task SET scheduled_at = least(scheduled_at, clock_timestamp())
+  UPDATE ing_task SET scheduled_at = least(scheduled_at, clock_timestamp()), priority = least(priority, $2)
   WHERE source_id = $1 AND status_code = 'QUEUED'
 )
 SELECT id FROM ing_task WHERE source_id = $1 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')";
@@ -107,7 +107,23 @@ pub(crate) const NEXT: &str = concat!(
 SELECT t.id, t.scheduled_at, t.host
 FROM ing_task t
 WHERE t.status_code = 'QUEUED' AND t.source_id IS NOT NULL AND t.scheduled_at <= $1
-  AND (t.scheduled_at, t.id) > ($2, $3) AND t.host <> ALL ($4::text[])
+  AND t.priority >= 100 AND (t.scheduled_at, t.id) > ($2, $3) AND t.host <> ALL ($4::text[])
+  AND NOT EXISTS (
+    SELECT 1 FROM ing_hold h
+    WHERE h.kind_code IN ('PAUSE', 'BREAK') AND h.released_at IS NULL AND ",
+    covers_task!("h", "t"),
+    ")
+ORDER BY t.scheduled_at, t.id
+LIMIT $5"
+);
+
+/// Next polls of one of the urgent priorities, after a position in their queue.
+pub(crate) const NEXT_URGENT: &str = concat!(
+    "
+SELECT t.id, t.scheduled_at, t.host
+FROM ing_task t
+WHERE t.status_code = 'QUEUED' AND t.source_id IS NOT NULL AND t.priority < 100 AND t.priority = $6
+  AND t.scheduled_at <= $1 AND (t.scheduled_at, t.id) > ($2, $3) AND t.host <> ALL ($4::text[])
   AND NOT EXISTS (
     SELECT 1 FROM ing_hold h
     WHERE h.kind_code IN ('PAUSE', 'BREAK') AND h.released_at IS NULL AND ",
@@ -173,6 +189,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     LOCK_POLLS,
     COUNT_HOSTS,
     NEXT,
+    NEXT_URGENT,
     LEASE,
     LOCK_OWN_KEYS,
     COUNT_POLL,
@@ -199,10 +216,9 @@ pub(super) async fn queue(session: &Session, op: &QueuePolls) -> Result<PollsQue
     let mut columns = Columns::default();
     if let Some(job) = &op.job {
         let (tasks, by) = match scrape::begin(session, op, job, &kept, now).await? {
-            ScrapeStart::Started(trigger) => {
+            ScrapeStart::Started(trigger, replaced) => {
                 columns.job = Some(trigger);
-                // The polls that waited have been replaced.
-                busy.retain(|id| op.polls.iter().all(|poll| poll.source.0 != *id));
+                busy.retain(|id| !replaced.contains(id));
                 (None, None)
             }
             ScrapeStart::Existing(tasks) => (Some(tasks), None),
@@ -338,7 +354,7 @@ impl<'a> Columns<'a> {
 
 pub(super) async fn hurry(session: &Session, op: HurryPoll) -> Result<PollHurried, Fail> {
     let [hurry] = session.prepare([HURRY]).await?;
-    let rows = session.alone(&hurry, &[&op.source.0]).await?;
+    let rows = session.alone(&hurry, &[&op.source.0, &FETCH_NOW_PRIORITY]).await?;
     let task = rows.first().map(|row| row.try_get(0).map(TaskId)).transpose()?;
     Ok(PollHurried { task })
 }
@@ -364,13 +380,32 @@ async fn pick(
     mut hosts: HashMap<String, i64>,
     now: Time,
 ) -> Result<Vec<i64>, Fail> {
-    let [next] = session.prepare([NEXT]).await?;
-    let (per_host, limit) = (i64::from(op.per_host), op.limit as usize);
     let mut picked = Vec::new();
+    for priority in URGENT_PRIORITIES {
+        pick_from(session, op, &mut hosts, now, Some(priority), &mut picked).await?;
+    }
+    pick_from(session, op, &mut hosts, now, None, &mut picked).await?;
+    Ok(picked)
+}
+
+/// Adds the polls of one priority, or the regular ones, of hosts with room, until there are enough.
+async fn pick_from(
+    session: &Session,
+    op: &ClaimPolls,
+    hosts: &mut HashMap<String, i64>,
+    now: Time,
+    priority: Option<i32>,
+    picked: &mut Vec<i64>,
+) -> Result<(), Fail> {
+    let [next, urgent] = session.prepare([NEXT, NEXT_URGENT]).await?;
+    let (per_host, limit) = (i64::from(op.per_host), op.limit as usize);
     let mut after = (Time(Ts::from_secs(0)), 0_i64);
     while picked.len() < limit && per_host > 0 {
         let full: Vec<_> = hosts.iter().filter(|(_, held)| **held >= per_host).map(|(host, _)| host.as_str()).collect();
-        let rows = session.rows(&next, &[&now, &after.0, &after.1, &full, &LOOKED_AT]).await?;
+        let rows = match priority {
+            Some(priority) => session.rows(&urgent, &[&now, &after.0, &after.1, &full, &LOOKED_AT, &priority]).await?,
+            None => session.rows(&next, &[&now, &after.0, &after.1, &full, &LOOKED_AT]).await?,
+        };
         for row in &rows {
             after = (row.try_get(1)?, row.try_get(0)?);
             let held = hosts.entry(row.try_get(2)?).or_default();
@@ -383,7 +418,7 @@ async fn pick(
             break;
         }
     }
-    Ok(picked)
+    Ok(())
 }
 
 /// Links the records of a page, stored now or before, to the source. Uses [`LINK`] in the caller's transaction.
@@ -402,14 +437,16 @@ pub(super) async fn end(session: &Session, op: &EndRun, status: TaskStatus, now:
     let Some(poll) = &op.poll else { return Ok(()) };
     let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
     let outcome = match status {
-        TaskStatus::Succeeded | TaskStatus::Partial => PollOutcome::Fetched,
+        TaskStatus::Succeeded | TaskStatus::Partial => {
+            PollOutcome::Fetched { news: op.stats.inserted + op.stats.updated > 0, flaw: poll.flaw.as_deref() }
+        }
         TaskStatus::Failed => PollOutcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
         _ => return Ok(()),
     };
     let [keys, lock, read, write_known, shift] =
         session.prepare([LOCK_OWN_KEYS, source::LOCK, source::READ, WRITE_KNOWN, MOVE]).await?;
     let id = poll.source.0;
-    let moved_to = poll.moved_to.as_ref().filter(|_| outcome == PollOutcome::Fetched);
+    let moved_to = poll.moved_to.as_ref().filter(|_| matches!(outcome, PollOutcome::Fetched { .. }));
     if moved_to.is_some() {
         // Keys are locked before sources.
         session.opt(&keys, &[&id]).await?;
@@ -420,7 +457,7 @@ pub(super) async fn end(session: &Session, op: &EndRun, status: TaskStatus, now:
     let interval = kept.interval();
     kept.state.after(id, &outcome, interval, now.0);
     source::write(session, &[kept], now).await?;
-    if outcome == PollOutcome::Fetched {
+    if matches!(outcome, PollOutcome::Fetched { .. }) {
         fetched::record(session, op, poll, now).await?;
     }
     if let Some(validators) = &poll.validators {

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use patra_core::source::{DEFAULT_MINUTES, SourceState};
+use patra_core::source::{ArrivalHabit, DEFAULT_MINUTES, SourceState};
 use patra_core::state::PausedReason;
 use patra_core::tx::{
     ChangeSource, Heartbeat, HeartbeatRecorded, NewSourceConfig, SaveSetting, SaveSources, SavedSource, SettingSaved,
@@ -57,7 +57,7 @@ SELECT id FROM source WHERE type = ANY ($1::text[]) AND is_deleted = 0 ORDER BY 
 pub(super) const READ: &str = "
 SELECT s.paused_reason, s.paused_at, s.last_fetched_at, s.fetch_count, s.fetch_error_count, s.last_error, s.last_error_at,
   s.probe_count, s.next_due_at, s.id, s.project_key, s.poll_count, s.minutes, t.minutes,
-  t.type IS NOT NULL AND t.unsupported IS NULL
+  t.type IS NOT NULL AND t.unsupported IS NULL, s.last_new_at, s.new_count, s.new_gap_seconds
 FROM source s LEFT JOIN source_type t ON t.type = s.type
 WHERE s.id = ANY ($1::bigint[]) AND s.is_deleted = 0
 ORDER BY s.id";
@@ -67,11 +67,11 @@ UPDATE source s
 SET is_active = (n.paused_reason IS NULL)::integer, paused_reason = n.paused_reason, paused_at = n.paused_at,
   last_fetched_at = n.last_fetched_at, fetch_count = n.fetch_count, fetch_error_count = n.fetch_error_count,
   last_error = n.last_error, last_error_at = n.last_error_at, probe_count = n.probe_count, next_due_at = n.next_due_at,
-  updated_at = $11
+  updated_at = $11, last_new_at = n.last_new_at, new_count = n.new_count, new_gap_seconds = n.new_gap_seconds
 FROM unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::bigint[], $6::bigint[], $7::text[],
-    $8::timestamptz[], $9::bigint[], $10::timestamptz[])
+    $8::timestamptz[], $9::bigint[], $10::timestamptz[], $12::timestamptz[], $13::bigint[], $14::bigint[])
   AS n (id, paused_reason, paused_at, last_fetched_at, fetch_count, fetch_error_count, last_error, last_error_at,
-    probe_count, next_due_at)
+    probe_count, next_due_at, last_new_at, new_count, new_gap_seconds)
 WHERE s.id = n.id";
 
 const HAS_KEY: &str = "
@@ -171,7 +171,7 @@ impl ScheduledSource {
     pub(super) fn of(row: &Row) -> Result<ScheduledSource, Fail> {
         let minutes = |at| Ok::<_, Fail>(row.try_get::<_, Option<i64>>(at)?.map(count));
         Ok(ScheduledSource {
-            state: read_state(row)?,
+            state: read_state(row, 15)?,
             id: row.try_get(9)?,
             project_key: row.try_get(10)?,
             poll_count: row.try_get(11)?,
@@ -186,8 +186,8 @@ impl ScheduledSource {
     }
 }
 
-/// Reads the first nine columns, in the order of [`READ`].
-pub(crate) fn read_state(row: &Row) -> Result<SourceState, Fail> {
+/// Reads the first nine columns, in the order of [`READ`], and three of the arrivals.
+pub(crate) fn read_state(row: &Row, arrivals: usize) -> Result<SourceState, Fail> {
     Ok(SourceState {
         paused: row.try_get::<_, Option<&str>>(0)?.map(str::parse).transpose()?,
         paused_at: maybe(row, 1)?,
@@ -198,6 +198,11 @@ pub(crate) fn read_state(row: &Row) -> Result<SourceState, Fail> {
         last_error_at: maybe(row, 6)?,
         probe_count: count(row.try_get(7)?),
         next_due_at: maybe(row, 8)?,
+        arrivals: ArrivalHabit {
+            last_at: maybe(row, arrivals)?,
+            count: count(row.try_get(arrivals + 1)?),
+            gap_seconds: row.try_get::<_, i64>(arrivals + 2)?.unsigned_abs(),
+        },
     })
 }
 
@@ -220,10 +225,29 @@ pub(super) async fn write(session: &Session, kept: &[ScheduledSource], now: Time
     // A source that no collector can fetch is never due.
     let due = kept.iter().map(|kept| kept.state.next_due_at.filter(|_| kept.supported).map(Time));
     let due: Vec<_> = due.collect();
+    let new_at: Vec<_> = states().map(|state| state.arrivals.last_at.map(Time)).collect();
+    let new: Vec<_> = states().map(|state| i64::from(state.arrivals.count)).collect();
+    let gaps = states().map(|state| i64::try_from(state.arrivals.gap_seconds).unwrap_or(i64::MAX));
+    let gaps: Vec<_> = gaps.collect();
     session
         .write(
             &write,
-            &[&ids, &paused, &paused_at, &fetched_at, &fetches, &failures, &errors, &failed_at, &probes, &due, &now],
+            &[
+                &ids,
+                &paused,
+                &paused_at,
+                &fetched_at,
+                &fetches,
+                &failures,
+                &errors,
+                &failed_at,
+                &probes,
+                &due,
+                &now,
+                &new_at,
+                &new,
+                &gaps,
+            ],
         )
         .await?;
     Ok(())

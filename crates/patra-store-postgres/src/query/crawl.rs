@@ -79,7 +79,7 @@ GROUP BY platform
 ORDER BY platform";
 
 const ALERTS: &str = "
-SELECT alert, subject, level, since, firing = 1, told_at, value, threshold FROM alert_state ORDER BY alert, subject";
+SELECT alert, subject, level, since, firing = 1, told_at, value, threshold, detail FROM alert_state ORDER BY alert, subject";
 
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
@@ -213,5 +213,6 @@ fn read_view(row: &Row) -> Result<alert::AlertView, Fail> {
         state: read_alert(row, 3)?,
         value: row.try_get(6)?,
         threshold: row.try_get(7)?,
+        detail: row.try_get(8)?,
     })
 }

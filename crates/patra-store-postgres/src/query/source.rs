@@ -33,7 +33,7 @@ SELECT s.paused_reason, s.paused_at, s.last_fetched_at, s.fetch_count, s.fetch_e
   t.minutes, t.interval_from, t.type IS NULL, t.unsupported, s.poll_count,
   (SELECT scheduled_at FROM ing_task
    WHERE source_id = s.id AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')),
-  s.created_at, s.updated_at
+  s.created_at, s.updated_at, s.last_new_at, s.new_count, s.new_gap_seconds
 FROM source s LEFT JOIN source_type t ON t.type = s.type
 WHERE s.is_deleted = 0 AND s.id > $1 AND ($2::text IS NULL OR s.project_key = $2)
   AND (NOT $3 OR s.is_public = 1)
@@ -41,6 +41,8 @@ WHERE s.is_deleted = 0 AND s.id > $1 AND ($2::text IS NULL OR s.project_key = $2
   AND (NOT $6 OR s.id IN (
     SELECT source_id FROM ing_task
     WHERE source_id IS NOT NULL AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')))
+  AND ($7::timestamptz IS NULL OR s.paused_reason IN ('error', 'gone') OR s.fetch_error_count > 0
+    OR (s.is_active = 1 AND s.last_new_at < $7))
 ORDER BY s.id
 LIMIT $5";
 
@@ -134,8 +136,9 @@ async fn due(session: &Session, limit: u32) -> Result<DueSources, Fail> {
 async fn sources(session: &Session, filter: SourceFilter) -> Result<Vec<StoredSource>, Fail> {
     let [sources] = session.prepare([SOURCES]).await?;
     let limit = (filter.limit > 0).then_some(i64::from(filter.limit));
-    let SourceFilter { after, project_key, public_only, ids, polling_only, .. } = &filter;
-    let rows = session.rows(&sources, &[after, project_key, public_only, ids, &limit, polling_only]).await?;
+    let SourceFilter { after, project_key, public_only, ids, polling_only, troubled, .. } = &filter;
+    let troubled = troubled.map(Time);
+    let rows = session.rows(&sources, &[after, project_key, public_only, ids, &limit, polling_only, &troubled]).await?;
     rows.iter().map(read_source).collect()
 }
 
@@ -148,7 +151,7 @@ fn read_source(row: &Row) -> Result<StoredSource, Fail> {
     let r#type: String = row.try_get(11)?;
     let unheard: bool = row.try_get(18)?;
     Ok(StoredSource {
-        state: read_state(row)?,
+        state: read_state(row, 24)?,
         id: SourceId(row.try_get(9)?),
         project_key: row.try_get(10)?,
         unsupported: if unheard { Some(StoredSource::no_fetcher(&r#type)) } else { row.try_get(19)? },

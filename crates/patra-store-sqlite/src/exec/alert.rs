@@ -18,11 +18,11 @@ const FORGET: &str = "DELETE FROM crawl_minute WHERE platform = ?1 AND minute < 
 const READ: &str = "SELECT since, firing, told_at FROM alert_state WHERE alert = ?1 AND subject = ?2";
 
 const WRITE: &str = "
-INSERT INTO alert_state (alert, subject, level, since, firing, told_at, value, threshold)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+INSERT INTO alert_state (alert, subject, level, since, firing, told_at, value, threshold, detail)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (alert, subject) DO UPDATE
 SET level = excluded.level, since = excluded.since, firing = excluded.firing, told_at = excluded.told_at,
-    value = excluded.value, threshold = excluded.threshold";
+    value = excluded.value, threshold = excluded.threshold, detail = excluded.detail";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[COUNT, FORGET, READ, WRITE];
@@ -52,6 +52,7 @@ pub(super) fn watch(db: &Connection, op: &WatchAlert, now: Ts) -> Result<AlertWa
         state.notified_at.map(Ts::micros),
         op.value,
         op.threshold,
+        op.detail,
     ])?;
     Ok(AlertWatched { since: state.since.or(before.since), state, notify })
 }

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use patra_core::source::{PollOutcome, Validators};
+use patra_core::source::{FETCH_NOW_PRIORITY, PollOutcome, URGENT_PRIORITIES, Validators};
 use patra_core::state::TaskStatus;
 use patra_core::tx::{
     ClaimPolls, ClaimedTasks, EndRun, HurryPoll, NewPoll, PollEnd, PollHurried, PollsQueued, QueuePolls, UnfitPoll,
     job_type,
 };
 use patra_core::{JobId, PlanId, SliceId, SourceId, TaskId, Ts, hash};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Rows, params};
 
 use super::pause::{StoppingPauses, TaskAttributes, TaskIds};
 use super::scope::scope_id;
@@ -60,7 +60,7 @@ RETURNING id";
 
 // Repeats the condition of the index of polled sources, so that it can be used.
 const HURRY: &str = "
-UPDATE ing_task INDEXED BY uk_task_polled SET scheduled_at = min(scheduled_at, ?2)
+UPDATE ing_task INDEXED BY uk_task_polled SET scheduled_at = min(scheduled_at, ?2), priority = min(priority, ?3)
 WHERE source_id = ?1 AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING') AND +status_code = 'QUEUED'";
 
 const IN_PROGRESS: &str = "
@@ -75,7 +75,14 @@ GROUP BY host";
 pub(crate) const NEXT: &str = "
 SELECT id, host, provenance_code, endpoint_name, operation_code, credential_id, plan_id, slice_id
 FROM ing_task
-WHERE status_code = 'QUEUED' AND source_id IS NOT NULL AND scheduled_at <= ?1
+WHERE status_code = 'QUEUED' AND source_id IS NOT NULL AND scheduled_at <= ?1 AND +priority >= 100
+ORDER BY scheduled_at, id";
+
+// Polls of one of the urgent priorities, read in the same way.
+pub(crate) const NEXT_URGENT: &str = "
+SELECT id, host, provenance_code, endpoint_name, operation_code, credential_id, plan_id, slice_id
+FROM ing_task INDEXED BY idx_task_poll_urgent
+WHERE status_code = 'QUEUED' AND source_id IS NOT NULL AND priority < 100 AND priority = ?2 AND scheduled_at <= ?1
 ORDER BY scheduled_at, id";
 
 const READ_KNOWN: &str = "SELECT validators FROM source WHERE id = ?1";
@@ -110,6 +117,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     IN_PROGRESS,
     COUNT_HOSTS,
     NEXT,
+    NEXT_URGENT,
     READ_KNOWN,
     WRITE_KNOWN,
     MOVE,
@@ -204,7 +212,7 @@ fn queue_one(db: &Connection, poll: &NewPoll, job: Option<JobId>, now: Ts) -> Re
 }
 
 pub(super) fn hurry(db: &Connection, op: HurryPoll, now: Ts) -> Result<PollHurried> {
-    db.prepare_cached(HURRY)?.execute([op.source.0, now.micros()])?;
+    db.prepare_cached(HURRY)?.execute([op.source.0, now.micros(), i64::from(FETCH_NOW_PRIORITY)])?;
     let task: Option<i64> = db.prepare_cached(IN_PROGRESS)?.query_row([op.source.0], |row| row.get(0)).optional()?;
     Ok(PollHurried { task: task.map(TaskId) })
 }
@@ -223,9 +231,25 @@ fn pick(db: &Connection, op: &ClaimPolls, now: Ts) -> Result<Vec<i64>> {
         .query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
     let stopping = StoppingPauses::read(db)?;
-    let mut statement = db.prepare_cached(NEXT)?;
-    let mut rows = statement.query([now.micros()])?;
     let mut picked = Vec::new();
+    for priority in URGENT_PRIORITIES {
+        let mut statement = db.prepare_cached(NEXT_URGENT)?;
+        let rows = statement.query([now.micros(), i64::from(priority)])?;
+        pick_from(rows, op, &stopping, &mut hosts, &mut picked)?;
+    }
+    let mut statement = db.prepare_cached(NEXT)?;
+    pick_from(statement.query([now.micros()])?, op, &stopping, &mut hosts, &mut picked)?;
+    Ok(picked)
+}
+
+/// Adds the polls of hosts with room, until there are enough.
+fn pick_from(
+    mut rows: Rows<'_>,
+    op: &ClaimPolls,
+    stopping: &StoppingPauses,
+    hosts: &mut HashMap<String, u32>,
+    picked: &mut Vec<i64>,
+) -> Result<()> {
     while picked.len() < op.limit as usize
         && let Some(row) = rows.next()?
     {
@@ -244,7 +268,7 @@ fn pick(db: &Connection, op: &ClaimPolls, now: Ts) -> Result<Vec<i64>> {
             picked.push(task);
         }
     }
-    Ok(picked)
+    Ok(())
 }
 
 /// Reads the validators of the source.
@@ -260,7 +284,9 @@ pub(super) fn end(db: &Connection, op: &EndRun, poll: &PollEnd, status: TaskStat
     let id = poll.source.0;
     let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
     let outcome = match status {
-        TaskStatus::Succeeded | TaskStatus::Partial => PollOutcome::Fetched,
+        TaskStatus::Succeeded | TaskStatus::Partial => {
+            PollOutcome::Fetched { news: op.stats.inserted + op.stats.updated > 0, flaw: poll.flaw.as_deref() }
+        }
         TaskStatus::Failed => PollOutcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
         _ => return Ok(()),
     };
@@ -271,11 +297,11 @@ pub(super) fn end(db: &Connection, op: &EndRun, poll: &PollEnd, status: TaskStat
         let validators = serde_json::to_string(validators)?;
         db.prepare_cached(WRITE_KNOWN)?.execute(params![id, validators])?;
     }
-    if let (PollOutcome::Fetched, Some(url)) = (&outcome, &poll.moved_to) {
+    if let (PollOutcome::Fetched { .. }, Some(url)) = (&outcome, &poll.moved_to) {
         db.prepare_cached(MOVE)?.execute(params![id, url])?;
     }
     match outcome {
-        PollOutcome::Fetched => fetched::record(db, op, poll, now),
+        PollOutcome::Fetched { .. } => fetched::record(db, op, poll, now),
         PollOutcome::Failed { .. } => Ok(()),
     }
 }

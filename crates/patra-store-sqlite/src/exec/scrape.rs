@@ -1,13 +1,13 @@
 //! Jobs that poll many sources: all of them, or none if one is busy.
 
-use patra_core::state::TaskStatus;
-use patra_core::tx::{NewPoll, ScrapeConflict, ScrapeJob};
+use patra_core::state::{TaskStatus, TriggerType};
+use patra_core::tx::{NewPoll, OpenPoll, ScrapeConflict, ScrapeJob};
 use patra_core::{JobId, SourceId, TaskId, Ts};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::{cancel, trigger};
 use crate::error::Result;
-use crate::sql::word;
+use crate::sql::{maybe_word, word};
 
 const READ_TASK: &str = "
 SELECT task.id FROM ing_schedule_instance made JOIN ing_task task ON task.schedule_instance_id = made.id
@@ -19,7 +19,7 @@ const AS_SEEN: &str = "SELECT 1 FROM source WHERE id = ?1 AND is_deleted = 0 AND
 
 // The open poll of a source, its trigger and its job.
 const READ_OPEN: &str = "
-SELECT task.status_code, made.public_id, root.public_id
+SELECT task.status_code, made.public_id, root.public_id, task.lease_count > 0, root.trigger_type_code
 FROM ing_task task
 JOIN ing_schedule_instance made ON made.id = task.schedule_instance_id
 LEFT JOIN ing_schedule_instance root ON root.id = made.root_id
@@ -33,8 +33,11 @@ INSERT INTO ing_schedule_instance
 VALUES (?1, 'scrape', ?1, ?1, ?9, ?2, ?3, ?4, ?5, 'HARVEST', 0, ?6, '{}', 'PLANNED', ?8, ?7, ?8)
 RETURNING id";
 
+// A replaced poll leaves its job, which goes on without it.
+const DETACH: &str = "UPDATE ing_schedule_instance SET parent_id = NULL, root_id = NULL WHERE public_id = ?1";
+
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[READ_TASK, AS_SEEN, READ_OPEN, INSERT];
+pub(super) const STATEMENTS: &[&str] = &[READ_TASK, AS_SEEN, READ_OPEN, INSERT, DETACH];
 
 /// Result of starting a job.
 pub(super) enum ScrapeStart {
@@ -54,10 +57,13 @@ pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts
         };
         return Ok(ScrapeStart::Existing(polls.iter().map(task).collect::<Result<_>>()?));
     }
-    let (mut busy, mut changed, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut busy, mut changed, mut waiting, mut left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for poll in polls {
         match read_open(db, poll.source)? {
-            Some((TaskStatus::Queued, trigger, None)) => waiting.push(trigger),
+            Some((open, trigger, _)) if job.replaces(open) => waiting.push(trigger),
+            Some((open, trigger, root)) if job.leaves_out(open) => {
+                left_out.push((poll.source, root.unwrap_or(trigger)));
+            }
             Some((_, trigger, root)) => busy.push((poll.source, root.unwrap_or(trigger))),
             None => {}
         }
@@ -65,11 +71,18 @@ pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts
             changed.push((poll.source, String::new()));
         }
     }
+    if left_out.len() == polls.len() {
+        busy.append(&mut left_out);
+    }
+    if job.trigger_type == TriggerType::Schedule && changed.len() + left_out.len() < polls.len() {
+        changed.clear();
+    }
     if let Some(busy) = name(busy).or_else(|| name(changed)) {
         return Ok(ScrapeStart::Busy(busy));
     }
     for trigger in waiting {
-        cancel::cancel(db, &job.cancel_replaced(trigger), now)?;
+        cancel::cancel(db, &job.cancel_replaced(trigger.clone()), now)?;
+        db.prepare_cached(DETACH)?.execute([&trigger])?;
     }
     let values = params![
         job.public_id,
@@ -85,10 +98,15 @@ pub(super) fn begin(db: &Connection, job: &ScrapeJob, polls: &[NewPoll], now: Ts
     Ok(ScrapeStart::Started(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0).map(JobId))?))
 }
 
-/// Status, trigger and job.
-fn read_open(db: &Connection, source: SourceId) -> Result<Option<(TaskStatus, String, Option<String>)>> {
+/// The open poll of a source, its trigger and its job.
+fn read_open(db: &Connection, source: SourceId) -> Result<Option<(OpenPoll, String, Option<String>)>> {
     let mut statement = db.prepare_cached(READ_OPEN)?;
-    Ok(statement.query_row([source.0], |row| Ok((word(row, 0)?, row.get(1)?, row.get(2)?))).optional()?)
+    let read = |row: &Row<'_>| {
+        let status: TaskStatus = word(row, 0)?;
+        let open = OpenPoll { queued: status == TaskStatus::Queued, began: row.get(3)?, job: maybe_word(row, 4)? };
+        Ok((open, row.get(1)?, row.get(2)?))
+    };
+    Ok(statement.query_row([source.0], read).optional()?)
 }
 
 /// The job that polls the busy source with the smallest id, and all its polls.

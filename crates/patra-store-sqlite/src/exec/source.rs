@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use patra_core::source::{DEFAULT_MINUTES, SourceState};
+use patra_core::source::{ArrivalHabit, DEFAULT_MINUTES, SourceState};
 use patra_core::state::PausedReason;
 use patra_core::tx::{
     ChangeSource, Heartbeat, HeartbeatRecorded, NewSource, NewSourceConfig, SaveSetting, SaveSources, SavedSource,
@@ -29,14 +29,16 @@ const FIND: &str = "SELECT id FROM source WHERE project_key = ?1 AND source_key 
 pub(super) const READ: &str = "
 SELECT source.paused_reason, source.paused_at, source.last_fetched_at, source.fetch_count, source.fetch_error_count,
   source.last_error, source.last_error_at, source.probe_count, source.next_due_at,
-  coalesce(source.minutes, source_type.minutes), coalesce(source_type.unsupported IS NULL, 0) AND source_type.type IS NOT NULL
+  coalesce(source.minutes, source_type.minutes), coalesce(source_type.unsupported IS NULL, 0) AND source_type.type IS NOT NULL,
+  source.last_new_at, source.new_count, source.new_gap_seconds
 FROM source LEFT JOIN source_type ON source_type.type = source.type
 WHERE source.id = ?1 AND source.is_deleted = 0";
 
 const WRITE: &str = "
 UPDATE source
 SET is_active = ?2 IS NULL, paused_reason = ?2, paused_at = ?3, last_fetched_at = ?4, fetch_count = ?5,
-    fetch_error_count = ?6, last_error = ?7, last_error_at = ?8, probe_count = ?9, next_due_at = ?10, updated_at = ?11
+    fetch_error_count = ?6, last_error = ?7, last_error_at = ?8, probe_count = ?9, next_due_at = ?10, updated_at = ?11,
+    last_new_at = ?12, new_count = ?13, new_gap_seconds = ?14
 WHERE id = ?1";
 
 const IS_OF_PROJECT: &str = "SELECT 1 FROM source WHERE id = ?1 AND project_key = ?2 AND is_deleted = 0";
@@ -124,14 +126,14 @@ pub(super) fn read(db: &Connection, id: i64) -> Result<Option<ScheduledSource>> 
 fn read_kept(row: &Row<'_>) -> rusqlite::Result<ScheduledSource> {
     let minutes = row.get::<_, Option<u32>>(9)?.unwrap_or(DEFAULT_MINUTES);
     Ok(ScheduledSource {
-        state: read_state(row, 0)?,
+        state: read_state(row, 0, 11)?,
         interval: Duration::from_secs(u64::from(minutes) * 60),
         supported: row.get(10)?,
     })
 }
 
-/// Reads nine columns, in the order of [`READ`].
-pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<SourceState> {
+/// Reads nine columns, in the order of [`READ`], and three of the arrivals.
+pub(crate) fn read_state(row: &Row<'_>, at: usize, arrivals: usize) -> rusqlite::Result<SourceState> {
     Ok(SourceState {
         paused: maybe_word(row, at)?,
         paused_at: maybe_time(row, at + 1)?,
@@ -142,6 +144,11 @@ pub(crate) fn read_state(row: &Row<'_>, at: usize) -> rusqlite::Result<SourceSta
         last_error_at: maybe_time(row, at + 6)?,
         probe_count: row.get(at + 7)?,
         next_due_at: maybe_time(row, at + 8)?,
+        arrivals: ArrivalHabit {
+            last_at: maybe_time(row, arrivals)?,
+            count: row.get(arrivals + 1)?,
+            gap_seconds: row.get::<_, i64>(arrivals + 2)?.unsigned_abs(),
+        },
     })
 }
 
@@ -160,6 +167,9 @@ pub(super) fn write(db: &Connection, id: i64, kept: &ScheduledSource, now: Ts) -
         state.probe_count,
         state.next_due_at.filter(|_| kept.supported).map(Ts::micros),
         now.micros(),
+        state.arrivals.last_at.map(Ts::micros),
+        state.arrivals.count,
+        i64::try_from(state.arrivals.gap_seconds).unwrap_or(i64::MAX),
     ])?;
     Ok(())
 }

@@ -74,7 +74,7 @@ const READ_CRAWLED: &str = "
 SELECT platform, sum(succeeded), sum(failed) FROM crawl_minute WHERE minute >= ?1 GROUP BY platform ORDER BY platform";
 
 const READ_ALERTS: &str = "
-SELECT alert, subject, level, since, firing, told_at, value, threshold FROM alert_state ORDER BY alert, subject";
+SELECT alert, subject, level, since, firing, told_at, value, threshold, detail FROM alert_state ORDER BY alert, subject";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[
@@ -226,5 +226,6 @@ fn read_view(row: &Row<'_>) -> rusqlite::Result<alert::AlertView> {
         state: read_alert(row, 3)?,
         value: row.get(6)?,
         threshold: row.get(7)?,
+        detail: row.get(8)?,
     })
 }

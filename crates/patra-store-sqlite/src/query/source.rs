@@ -33,13 +33,15 @@ SELECT source.paused_reason, source.paused_at, source.last_fetched_at, source.fe
   source_type.minutes, source_type.interval_from, source_type.type IS NULL, source_type.unsupported, source.poll_count,
   (SELECT scheduled_at FROM ing_task
    WHERE source_id = source.id AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')),
-  source.created_at, source.updated_at
+  source.created_at, source.updated_at, source.last_new_at, source.new_count, source.new_gap_seconds
 FROM source LEFT JOIN source_type ON source_type.type = source.type
 WHERE source.is_deleted = 0 AND source.id > ?1 AND (?2 IS NULL OR source.project_key = ?2)
   AND (NOT ?3 OR source.is_public = 1)
   AND (?4 IS NULL OR source.id IN (SELECT value FROM json_each(?4)))
   AND (NOT ?6 OR EXISTS (
     SELECT 1 FROM ing_task WHERE source_id = source.id AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING')))
+  AND (?7 IS NULL OR source.paused_reason IN ('error', 'gone') OR source.fetch_error_count > 0
+    OR (source.is_active = 1 AND source.last_new_at < ?7))
 ORDER BY source.id
 LIMIT ?5";
 
@@ -181,7 +183,9 @@ fn due(db: &Connection, limit: u32, now: Ts) -> Result<DueSources> {
 fn sources(db: &Connection, filter: &SourceFilter) -> Result<Vec<StoredSource>> {
     let ids = filter.ids.as_ref().map(serde_json::to_string).transpose()?;
     let limit = if filter.limit == 0 { -1 } else { i64::from(filter.limit) };
-    let values = params![filter.after, filter.project_key, filter.public_only, ids, limit, filter.polling_only];
+    let troubled = filter.troubled.map(Ts::micros);
+    let values =
+        params![filter.after, filter.project_key, filter.public_only, ids, limit, filter.polling_only, troubled];
     all(db, READ_SOURCES, values, read_source)
 }
 
@@ -195,7 +199,7 @@ fn read_source(row: &Row<'_>) -> rusqlite::Result<StoredSource> {
         None => Interval { minutes: of_type.unwrap_or(DEFAULT_MINUTES), from },
     };
     Ok(StoredSource {
-        state: read_state(row, 0)?,
+        state: read_state(row, 0, 24)?,
         id: SourceId(row.get(9)?),
         project_key: row.get(10)?,
         unsupported: if unheard { Some(StoredSource::no_fetcher(&r#type)) } else { row.get(19)? },

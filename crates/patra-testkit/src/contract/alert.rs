@@ -27,6 +27,7 @@ fn watch(holds: bool) -> WatchAlert {
         is_met: holds,
         value: 501.0,
         threshold: 500.0,
+        detail: "a name: an error".into(),
         delay: Duration::ZERO,
         repeat: make::LONG,
     }
@@ -84,6 +85,7 @@ pub(super) async fn alert_is_notified_when_it_fires_and_when_it_resolves(fx: Fix
         state,
         value: 501.0,
         threshold: 500.0,
+        detail: "a name: an error".into(),
     };
     assert_eq!(fx.alerts().await, [view("", repeated.state)]);
     let ended = fx.ok(WatchAlert { value: 3.5, ..watch(false) }).await;

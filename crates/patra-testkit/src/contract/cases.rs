@@ -293,6 +293,7 @@ macro_rules! contract_cases {
     }
     source {
         source_is_saved_once_per_key_and_project,
+        troubled_sources_are_found,
         new_source_is_due_at_once_and_a_fetched_one_an_interval_later,
         never_fetched_sources_are_due_first_then_the_oldest,
         source_without_a_fetcher_is_due_once_one_exists,
@@ -310,6 +311,7 @@ macro_rules! contract_cases {
         poll_is_a_plan_of_one_slice_with_one_task,
         source_that_changed_meanwhile_is_not_polled,
         crash_does_not_repeat_a_poll_endlessly,
+        urgent_polls_go_before_the_backlog_of_their_host,
         polls_are_queued_together_in_order,
         polls_are_claimed_by_time_within_the_limit_of_a_host,
         concurrent_collectors_keep_to_the_limit_of_a_host,
@@ -444,6 +446,7 @@ macro_rules! contract_cases {
     }
     scrape {
         job_polls_its_sources_and_lists_them,
+        scheduled_job_leaves_out_busy_sources,
         job_starts_whole_or_not_at_all,
         job_replaces_a_waiting_poll,
         job_requested_again_is_the_same,

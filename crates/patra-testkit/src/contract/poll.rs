@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patra_core::port::query::{Cell, View};
 use patra_core::port::source::SourceFilter;
-use patra_core::source::{MAX_FAILURES, Validators};
+use patra_core::source::{FETCH_NOW_PRIORITY, FIRST_FETCH_PRIORITY, MAX_FAILURES, Validators};
 use patra_core::state::{Operation, PauseKind, PausedReason, TaskStatus};
 use patra_core::tx::{
     ChangeSource, ClaimPolls, HurryPoll, NewPoll, NewSource, NewSourceConfig, PauseSubject, PollEnd, QueuePolls,
@@ -447,4 +447,20 @@ pub(super) async fn source_that_cannot_be_polled_has_failed(fx: Fixture) {
         fx.ok(Arc::new(QueuePolls { polls: Vec::new(), unfit: again, snapshots: Vec::new(), job: None })).await;
     }
     assert_eq!(fx.state(ids[0]).await.paused, Some(PausedReason::Error));
+}
+
+// covers: COLL-120
+pub(super) async fn urgent_polls_go_before_the_backlog_of_their_host(fx: Fixture) {
+    let ids = fx.feeds(&["a", "b", "c", "d", "e"].map(feed)).await;
+    let mut polls = Vec::new();
+    for (id, priority) in ids.iter().zip([100, 100, 100, FIRST_FETCH_PRIORITY, FETCH_NOW_PRIORITY]) {
+        polls.push(NewPoll { priority, host: "h.example".into(), ..fx.new_poll(*id).await });
+    }
+    fx.poll(polls).await;
+    fx.ok(HurryPoll { source: ids[2] }).await;
+    let sources =
+        |leases: Vec<patra_core::tx::Lease>| leases.iter().filter_map(|lease| lease.source).collect::<Vec<_>>();
+    assert_eq!(sources(fx.claim_polls("me", 9, 2).await), [ids[2], ids[4]], "the limit of the host stays");
+    assert_eq!(sources(fx.claim_polls("me", 1, 9).await), [ids[3]]);
+    assert_eq!(sources(fx.claim_polls("me", 9, 9).await), [ids[0], ids[1]]);
 }

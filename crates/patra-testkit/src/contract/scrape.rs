@@ -11,7 +11,7 @@ use patra_core::tx::{
     BatchStats, CancelSubject, CancelWork, ChangeSource, CommitBatch, ExpiredPurged, Lease, NewPoll, NewSource,
     PollEnd, PollsQueued, PurgeExpired, QueuePolls, RunEnd, ScrapeConflict, ScrapeJob,
 };
-use patra_core::{JobId, RunId, SourceId};
+use patra_core::{Code, Fault, JobId, Level, RunId, SourceId};
 use serde_json::{Value, json};
 
 use super::concurrent::at_once;
@@ -353,4 +353,40 @@ pub(super) async fn thousand_tweets_are_stored_within_ten_seconds(fx: Fixture) {
     }
     assert_eq!(inserted, 1_000);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+}
+
+// covers: TWEET-16, TWEET-109
+pub(super) async fn scheduled_job_leaves_out_busy_sources(fx: Fixture) {
+    let ids = fx.feeds(&["a", "b", "c"].map(user)).await;
+    let by_clock = async |public_id: &str, ids: &[SourceId]| {
+        let job = Some(ScrapeJob { trigger_type: TriggerType::Schedule, ..job(public_id) });
+        let snapshots = vec![("spec".to_owned(), r#"{"spec":1}"#.to_owned())];
+        let polled =
+            fx.ok(Arc::new(QueuePolls { polls: fx.new_polls(ids).await, unfit: Vec::new(), snapshots, job })).await;
+        (polled.tasks.iter().map(Option::is_some).collect::<Vec<_>>(), polled.busy)
+    };
+    let conflict = |public_id: &str, sources: &[SourceId]| {
+        Some(ScrapeConflict { public_id: public_id.into(), sources: sources.to_vec() })
+    };
+    fx.scrape("by hand", &[ids[0]]).await;
+    assert_eq!(by_clock("first", &ids).await, (vec![false, true, true], None), "only the busy one is left out");
+    let still_running = (vec![false; 3], conflict("first", &[ids[1], ids[2]]));
+    assert_eq!(by_clock("second", &ids).await, still_running, "the one before it has just begun");
+    // A source that only waits in a scheduled job can be polled by hand.
+    assert_eq!(fx.scrape("now", &[ids[1]]).await.busy, None);
+    assert_eq!(fx.scrape("again", &[ids[1]]).await.busy, conflict("now", &[ids[1]]));
+    let first = fx.progress("first").await.job;
+    let polls = fx.subject.store.polls_of_job(first.0).await.expect("polls");
+    assert_eq!(polls.iter().map(|poll| poll.source).collect::<Vec<_>>(), [ids[2]], "it left the scheduled job");
+    // An upstream asks for a long pause: the poll waits, and so does nobody else.
+    for lease in fx.claim_polls("x", 9, 9).await {
+        let (run, _) = fx.start_poll(&lease).await;
+        let id = lease.source.expect("a source");
+        let error = Fault::new(Code::RateLimited, Level::L1, "a pause");
+        let pause = RunEnd::Requeue { delay: make::LONG, error, counted: false };
+        fx.end_poll(&lease, run, if id == ids[2] { pause } else { RunEnd::Succeeded }, poll_end(id)).await;
+    }
+    assert_eq!(by_clock("third", &ids).await, (vec![true, true, false], None));
+    assert_eq!(by_clock("fourth", &ids[2..]).await, (vec![false], conflict("first", &ids[2..])));
+    assert_eq!(fx.scrape("by hand too", &ids[2..]).await.busy, conflict("first", &ids[2..]));
 }

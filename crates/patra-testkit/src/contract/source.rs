@@ -155,7 +155,16 @@ pub(super) fn poll_of(source: &StoredSource) -> NewPoll {
 
 /// A poll end without validators, a move, counts or events.
 pub(super) fn poll_end(id: SourceId) -> PollEnd {
-    PollEnd { source: id, validators: None, moved_to: None, offline: false, gone: false, counted: false, emit: false }
+    PollEnd {
+        source: id,
+        validators: None,
+        moved_to: None,
+        offline: false,
+        gone: false,
+        flaw: None,
+        counted: false,
+        emit: false,
+    }
 }
 
 pub(super) fn failed(message: &str) -> RunEnd {
@@ -436,4 +445,34 @@ pub(super) async fn settings_are_set_and_removed(fx: Fixture) {
     // Every database has its own salt.
     settings.retain(|(key, _)| key != "cookie_salt");
     assert_eq!(settings, expected);
+}
+
+// covers: COLL-54, COLL-128
+pub(super) async fn troubled_sources_are_found(fx: Fixture) {
+    let ids = fx.feeds(&["a", "b", "c"].map(feed)).await;
+    fx.fetch(ids[0], failed("HTTP 500"), poll_end(ids[0])).await;
+    let lease = fx.polled(ids[1]).await;
+    let (run, _) = fx.start_poll(&lease).await;
+    let mut end = EndRun { poll: Some(poll_end(ids[1])), ..make::end(&lease, run, RunEnd::Succeeded) };
+    end.stats.inserted = 2;
+    let before = fx.now().await;
+    fx.ok(Arc::new(end)).await;
+    let arrivals = fx.state(ids[1]).await.arrivals;
+    assert_eq!((arrivals.count, arrivals.gap_seconds), (1, 0));
+    assert!(arrivals.last_at >= Some(before), "{arrivals:?}");
+    let error = Fault::new(Code::PartialFail, Level::L1, "cut");
+    let flaw = Some("cut".to_owned());
+    let status = fx.fetch(ids[2], RunEnd::Partial { error }, PollEnd { flaw, ..poll_end(ids[2]) }).await;
+    let state = fx.state(ids[2]).await;
+    assert_eq!((status, state.last_error.as_deref()), (TaskStatus::Partial, Some("cut")));
+    assert_eq!((state.fetch_count, state.fetch_error_count, state.arrivals.count), (1, 0, 0));
+    let troubled = async |before: Ts| {
+        let filter = SourceFilter { troubled: Some(before), ..SourceFilter::default() };
+        let found = fx.subject.store.sources(filter).await.expect("sources");
+        found.into_iter().map(|source| source.id).collect::<Vec<_>>()
+    };
+    assert_eq!(troubled(before - make::LONG).await, [ids[0]]);
+    assert_eq!(troubled(before + make::LONG).await, [ids[0], ids[1]], "it is silent since then");
+    fx.change(ids[1], ChangeSource { is_active: Some(false), ..ChangeSource::default() }).await.expect("a pause");
+    assert_eq!(troubled(before + make::LONG).await, [ids[0]]);
 }

@@ -137,6 +137,7 @@ impl MemStore {
             state: state.clone(),
             value: op.value,
             threshold: op.threshold,
+            detail: op.detail.clone(),
         };
         self.alerts.insert(key, row);
         AlertWatched { since: state.since.or(before.since), state, notify }

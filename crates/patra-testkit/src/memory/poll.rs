@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use patra_core::source::PollOutcome;
+use patra_core::source::{FETCH_NOW_PRIORITY, PollOutcome, URGENT_PRIORITIES};
 use patra_core::state::{JobStatus, Operation, PlanStatus, TaskStatus};
 use patra_core::tx::{
     ClaimPolls, ClaimedTasks, CommitBatch, EndRun, HurryPoll, NewPoll, NewSlice, PollHurried, PollsQueued, QueuePolls,
@@ -159,6 +159,7 @@ impl MemStore {
             let task = &mut self.tasks[place(id.0)];
             self.index.dequeue(task);
             task.scheduled_at = task.scheduled_at.min(now);
+            task.priority = task.priority.min(FETCH_NOW_PRIORITY);
             self.index.enqueue(task);
         }
         PollHurried { task }
@@ -173,7 +174,13 @@ impl MemStore {
         }
         let stops = self.stops();
         let mut picked = Vec::new();
-        for &(_, id) in self.index.polls.range(..=(now, TaskId(i64::MAX))) {
+        let due: Vec<_> = self.index.polls.range(..=(now, TaskId(i64::MAX))).map(|(_, id)| *id).collect();
+        let turn = |id: &TaskId| {
+            let priority = self.tasks[place(id.0)].priority;
+            URGENT_PRIORITIES.iter().position(|urgent| *urgent == priority).unwrap_or(URGENT_PRIORITIES.len())
+        };
+        let in_turn = (0..=URGENT_PRIORITIES.len()).flat_map(|at| due.iter().copied().filter(move |id| turn(id) == at));
+        for id in in_turn {
             let task = &self.tasks[place(id.0)];
             let Some((_, host)) = &task.poll else { continue };
             let held = hosts.entry(host).or_default();
@@ -191,7 +198,9 @@ impl MemStore {
         let Some(poll) = &op.poll else { return };
         let reason = op.end.error().map(|fault| fault.message.as_str()).unwrap_or_default();
         let outcome = match status {
-            TaskStatus::Succeeded | TaskStatus::Partial => PollOutcome::Fetched,
+            TaskStatus::Succeeded | TaskStatus::Partial => {
+                PollOutcome::Fetched { news: op.stats.inserted + op.stats.updated > 0, flaw: poll.flaw.as_deref() }
+            }
             TaskStatus::Failed => PollOutcome::Failed { reason, counted: !poll.offline, gone: poll.gone },
             _ => return,
         };
@@ -203,10 +212,10 @@ impl MemStore {
             row.validators = Some(validators.clone());
         }
         self.settle_source(now, poll.source);
-        if let (PollOutcome::Fetched, Some(url)) = (&outcome, &poll.moved_to) {
+        if let (PollOutcome::Fetched { .. }, Some(url)) = (&outcome, &poll.moved_to) {
             self.move_source(poll.source, url);
         }
-        if let PollOutcome::Fetched = outcome {
+        if let PollOutcome::Fetched { .. } = outcome {
             self.count_and_emit(now, op, poll);
         }
     }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use patra_core::state::{BatchStatus, JobStatus, Operation, TaskStatus};
-use patra_core::tx::{EndRun, NewPoll, PollEnd, ScrapeConflict, ScrapeJob};
+use patra_core::state::{BatchStatus, JobStatus, Operation, TaskStatus, TriggerType};
+use patra_core::tx::{EndRun, NewPoll, OpenPoll, PollEnd, ScrapeConflict, ScrapeJob};
 use patra_core::{Fence, JobId, SourceId, TaskId, Ts};
 
 use super::{Instance, MemStore, Origin, next_id, place};
@@ -28,24 +28,45 @@ impl MemStore {
             };
             return ScrapeStart::Existing(polls.iter().map(task).collect());
         }
-        let (mut busy, mut changed, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut busy, mut changed, mut waiting, mut left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for poll in polls {
             if let Some(task) = self.poll_of(poll.source).map(|task| &self.tasks[place(task.0)]) {
                 let trigger = &self.instances[place(task.lineage.job.0)];
-                match trigger.root.map(|root| self.instances[place(root.0)].public_id.clone()) {
-                    None if task.status == TaskStatus::Queued => waiting.push(trigger.public_id.clone()),
-                    root => busy.push((poll.source, root.unwrap_or_else(|| trigger.public_id.clone()))),
+                let root = trigger.root.map(|root| &self.instances[place(root.0)]);
+                let open = OpenPoll {
+                    queued: task.status == TaskStatus::Queued,
+                    began: task.lease_count > 0,
+                    job: root.map(|root| root.trigger_type),
+                };
+                let by = root.unwrap_or(trigger).public_id.clone();
+                if job.replaces(open) {
+                    waiting.push(trigger.public_id.clone());
+                } else if job.leaves_out(open) {
+                    left_out.push((poll.source, by));
+                } else {
+                    busy.push((poll.source, by));
                 }
             }
             if self.live_source(poll.source).is_none_or(|row| row.poll_count != poll.poll_count) {
                 changed.push((poll.source, String::new()));
             }
         }
+        if left_out.len() == polls.len() {
+            busy.append(&mut left_out);
+        }
+        if job.trigger_type == TriggerType::Schedule && changed.len() + left_out.len() < polls.len() {
+            changed.clear();
+        }
         if let Some(busy) = name(busy).or_else(|| name(changed)) {
             return ScrapeStart::Busy(busy);
         }
         for trigger in waiting {
-            self.cancel(now, &job.cancel_replaced(trigger));
+            self.cancel(now, &job.cancel_replaced(trigger.clone()));
+            // A replaced poll leaves its job, which goes on without it.
+            if let Some(id) = self.index.instance_by_public_id.get(&trigger).copied() {
+                let row = &mut self.instances[place(id.0)];
+                (row.parent, row.root) = (None, None);
+            }
         }
         ScrapeStart::Started(self.insert_scrape(now, job))
     }

@@ -5,6 +5,7 @@ use patra_core::port::BoxFuture;
 use patra_core::port::source::{
     CollectorStats, DueSources, HeartbeatRow, ItemFilter, ItemStats, RawItem, SourceFilter, SourceQueries, StoredSource,
 };
+use patra_core::state::PausedReason;
 use patra_core::state::{RunStatus, TaskStatus};
 use patra_core::tx::{SourceTypeRow, TxError};
 
@@ -61,6 +62,11 @@ impl MemStore {
                 && ask.ids.as_ref().is_none_or(|ids| ids.contains(&row.id.0))
                 && (row.is_public || !ask.public_only)
                 && (!ask.polling_only || self.poll_of(row.id).is_some())
+                && ask.troubled.is_none_or(|before| {
+                    let failed = matches!(row.state.paused, Some(PausedReason::Error | PausedReason::Gone));
+                    let silent = row.state.arrivals.last_at.is_some_and(|at| at < before);
+                    failed || row.state.fetch_error_count > 0 || (row.state.paused.is_none() && silent)
+                })
         };
         let limit = if ask.limit == 0 { usize::MAX } else { ask.limit as usize };
         self.sources.iter().filter(meant).take(limit).map(|row| self.view_source(row)).collect()

@@ -321,6 +321,7 @@ pub(super) fn blank_page() -> FetchedPage {
         moved_to: None,
         capture: None,
         warnings: Vec::new(),
+        cut: None,
     }
 }
 

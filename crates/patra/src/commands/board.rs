@@ -136,7 +136,12 @@ fn at_a_glance(overview: &board::Overview) -> String {
     let behind = |(of, lag): (String, String)| format!("behind: {of}: {lag}");
     let lagging = overview.lagging.iter();
     lines.extend(lagging.map(|one| (name(&one.watermark.partition), duration(one.lag_seconds))).map(behind));
-    lines.extend(overview.alerts.iter().map(|alert| format!("alert: {} {}", alert.alert, alert.subject)));
+    lines.extend(
+        overview
+            .alerts
+            .iter()
+            .map(|alert| format!("alert: {} {} {}", alert.alert, alert.subject, alert.detail).trim_end().to_owned()),
+    );
     lines.join("\n")
 }
 

@@ -11,7 +11,7 @@ use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{Clock as _, Store};
 use patra_core::state::{TaskStatus, TriggerType};
 use patra_core::{JobId, SourceId};
-use patra_engine::{Engine, EngineRole, PollRequested, poll_now};
+use patra_engine::{Engine, EngineRole, PollRequested, poll_now_from};
 
 use crate::cli::{Collect, Global};
 use crate::clock::SystemClock;
@@ -163,14 +163,14 @@ async fn results(store: &dyn Store, ids: &[SourceId]) -> Result<Vec<Value>, Erro
 async fn one(global: &Global, id: i64) -> Result<Exit, Error> {
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::apply_settings(global, &opened.store, tweets::Takeover::WithoutSchedule).await?;
+    tweets::apply_settings(global, &opened.store, tweets::Takeover::KeyOnly).await?;
     let store = Arc::clone(&opened.store);
     let source = SourceId(id);
     let is_mine = |source: &StoredSource| global.project.as_ref().is_none_or(|key| source.project_key == *key);
     let Some(known) = read(&*store, id).await?.filter(is_mine) else {
         return Err(Error::unknown(format!("there is no source {id}")).hint("`patra source list` shows them"));
     };
-    let value = match poll_now(&store, source, TriggerType::Manual).await? {
+    let value = match poll_now_from(&store, source, TriggerType::Manual, &tweets::upstream()?).await? {
         PollRequested::Skipped(reason) => {
             json!({ "source_id": id, "name": known.name, "type": known.r#type, "status": "skipped", "reason": reason })
         }
@@ -217,6 +217,10 @@ async fn result(store: &dyn Store, source: &StoredSource) -> Result<Value, Error
         value["fetched"] = (progress.inserted + progress.updated + progress.skipped + progress.rejected).into();
         value["inserted"] = progress.inserted.into();
         value["duration_ms"] = task.as_ref().map_or(0, duration_ms).into();
+        // It was read only in part.
+        if let Some(reason) = &source.state.last_error {
+            value["warning"] = reason.as_str().into();
+        }
         return Ok(value);
     }
     if let Some(reason) = put_off(store, source).await? {

@@ -253,6 +253,7 @@ async fn list(
                 json!({
                     "alert": row.alert, "subject": row.subject, "level": row.level, "firing": row.state.firing,
                     "value": row.value, "threshold": row.threshold, "since": row.state.since,
+                    "detail": row.detail,
                 })
             });
             shown.collect()

@@ -27,7 +27,7 @@ pub(crate) async fn run(global: &Global, args: &Scrape) -> Result<Exit, Error> {
     })?;
     let signals = Signals::listen()?;
     let opened = store::open(global).await?;
-    tweets::apply_settings(global, &opened.store, tweets::Takeover::WithoutSchedule).await?;
+    tweets::apply_settings(global, &opened.store, tweets::Takeover::KeyOnly).await?;
     let request = ScrapeRequest {
         public_id: patra_api::key::random_uuid()
             .map_err(|error| Error::unexpected(format!("the system gives no random bytes: {error}")))?,
@@ -36,6 +36,7 @@ pub(crate) async fn run(global: &Global, args: &Scrape) -> Result<Exit, Error> {
         limit: args.limit,
         trigger_type: TriggerType::Manual,
         request_id: None,
+        upstream: tweets::upstream()?,
     };
     let counts = Arc::new(Counts::default());
     let store = Arc::clone(&opened.store);

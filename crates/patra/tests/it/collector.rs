@@ -2,7 +2,9 @@
 
 #![expect(clippy::disallowed_methods, reason = "threads of their own, alongside the real program")]
 
+mod alerts;
 mod commands;
+mod content;
 mod faults;
 mod feed_server;
 mod killed;

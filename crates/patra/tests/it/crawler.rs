@@ -4,7 +4,7 @@
 use crate::support::On;
 
 mod batch;
-mod flow;
+pub(crate) mod flow;
 mod pool;
 mod secrecy;
 pub(crate) mod server;

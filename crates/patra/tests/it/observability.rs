@@ -13,7 +13,7 @@ use crate::cli::upstream;
 use crate::collector::Running;
 use crate::support::{On, Workspace, http, manifest, root};
 
-fn read(path: &str) -> String {
+pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 

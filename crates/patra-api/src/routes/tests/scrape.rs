@@ -66,6 +66,7 @@ impl Site {
             moved_to: None,
             offline: false,
             gone: false,
+            flaw: None,
             counted: true,
             emit: false,
         };

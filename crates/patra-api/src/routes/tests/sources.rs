@@ -110,6 +110,7 @@ impl Site {
             moved_to: None,
             offline: false,
             gone: false,
+            flaw: None,
             counted: false,
             emit: false,
         };

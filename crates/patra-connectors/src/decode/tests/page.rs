@@ -22,7 +22,7 @@ fn window() -> Window {
 fn decode(spec: &Snapshot, body: &str) -> Result<Decoded, Fault> {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let response = HttpResponse { status: 200, headers: Vec::new(), body, redirected: None };
-    let asked = PageContext { url: "http://x/", window: window(), until: None };
+    let asked = PageContext { url: "http://x/", window: window(), until: None, shared_ids: &SharedIds::new() };
     Decoder::new(spec).unwrap().decode(&response, &asked).map_err(|refused| refused.fault)
 }
 

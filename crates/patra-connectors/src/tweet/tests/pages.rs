@@ -320,3 +320,14 @@ fn ids_that_come_as_numbers_keep_all_their_digits() {
         (&json!("123456789012345678901234567890"), &json!("100000000000000000000001"), &json!("alice"))
     );
 }
+
+// covers: TWEET-45
+#[test]
+fn tweet_that_was_cut_inside_a_character_is_kept() {
+    let body = json!({ "tweets": [tweet()] }).to_string();
+    let text = tweet()["text"].as_str().unwrap().to_owned();
+    let cut = body.replacen(&serde_json::to_string(&text).unwrap(), r#""half \ud83d""#, 1);
+    assert_ne!(cut, body);
+    let found = read(&cut).unwrap();
+    assert_eq!(found[0].read.as_ref().unwrap().tweet.text, "half \u{fffd}");
+}

@@ -31,6 +31,8 @@ pub struct FetchedPage {
     pub capture: Option<Capture>,
     /// Suspicious content, a sentence each, for the log.
     pub warnings: Vec<String>,
+    /// Why the page is not the whole, if it is not: its end is missing, and what it holds is complete.
+    pub cut: Option<String>,
 }
 
 /// Why a page could not be read.

@@ -2,10 +2,11 @@
 
 use super::page::{FetchedPage, PageFailure};
 use super::{PlannedEnd, RunMachine, RunStage};
+use crate::error::Level;
 use crate::paging::Position;
 use crate::record::TWEET;
 use crate::source::Validators;
-use crate::tx::PollEnd;
+use crate::tx::{PollEnd, RunEnd};
 
 /// Failed attempts that end a poll: the source itself waits and retries (COLL-52).
 pub(super) const MAX_ATTEMPTS: u32 = 1;
@@ -63,13 +64,15 @@ impl RunMachine {
     pub(super) fn poll_end(&self, planned_end: &PlannedEnd) -> Option<PollEnd> {
         let source = self.lease.source?;
         let tweets = matches!(&self.stage, RunStage::Paging(policy) if policy.stream.kind == TWEET);
-        let failed = planned_end.end.error().is_some();
+        let failed = matches!(planned_end.end, RunEnd::Failed { .. } | RunEnd::Requeue { .. } | RunEnd::Split { .. });
         // A feed that a page led to and that can no longer be read is searched for again.
         let forget = failed && self.polling.first().is_some() && !self.polling.offline;
         // A source that was not read to its end must not count as unchanged the next time.
         let validators = match (failed, forget) {
             (true, true) => Some(Validators::default()),
             (true, false) => None,
+            // Also one that was read in part.
+            (false, _) if planned_end.end.error().is_some() => self.polling.current.clone().map(Validators::unread),
             (false, _) => self.polling.current.clone(),
         };
         Some(PollEnd {
@@ -78,6 +81,10 @@ impl RunMachine {
             moved_to: self.polling.moved_to.clone(),
             offline: failed && self.polling.offline,
             gone: failed && self.polling.gone,
+            flaw: match &planned_end.end {
+                RunEnd::Partial { error } if error.level == Level::L1 => Some(error.message.clone()),
+                _ => None,
+            },
             counted: tweets,
             emit: tweets && self.options.emit_tweets,
         })

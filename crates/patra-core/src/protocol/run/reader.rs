@@ -103,6 +103,8 @@ pub(super) enum PageEnding {
     },
     /// The page was the last.
     End,
+    /// The page was the last, and its end is missing.
+    Cut(String),
     /// There is more, but this run ends here.
     Over {
         next: Position,
@@ -357,7 +359,7 @@ impl RunMachine {
                 self.reader.track.give_up();
                 PageEnding::Next { next: self.first(&policy), perhaps: false }
             }
-            PageStep::End(_) => PageEnding::End,
+            PageStep::End(_) => page.cut.take().map_or(PageEnding::End, PageEnding::Cut),
             PageStep::Incomplete(error) => {
                 PageEnding::Over { next: self.first(&policy), end: RunEnd::Partial { error } }
             }
@@ -430,6 +432,10 @@ impl RunMachine {
         let (next, perhaps, end) = match ending {
             PageEnding::Next { next, perhaps } => (Some(next), perhaps, None),
             PageEnding::End => (None, false, Some(RunEnd::Succeeded)),
+            PageEnding::Cut(reason) => {
+                let error = Fault::new(Code::PartialFail, Level::L1, reason);
+                (None, false, Some(RunEnd::Partial { error }))
+            }
             PageEnding::Over { next, end } => (Some(next), false, Some(end)),
         };
         self.planned_end = end.map(|end| PlannedEnd { end, failure: None });

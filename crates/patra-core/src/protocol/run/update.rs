@@ -8,7 +8,7 @@ use super::{PlannedEnd, RunMachine, RunStage, Want};
 use crate::bounds::IdSegment;
 use crate::error::{Code, Fault, Level};
 use crate::paging::Position;
-use crate::record::{CandidateMark, DetailCandidate};
+use crate::record::{CandidateMark, DetailCandidate, TWEET};
 use crate::time::Ts;
 use crate::tx::{CheckedRecord, RefreshCriteria, RunEnd, TxError};
 
@@ -20,10 +20,13 @@ impl RunMachine {
         self.bounds.ids.as_ref()
     }
 
-    /// An equal version replaces the stored record when it was reported as wrong, or was mapped by other rules
-    /// (C-62).
+    /// An equal version with other content replaces the stored record when it was reported as wrong, or was mapped by
+    /// other rules (C-62); and when a source publishes it so: authors correct articles without changing their time. The
+    /// counts of a tweet change all the time.
     pub(super) fn refreshes(&self) -> bool {
-        self.segment().is_some_and(|segment| !matches!(segment.criteria, RefreshCriteria::Stale { .. }))
+        let of_tweets = matches!(&self.stage, RunStage::Paging(policy) if policy.stream.kind == TWEET);
+        (self.lease.source.is_some() && !of_tweets)
+            || self.segment().is_some_and(|segment| !matches!(segment.criteria, RefreshCriteria::Stale { .. }))
     }
 
     /// Reads the next ids, when the reader is between two groups.

@@ -147,6 +147,14 @@ impl FeedServer {
                 let feed = feed.replace("<guid>", &format!("<guid>{}-", self.hits().len()));
                 send("200 OK", "", feed.as_bytes());
             }
+            // Cut in its second entry; then whole, with a correction of the first one.
+            "story" => {
+                let is_first = self.paths().iter().filter(|known| *known == path).count() == 1;
+                let text = if is_first { "first text" } else { "corrected text" };
+                let story = STORY.replace("TEXT", text);
+                let end = if is_first { story.find("second").unwrap() } else { story.len() };
+                send("200 OK", "Content-Location: /elsewhere/\r\n", &story.as_bytes()[..end]);
+            }
             "hurried" => send("429 Too Many Requests", "", b""),
             "token" => send("200 OK", "Content-Type: application/json\r\n", TOKEN),
             "oauth" => match headers.get("authorization").map(String::as_str) {
@@ -226,3 +234,7 @@ const BOMB: &[u8] = b"<?xml version=\"1.0\"?><!DOCTYPE rss [<!ENTITY a \"aaaaaaa
     <!ENTITY d \"&c;&c;&c;&c;&c;&c;&c;&c;&c;&c;\"><!ENTITY e \"&d;&d;&d;&d;&d;&d;&d;&d;&d;&d;\">\
     <!ENTITY f \"&e;&e;&e;&e;&e;&e;&e;&e;&e;&e;\"><!ENTITY g \"&f;&f;&f;&f;&f;&f;&f;&f;&f;&f;\">]>\
     <rss version=\"2.0\"><channel><title>&g;</title></channel></rss>";
+
+const STORY: &str = "<rss xmlns:dc='http://purl.org/dc/elements/1.1/'><channel><title>S</title>\
+<item><guid>1</guid><title>a</title><link>a</link><dc:date>2026-01-02T03:04:05Z</dc:date><description>TEXT</description></item>\
+<item><guid isPermaLink='false'>2</guid><title>b</title><link>ms-msdt:/id</link><description>second</description></item></channel></rss>";

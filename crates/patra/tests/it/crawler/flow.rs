@@ -134,7 +134,7 @@ async fn request_id_is_in_responses_logs_and_rows(on: On) {
 }
 
 /// A webhook, and the head and body of each of its requests.
-fn receiver() -> (String, mpsc::Receiver<(String, Value)>) {
+pub(crate) fn receiver() -> (String, mpsc::Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook", listener.local_addr().unwrap());
     let (sender, calls) = mpsc::channel();
