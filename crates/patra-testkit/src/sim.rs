@@ -8,6 +8,7 @@ mod api;
 mod api_behavior;
 mod check;
 mod control;
+mod death;
 mod drive;
 mod event;
 mod mutant;

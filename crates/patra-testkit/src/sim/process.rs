@@ -128,6 +128,7 @@ impl Machines {
                 lease: profile.lease,
                 idle_poll,
                 polls_per_host: None,
+                max_attempts: profile.attempts,
             };
             Executor::new(options, rng.fork(), local)
         });
