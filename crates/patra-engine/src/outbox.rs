@@ -53,7 +53,7 @@ impl OutboxRelay {
     /// Delivers the events that wait, and returns their number.
     async fn deliver_claimed(&self) -> Result<usize, TxError> {
         let (owner, event_type) = (self.shared.options.owner.clone(), self.event_type.clone());
-        let begin_by = self.shared.ports.clock.now() + BEGIN_WITHIN;
+        let begin_by = self.shared.ports.clock.steady() + BEGIN_WITHIN;
         let taken =
             self.shared.ports.store.run(ClaimEvents { owner, lease: LEASE, limit: AT_ONCE, event_type }).await?;
         let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -69,7 +69,7 @@ impl OutboxRelay {
     async fn deliver_in_order(&self, events: Vec<&OutboxEvent>, begin_by: Ts) -> Result<(), TxError> {
         let mut blocked = false;
         for event in events {
-            blocked |= self.shared.ports.clock.now() > begin_by || self.shared.drain.is_cancelled();
+            blocked |= self.shared.ports.clock.steady() > begin_by || self.shared.drain.is_cancelled();
             let delivery = if blocked { Delivery::Returned } else { self.deliver(event).await };
             blocked |= delivery != Delivery::Delivered;
             let owner = self.shared.options.owner.clone();

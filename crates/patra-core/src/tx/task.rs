@@ -124,6 +124,10 @@ pub struct Renewed {
 /// them: at the start of the only process on an embedded database every other owner is known to be dead. With
 /// `all_owners` the leases on jobs that wait for planning and on the refresh of tokens are dropped too.
 ///
+/// Before that, a sweep notices that the store's clock was set back since the last one, and moves what waits with it
+/// ([`ClockStep`](crate::ClockStep)): due times of tasks, jobs, schedules, sources and events, leases, and times since
+/// which something is so. A store of one process may do this as soon as the clock steps, in both directions.
+///
 /// The orphan run becomes FAILED with reason `lease_expired`. A process that dies takes all its tasks with it, and one
 /// of them at most is the cause. So an EXECUTING task becomes a suspect, and its attempt is taken back. Suspects run one
 /// at a time in each process, so the attempt of one that is EXECUTING stands: the task becomes FAILED when its attempts
