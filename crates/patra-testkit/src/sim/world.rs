@@ -254,6 +254,8 @@ impl World {
         self.calm = true;
         self.profile.faults = Faults::default();
         self.outage_until = Ts::MIN;
+        // The wall clock is right again.
+        self.set_clock(0);
         if !self.store.mem.holds.is_empty() {
             self.release_later(self.profile.lease * 2);
         }
