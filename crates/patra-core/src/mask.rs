@@ -127,7 +127,7 @@ const NAMES: &[(&str, SecretForm)] = &[
 ];
 
 /// What our own hints write in place of a key.
-const PLACEHOLDERS: &[&str] = &["Bearer <key>", "Bearer KEY", "Bearer patra_…"];
+const PLACEHOLDERS: &[&str] = &["Bearer <key>", "Bearer KEY"];
 /// Words that follow `bearer` in a sentence.
 const PROSE: &[&str] = &[
     "access",
