@@ -28,7 +28,7 @@ pub use limits::{GateLimits, Quotas, Rate};
 pub use permit_cache::{Permit, PermitCache, PermitResult};
 pub use quota::QuotaStatus;
 pub use request::{GateReply, GateRequest, GateSignal};
-pub use slots::Slot;
+pub use slots::{ReturnedSlot, Slot};
 pub use state::GateState;
 pub use view::{GateMember, GateView, ProviderQuota, RequestBudget};
 

@@ -170,6 +170,10 @@ impl Engine {
         };
         self.shared.abort.cancel();
         self.parts.shutdown().await;
+        tokio::select! {
+            () = self.shared.gate.close() => {}
+            () = hurry.cancelled() => {}
+        }
         in_time
     }
 }

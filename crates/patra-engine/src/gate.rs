@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::futures::Notified;
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, sleep, timeout};
 
 use patra_core::Ts;
 use patra_core::gate::{GateLimits, GateRefusal, GateRequest, GateSignal, GateView, Permit, PermitResult};
@@ -26,6 +26,12 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Time limit of a request to the store.
 const PATIENCE_WITH_STORE: Duration = Duration::from_secs(4);
+
+/// Interval of returning permits that nobody used to the store.
+const RETURN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum time for returning all permits when the process ends.
+const PATIENCE_AT_END: Duration = Duration::from_secs(2);
 
 /// Shortest deadline of the first in the queue: no other request would get a slot sooner.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -195,11 +201,61 @@ impl RateGate {
         lock(&self.classes).views()
     }
 
-    /// Listens for changes that other processes caused, and drops permits of the changed keys.
+    /// Listens for changes that other processes caused, and drops permits of the changed keys. Returns permits that
+    /// were not used, so that they do not use up a quota.
     pub async fn listen(self: Arc<RateGate>) {
+        let mut tick = tokio::time::interval(RETURN_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut changes = self.store.gate_changes();
         loop {
-            let key = self.store.gate_changes().await;
-            self.void(&key, None);
+            tokio::select! {
+                key = &mut changes => {
+                    self.void(&key, None);
+                    changes = self.store.gate_changes();
+                }
+                _ = tick.tick() => self.return_unused(),
+            }
+        }
+    }
+
+    fn return_unused(self: &Arc<RateGate>) {
+        let now = self.clock.steady();
+        let classes = lock(&self.classes).of("");
+        for class in classes {
+            let lane = {
+                let mut inner = class.inner();
+                inner.lane.clone().filter(|_| inner.permit_cache.has_unused(now))
+            };
+            if let Some(lane) = lane {
+                self.send_signals(&class, &lane);
+            }
+        }
+    }
+
+    /// Returns all permits to the store, when this process sends nothing more.
+    pub async fn close(self: &Arc<RateGate>) {
+        let all = async {
+            let classes = lock(&self.classes).of("");
+            for class in classes {
+                self.give_back_all(&class).await;
+            }
+        };
+        let _ = timeout(PATIENCE_AT_END, all).await;
+    }
+
+    async fn give_back_all(self: &Arc<RateGate>, class: &Arc<RateClass>) {
+        loop {
+            let mut answered = pin!(class.answered.notified());
+            answered.as_mut().enable();
+            let (lane, is_pending) = {
+                let inner = &mut *class.inner();
+                inner.permit_cache.give_back_all();
+                let is_pending = inner.permit_cache.has_urgent_signals() || inner.permit_cache.is_requesting();
+                (inner.lane.clone(), is_pending)
+            };
+            let Some(lane) = lane.filter(|_| is_pending) else { return };
+            self.send_signals(class, &lane);
+            answered.await;
         }
     }
 
@@ -236,7 +292,9 @@ impl RateGate {
 
     /// Sends a request to the store, and applies the reply to the permit cache.
     fn send(self: &Arc<RateGate>, class: &Arc<RateClass>, lane: &RateLane, request: GateRequest, sent: Ts) {
-        let member = format!("{} {}", self.owner, lane.class);
+        // Who only reports does not take a share of the rate.
+        let reports_only = request.now + request.prefetch == 0;
+        let member = if reports_only { String::new() } else { format!("{} {}", self.owner, lane.class) };
         let request = GateRequest { member, class: lane.class.to_string(), weight: lane.weight, ..request };
         let permits = RequestPermits { key: lane.key.to_string(), limits: lane.limits, request };
         let (gate, lane) = (Arc::clone(self), lane.clone());
@@ -252,7 +310,7 @@ impl RateGate {
                     Err(_) => inner.permit_cache.on_failure(now),
                 }
                 pending.close();
-                (inner.permit_cache.closed(false, now).is_some(), inner.permit_cache.trip())
+                (inner.permit_cache.refused(false, now).is_some(), inner.permit_cache.trip())
             };
             if answer.is_ok() {
                 lock(&gate.classes).trip = Some(trip);

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::gate::{GateLimits, GateReply, GateSignal, GateState, Permit, PermitCache, PermitResult, Rate};
+use patra_core::gate::{GateLimits, GateReply, GateSignal, GateState, Permit, PermitCache, PermitResult, Quotas, Rate};
 use patra_core::rng::Rng;
 
 /// Parameters of a simulation.
@@ -25,6 +25,20 @@ pub struct GateScenario {
     /// Weights of two classes; the processes are assigned to them in turn.
     pub weights: [u32; 2],
     pub permits: usize,
+    /// Ends after this time at the latest; zero for never.
+    pub lasts: Duration,
+    /// With a quota, workers rest often, and no reply of the store is lost.
+    pub quota_hourly: Option<u64>,
+    pub mutant: Option<GateMutant>,
+}
+
+/// A bug on purpose, which a simulation with a quota must notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GateMutant {
+    /// Permits that were not used are never returned.
+    LosesUnused,
+    /// Permits are returned twice.
+    ReturnsTwice,
 }
 
 impl GateScenario {
@@ -39,7 +53,15 @@ impl GateScenario {
             set_back_every: Duration::ZERO,
             weights: [1, 1],
             permits,
+            lasts: Duration::ZERO,
+            quota_hourly: None,
+            mutant: None,
         }
+    }
+
+    fn limits(&self) -> GateLimits {
+        let quotas = Quotas { hourly: self.quota_hourly, daily: None };
+        GateLimits { rate: self.rate, quotas, ..GateLimits::default() }
     }
 }
 
@@ -105,6 +127,11 @@ enum Event {
         process: usize,
         life: u32,
     },
+    /// A process returns what it did not use.
+    Tick {
+        process: usize,
+        life: u32,
+    },
     Kill {
         process: usize,
     },
@@ -144,7 +171,7 @@ const START: i64 = 1_800_000_000_000_000;
 
 /// Runs a simulation to its end.
 pub fn run(plan: GateScenario) -> Outcome {
-    let limits = GateLimits { rate: plan.rate, ..GateLimits::default() };
+    let limits = plan.limits();
     let outcome = Outcome {
         permits: 0,
         lasted: Duration::ZERO,
@@ -182,6 +209,10 @@ pub fn run(plan: GateScenario) -> Outcome {
     world.next_set_back();
     while world.arrivals.len() < world.plan.permits {
         let Some(Reverse((at, _, event))) = world.events.pop() else { break };
+        let lasts = world.plan.lasts.as_micros() as i64;
+        if lasts > 0 && at > START + lasts {
+            break;
+        }
         world.now = at;
         world.on(event);
     }
@@ -206,6 +237,16 @@ impl World {
             let at = self.now + self.rng.below(1_000) as i64;
             self.at(at, Event::Send { process, life, worker });
         }
+        self.at(self.now + 1_000_000, Event::Tick { process, life });
+    }
+
+    fn tick(&mut self, process: usize, life: u32) {
+        let local = self.local(process);
+        let has_unused = self.processes[process].permit_cache.has_unused(local);
+        if has_unused {
+            self.ask_for(process, 0);
+        }
+        self.at(self.now + 1_000_000, Event::Tick { process, life });
     }
 
     fn next_kill(&mut self, process: usize) {
@@ -242,6 +283,7 @@ impl World {
             Event::Leave { process, life, worker, permit } if self.lives(process, life) => {
                 self.leave(process, life, worker, permit);
             }
+            Event::Tick { process, life } if self.lives(process, life) => self.tick(process, life),
             Event::SetBack => {
                 // A step by a moment, or by a lot.
                 let by = if self.rng.chance(50) { self.rng.below(3_600_000_000) } else { self.rng.below(50_000) };
@@ -267,8 +309,12 @@ impl World {
                     self.notify_all();
                 }
                 let (time, (question, _, answer)) = (self.store_time(), &mut self.asks[ask]);
-                let limits = GateLimits { rate: self.plan.rate, ..GateLimits::default() };
-                *answer = Some(self.state.request(limits, question, time));
+                match self.plan.mutant {
+                    Some(GateMutant::LosesUnused) => question.returned.clear(),
+                    Some(GateMutant::ReturnsTwice) => question.returned.extend_from_within(..),
+                    None => {}
+                }
+                *answer = Some(self.state.request(self.plan.limits(), question, time));
                 let at = self.now + 100 + self.rng.below(8_000) as i64;
                 self.at(at, Event::Answered { process, life, ask });
             }
@@ -293,8 +339,7 @@ impl World {
 
     fn send(&mut self, process: usize, life: u32, worker: usize) {
         let local = self.local(process);
-        let limits = GateLimits { rate: self.plan.rate, ..GateLimits::default() };
-        let tried = self.processes[process].permit_cache.take(true, &limits, local);
+        let tried = self.processes[process].permit_cache.take(true, &self.plan.limits(), local);
         let again = Event::Send { process, life, worker };
         match tried {
             PermitResult::Go(permit) => {
@@ -335,10 +380,14 @@ impl World {
     }
 
     fn ask(&mut self, process: usize) {
+        self.ask_for(process, self.processes[process].waiting);
+    }
+
+    fn ask_for(&mut self, process: usize, waiting: u32) {
         let local = self.local(process);
-        let Process { permit_cache, life, waiting, .. } = &mut self.processes[process];
+        let Process { permit_cache, life, .. } = &mut self.processes[process];
         let life = *life;
-        let Some(mut ask) = permit_cache.request(*waiting, true, local) else { return };
+        let Some(mut ask) = permit_cache.request(waiting, true, local) else { return };
         let class = process % 2;
         ask.member = format!("{process}-{life}");
         ask.class = class.to_string();
@@ -354,7 +403,7 @@ impl World {
         let (_, sent, answer) = &self.asks[ask];
         let sent = Ts::from_micros(*sent + self.processes[process].skew);
         let permit_cache = &mut self.processes[process].permit_cache;
-        match (answer, self.rng.chance(2)) {
+        match (answer, self.plan.quota_hourly.is_none() && self.rng.chance(2)) {
             (Some(answer), false) => permit_cache.on_reply(answer, sent, local, &mut self.rng),
             // The result was lost, and its slots with it.
             _ => permit_cache.on_failure(local),
@@ -372,8 +421,9 @@ impl World {
             let at = self.now + 500;
             self.at(at, Event::Refused { process, life, wait, sent });
         }
-        let at = self.now + 2_000 + self.rng.below(40_000) as i64;
-        self.at(at, Event::Send { process, life, worker });
+        let rests = self.plan.quota_hourly.is_some() && self.rng.chance(200);
+        let rest = if rests { self.rng.below(10_000_000) } else { self.rng.below(40_000) };
+        self.at(self.now + 2_000 + rest as i64, Event::Send { process, life, worker });
     }
 
     fn sum_up(mut self) -> Outcome {

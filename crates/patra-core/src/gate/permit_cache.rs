@@ -13,7 +13,7 @@ use self::pending_signals::PendingSignals;
 use super::GateRefusal;
 use super::limits::{GateLimits, HORIZON, MOST_LEAD};
 use super::request::{GateReply, GateRequest, GateSignal};
-use super::slots::Slot;
+use super::slots::{ReturnedSlot, Slot};
 use super::view::GateView;
 use crate::rng::Rng;
 use crate::time::Ts;
@@ -42,6 +42,7 @@ pub struct Permit {
     slot: Ts,
     /// The request must leave before this, in the time of the process.
     pub until: Ts,
+    granted_at: Ts,
     epoch: u64,
 }
 
@@ -59,7 +60,7 @@ pub enum PermitResult {
 #[derive(Debug)]
 pub struct PermitCache {
     cached: VecDeque<CachedSlot>,
-    returned: Vec<Slot>,
+    returned: Vec<ReturnedSlot>,
     /// Rises whenever permits that were given out before become void.
     epoch: u64,
     pending: PendingSignals,
@@ -80,6 +81,8 @@ pub struct PermitCache {
     requested_at: Ts,
     /// Permits requested for callers that wait.
     requested: u32,
+    /// The request in flight reports only: its reply does not say whether the store grants permits.
+    reports_only: bool,
     /// No more permits for this process before this time.
     again_at: Ts,
     /// Permits used since `used_since`, and the resulting rate.
@@ -99,11 +102,12 @@ struct CachedSlot {
     permits: u32,
     from: Ts,
     until: Ts,
+    granted_at: Ts,
 }
 
 impl CachedSlot {
-    fn slot(self) -> Slot {
-        Slot { at: self.slot, permits: self.permits }
+    fn returned(self) -> ReturnedSlot {
+        ReturnedSlot { slot: Slot { at: self.slot, permits: self.permits }, granted_at: self.granted_at }
     }
 }
 
@@ -124,6 +128,7 @@ impl Default for PermitCache {
             stale: false,
             requested_at: Ts::MIN,
             requested: 0,
+            reports_only: false,
             again_at: Ts::MIN,
             used: 0,
             used_since: Ts::MIN,
@@ -138,10 +143,7 @@ impl Default for PermitCache {
 impl PermitCache {
     /// Takes one permit. `first`: the caller may use the reserve of a quota.
     pub fn take(&mut self, first: bool, declared: &GateLimits, now: Ts) -> PermitResult {
-        while self.cached.front().is_some_and(|slot| slot.until <= now) {
-            // Too late to use: it is only returned to the quota.
-            self.returned.extend(self.cached.pop_front().map(CachedSlot::slot));
-        }
+        self.drop_expired(now);
         if let Some((reason, until)) = self.closed(first, now) {
             return PermitResult::Closed(reason, until);
         }
@@ -154,13 +156,26 @@ impl PermitCache {
         if next.from > now {
             return PermitResult::At(next.from);
         }
-        let permit = Permit { slot: next.slot, until: next.until, epoch };
+        let permit = Permit { slot: next.slot, until: next.until, granted_at: next.granted_at, epoch };
         next.permits -= 1;
         if next.permits == 0 {
             self.cached.pop_front();
         }
         self.used += 1;
         PermitResult::Go(permit)
+    }
+
+    /// Slots that are too late to use are only returned to the quota.
+    fn drop_expired(&mut self, now: Ts) {
+        while self.cached.front().is_some_and(|slot| slot.until <= now) {
+            self.returned.extend(self.cached.pop_front().map(CachedSlot::returned));
+        }
+    }
+
+    /// Whether permits that were not used, and cannot be used any more, wait to be returned.
+    pub fn has_unused(&mut self, now: Ts) -> bool {
+        self.drop_expired(now);
+        !self.returned.is_empty()
     }
 
     /// Whether a request that needs these permits may leave now. If not, they are returned.
@@ -177,16 +192,16 @@ impl PermitCache {
 
     /// Returns a permit that was not used.
     pub fn give_back(&mut self, permit: Permit, now: Ts) {
-        let Permit { slot, until, epoch } = permit;
+        let Permit { slot, until, granted_at, epoch } = permit;
         if slot == Ts::MIN {
             return;
         }
         self.used = self.used.saturating_sub(1);
         if until > now && epoch == self.epoch {
-            self.cached.push_front(CachedSlot { slot, permits: 1, from: now, until });
+            self.cached.push_front(CachedSlot { slot, permits: 1, from: now, until, granted_at });
         } else {
             // No longer usable: it is only returned to the quota.
-            self.returned.push(Slot { at: slot, permits: 1 });
+            self.returned.push(ReturnedSlot { slot: Slot { at: slot, permits: 1 }, granted_at });
         }
     }
 
@@ -195,7 +210,13 @@ impl PermitCache {
         self.epoch += 1;
         self.stale = self.requesting;
         self.again_at = Ts::MIN;
-        self.returned.extend(self.cached.drain(..).map(CachedSlot::slot));
+        self.returned.extend(self.cached.drain(..).map(CachedSlot::returned));
+    }
+
+    /// Voids all permits because nobody will need them, and returns them with the next request.
+    pub fn give_back_all(&mut self) {
+        self.empty();
+        self.urgent |= !self.returned.is_empty() || !self.pending.is_empty();
     }
 
     /// Blocks all requests until this time. A shorter pause never shortens a longer one.
@@ -240,7 +261,7 @@ impl PermitCache {
         while let Some(last) = self.cached.back_mut().filter(|_| over > 0) {
             let back = last.permits.min(over);
             (last.permits, over) = (last.permits - back, over - back);
-            self.returned.push(Slot { at: last.slot, permits: back });
+            self.returned.push(CachedSlot { permits: back, ..*last }.returned());
             if last.permits == 0 {
                 self.cached.pop_back();
             }
@@ -248,8 +269,19 @@ impl PermitCache {
         is_over
     }
 
-    /// Why no request may leave now, and until when.
+    /// Why no request may leave now, and until when. Permits that are cached may still be used when the store grants
+    /// no more: they are counted.
     pub fn closed(&self, first: bool, now: Ts) -> Option<(GateRefusal, Ts)> {
+        self.refused(first, now).filter(|(reason, _)| match reason {
+            GateRefusal::Cooldown | GateRefusal::QuotaSoft => true,
+            GateRefusal::OverDeadline | GateRefusal::Provider | GateRefusal::QuotaHard => {
+                self.cached.iter().all(|slot| slot.until <= now)
+            }
+        })
+    }
+
+    /// Why the store grants no permits now, and until when.
+    pub fn refused(&self, first: bool, now: Ts) -> Option<(GateRefusal, Ts)> {
         self.closed.filter(|(reason, until)| now < *until && !(first && *reason == GateRefusal::QuotaSoft))
     }
 
@@ -257,8 +289,10 @@ impl PermitCache {
     /// use the reserve of a quota.
     pub fn request(&mut self, waiting: u32, first: bool, now: Ts) -> Option<GateRequest> {
         let rest = now.since(self.requested_at);
-        let must_report = self.urgent || (rest >= REPORT_INTERVAL && !self.pending.is_empty());
-        if self.requesting || (self.closed(first, now).is_some() && !must_report) {
+        let has_news = !self.pending.is_empty() || !self.returned.is_empty();
+        let must_report = self.urgent || (rest >= REPORT_INTERVAL && has_news);
+        let is_refused = self.refused(first, now).is_some();
+        if self.requesting || (is_refused && !must_report) {
             return None;
         }
         self.observe(now);
@@ -279,10 +313,12 @@ impl PermitCache {
             .map(|slot| slot.permits)
             .sum();
         self.requested = waiting.saturating_sub(soon);
+        let prefetch = if waiting > 0 { want.saturating_sub(cached + self.requested) } else { 0 };
+        self.reports_only = self.requested + prefetch == 0;
         self.in_flight = std::mem::take(&mut self.pending);
         Some(GateRequest {
             now: self.requested,
-            prefetch: if waiting > 0 { want.saturating_sub(cached + self.requested) } else { 0 },
+            prefetch,
             cached,
             first,
             lead: self.trip,
@@ -311,12 +347,14 @@ impl PermitCache {
         self.offset = reply.now.micros() - now.micros();
         let local = |at: Ts, by: Ts| Ts::from_micros(at.micros() - reply.now.micros() + by.micros());
         let stale = std::mem::take(&mut self.stale);
-        self.returned.extend(reply.slots.iter().filter(|_| stale));
+        let back = |slot: &Slot| ReturnedSlot { slot: *slot, granted_at: reply.now };
+        self.returned.extend(reply.slots.iter().filter(|_| stale).map(back));
         for slot in reply.slots.iter().filter(|_| !stale) {
             // No slot is kept for longer than the horizon.
             let from = local(slot.at, now);
             let until = local(slot.at + reply.good_for, sent).min(from.max(now) + HORIZON);
-            self.cached.push_back(CachedSlot { slot: slot.at, permits: slot.permits, from, until });
+            let granted_at = reply.now;
+            self.cached.push_back(CachedSlot { slot: slot.at, permits: slot.permits, from, until, granted_at });
         }
         self.cached.make_contiguous().sort_by_key(|slot| slot.from);
         let brought: u32 = reply.slots.iter().map(|slot| slot.permits).sum();
@@ -327,6 +365,9 @@ impl PermitCache {
             _ => Ts::MIN,
         };
         self.view = Some(Arc::clone(&reply.view));
+        if self.reports_only {
+            return;
+        }
         let own = self.closed.filter(|(reason, until)| *reason == GateRefusal::Cooldown && *until > now);
         let refused = reply.refused.map(|(reason, until)| {
             let until = local(until, now);
@@ -403,7 +444,8 @@ impl PermitCache {
         let shared = self.view.as_ref().map_or(f64::MAX, |view| view.rate / view.members.len().max(1) as f64);
         let per_sec = OFFLINE_PER_SEC.min(low).min(shared).min(declared.rate.per_sec).max(1e-6);
         self.offline_next_at = now + Duration::from_secs_f64(1.0 / per_sec);
-        PermitResult::Go(Permit { slot: Ts::MIN, until: now + Duration::from_secs(1), epoch: self.epoch })
+        let until = now + Duration::from_secs(1);
+        PermitResult::Go(Permit { slot: Ts::MIN, until, granted_at: Ts::MIN, epoch: self.epoch })
     }
 
     fn permits(&self) -> u32 {

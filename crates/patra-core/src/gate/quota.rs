@@ -64,14 +64,12 @@ impl QuotaWindow {
         }
     }
 
-    /// Takes back permits that were charged a moment ago and never used. From the older part first, so that the rest
-    /// stays counted for longer.
-    pub(super) fn credit(&mut self, window: Duration, now: Ts, mut permits: u64) {
-        let oldest = part(window, now) - LATE;
-        for (_, count) in self.parts.iter_mut().filter(|(number, _)| *number >= oldest) {
-            let back = permits.min(*count);
-            *count -= back;
-            permits -= back;
+    /// Takes back permits that were charged at this time and never used. They leave the part in which they were
+    /// counted, or else a request that was sent later would be forgotten too early.
+    pub(super) fn credit(&mut self, window: Duration, charged_at: Ts, permits: u64) {
+        let number = part(window, charged_at);
+        if let Some((_, count)) = self.parts.iter_mut().find(|(other, _)| *other >= number) {
+            *count = count.saturating_sub(permits);
         }
     }
 
@@ -160,9 +158,10 @@ mod tests {
         let mut quota = QuotaWindow::default();
         quota.charge(HOUR, at(29), 5);
         quota.charge(HOUR, at(31), 5);
-        quota.credit(HOUR, at(32), 6);
-        assert_eq!(quota.standing(HOUR, 100, at(32)).remaining, 96);
-        quota.credit(HOUR, at(32), 60);
-        assert_eq!(quota.standing(HOUR, 100, at(32)).remaining, 100, "never more than was taken");
+        quota.credit(HOUR, at(29), 4);
+        assert_eq!(quota.standing(HOUR, 100, at(90)).remaining, 94, "however late they come back");
+        assert_eq!(quota.standing(HOUR, 100, at(3_670)).remaining, 95, "the requests of each part stay counted");
+        quota.credit(HOUR, at(31), 60);
+        assert_eq!(quota.standing(HOUR, 100, at(90)).remaining, 99, "never more than was taken");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::GateRefusal;
-use super::slots::Slot;
+use super::slots::{ReturnedSlot, Slot};
 use super::view::GateView;
 use crate::time::Ts;
 
@@ -41,7 +41,7 @@ pub struct GateRequest {
     pub deadline: Duration,
     /// How long the reply takes to arrive.
     pub lead: Duration,
-    pub returned: Vec<Slot>,
+    pub returned: Vec<ReturnedSlot>,
     pub signals: Vec<GateSignal>,
 }
 

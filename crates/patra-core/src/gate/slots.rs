@@ -14,6 +14,14 @@ pub struct Slot {
     pub permits: u32,
 }
 
+/// A slot whose permits were not used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReturnedSlot {
+    pub slot: Slot,
+    /// When the store granted it, in the time of the store: the quotas count it there.
+    pub granted_at: Ts,
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct SlotPool {
     /// From this time on no slot was ever granted.
@@ -36,6 +44,22 @@ impl SlotPool {
     /// A pool without slots before `first`.
     pub(super) fn from(first: Ts) -> SlotPool {
         SlotPool { next: first, free: Vec::new(), fresh: first }
+    }
+
+    /// The rate has changed: only free slots from `now` on remain, as far apart as the new rate demands. Slots that
+    /// others hold become void.
+    pub(super) fn respace(&mut self, pace: &SlotSpacing, now: Ts) {
+        let mut from = now;
+        self.free.retain_mut(|slot| {
+            let fits = slot.at >= from;
+            if fits {
+                slot.permits = slot.permits.min(pace.permits);
+                from = slot.at + pace.step();
+            }
+            fits
+        });
+        self.next = self.next.max(from);
+        self.fresh = self.next;
     }
 
     /// Drops all free slots; no slot before `from` is granted any more.

@@ -11,7 +11,7 @@ use super::limits::{GateLimits, HORIZON, MOST_LEAD, SlotSpacing};
 use super::provider::ProviderCount;
 use super::quota::QuotaWindow;
 use super::request::{GateReply, GateRequest, GateSignal};
-use super::slots::{Slot, SlotPool};
+use super::slots::{ReturnedSlot, Slot, SlotPool};
 use super::view::{GateMember, GateView};
 use crate::time::Ts;
 
@@ -33,6 +33,15 @@ const LONGEST_COOLDOWN: Duration = Duration::from_secs(28 * 3_600);
 
 /// The longest deadline of any caller. Slots further ahead than this were laid out at a slower rate.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long after their grant unused permits may come back.
+const RETURNED_WITHIN: Duration = Duration::from_secs(2 * LONGEST_DEADLINE.as_secs());
+
+/// How long after its time a slot that nobody used is returned, at the latest, by a process that runs.
+const RETURN_TAKES: Duration = Duration::from_secs(HORIZON.as_secs() + 3);
+
+/// With a declared quota, the part of the rest that one process may prefetch: its death loses no more.
+const PREFETCHED_PART: u64 = 20;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -61,6 +70,13 @@ pub struct GateState {
     permits: u64,
     #[serde(default)]
     lowered: u64,
+    /// Until then permits that were granted may come back unused.
+    #[serde(default = "never", with = "super::micros")]
+    held_until: Ts,
+}
+
+fn never() -> Ts {
+    Ts::MIN
 }
 
 impl GateState {
@@ -80,6 +96,7 @@ impl GateState {
             woke_at: now,
             permits: 0,
             lowered: 0,
+            held_until: Ts::MIN,
         }
     }
 
@@ -114,7 +131,7 @@ impl GateState {
         self.catch_up(self.strictest(declared, request, now), now);
         let pace = self.pace_with(request.lead, now);
         for slot in &request.returned {
-            self.take_back(&pace, *slot, now);
+            self.take_back(&pace, slot, now);
         }
         let mut notify_others = false;
         for signal in &request.signals {
@@ -171,6 +188,7 @@ impl GateState {
             member.seen = member.seen - back;
         }
         (self.cooldown_until, self.woke_at) = (self.cooldown_until - back, self.woke_at - back);
+        self.held_until = self.held_until - back;
         self.requested_at = now;
     }
 
@@ -182,11 +200,15 @@ impl GateState {
             self.woke_at = now;
         }
         // Slots that could not be used during a pause do not add up to a burst after it.
-        if was_silent || is_cold || limits.rate != self.limits.rate {
+        if was_silent || is_cold {
             self.slots.restart(now);
         }
+        let is_new_rate = limits.rate != self.limits.rate;
         (self.limits, self.requested_at) = (limits, now);
         self.aimd.tick(now);
+        if is_new_rate {
+            self.slots.respace(&self.pace(now), now);
+        }
         self.cooldown_until = self.cooldown_until.min(now + LONGEST_COOLDOWN);
         self.provider = self.provider.filter(|count| count.lasts(now));
         let speaks = now.max(self.cooldown_until);
@@ -218,7 +240,7 @@ impl GateState {
                 let lowered = self.aimd.lower(&self.limits, sent, now);
                 if lowered {
                     self.lowered += 1;
-                    self.slots.restart(now);
+                    self.slots.respace(&self.pace(now), now);
                 }
                 lowered
             }
@@ -240,15 +262,17 @@ impl GateState {
     }
 
     fn choose(&mut self, pace: &SlotSpacing, request: &GateRequest, now: Ts) -> Result<Vec<Slot>, (GateRefusal, Ts)> {
-        let want = request.now.saturating_add(request.prefetch);
-        if want == 0 {
+        if request.now.saturating_add(request.prefetch) == 0 {
             return Ok(Vec::new());
         }
         if now < self.cooldown_until {
             return Err((GateRefusal::Cooldown, self.cooldown_until));
         }
-        let allowed = self.allowed(request.first, now)?;
-        let want = u64::from(want).min(allowed) as u32;
+        let (allowed, quota) = self.allowed(request.first, now)?;
+        // Permits that are prefetched may be lost with their process.
+        let spare = quota.saturating_sub(request.now.into()) / PREFETCHED_PART;
+        let prefetch = u64::from(request.prefetch).min(spare) as u32;
+        let want = u64::from(request.now.saturating_add(prefetch)).min(allowed) as u32;
         // A slot must still be valid when the reply arrives.
         let usable = now + request.lead.min(MOST_LEAD) - pace.backlog();
         self.slots.lay(pace, now, usable, now + HORIZON);
@@ -269,12 +293,15 @@ impl GateState {
             }
         }
         self.charge(u64::from(want - left), now);
+        if let Some(last) = slots.last() {
+            self.held_until = self.held_until.max(last.at.max(now) + RETURN_TAKES);
+        }
         Ok(slots)
     }
 
-    /// Requests that the quotas allow now.
-    fn allowed(&self, first: bool, now: Ts) -> Result<u64, (GateRefusal, Ts)> {
-        let mut allowed = u64::MAX;
+    /// Requests that are allowed now, and those that the declared quotas allow.
+    fn allowed(&self, first: bool, now: Ts) -> Result<(u64, u64), (GateRefusal, Ts)> {
+        let (mut allowed, mut left) = (u64::MAX, u64::MAX);
         if let Some(provider) = self.provider.map(|count| count.shown()) {
             if provider.remaining == 0 {
                 return Err((GateRefusal::Provider, provider.resets_at));
@@ -286,15 +313,23 @@ impl GateState {
             let Some(limit) = limit else { continue };
             let standing = quota.standing(window, limit, now);
             if standing.remaining == 0 {
-                return Err((GateRefusal::QuotaHard, quota.frees_at(window, limit, 0, now)));
+                let frees_at = quota.frees_at(window, limit, 0, now);
+                return Err((GateRefusal::QuotaHard, self.try_again_at(frees_at, now)));
             }
+            let kept = if first { 0 } else { (limit as f64 * super::quota::MARGIN) as u64 };
             if standing.soft && !first {
-                let kept = (limit as f64 * super::quota::MARGIN) as u64;
-                return Err((GateRefusal::QuotaSoft, quota.frees_at(window, limit, kept, now)));
+                let frees_at = quota.frees_at(window, limit, kept, now);
+                return Err((GateRefusal::QuotaSoft, self.try_again_at(frees_at, now)));
             }
-            allowed = allowed.min(standing.remaining);
+            left = left.min(standing.remaining - kept);
         }
-        Ok(allowed)
+        allowed = allowed.min(left);
+        Ok((allowed, left))
+    }
+
+    /// The quota is free again at `frees_at`, or sooner when permits that somebody holds come back unused.
+    fn try_again_at(&self, frees_at: Ts, now: Ts) -> Ts {
+        if self.held_until > now { frees_at.min(self.held_until) } else { frees_at }
     }
 
     /// Takes near slots first, in order. From the rest, as far as the share goes, waiting callers get the first, and
@@ -349,13 +384,14 @@ impl GateState {
         }
     }
 
-    fn take_back(&mut self, pace: &SlotSpacing, slot: Slot, now: Ts) {
+    fn take_back(&mut self, pace: &SlotSpacing, returned: &ReturnedSlot, now: Ts) {
+        let ReturnedSlot { slot, granted_at } = *returned;
         let permits = u64::from(slot.permits);
         self.permits = self.permits.saturating_sub(permits);
-        // Slots that are returned late would be credited to requests that were really sent.
-        if now.since(slot.at) <= 2 * HORIZON {
-            self.hourly.credit(HOUR, now, permits);
-            self.daily.credit(DAY, now, permits);
+        // A grant in the future is from before the clock was set back, which has moved the counts.
+        if granted_at <= now && now.since(granted_at) <= RETURNED_WITHIN {
+            self.hourly.credit(HOUR, granted_at, permits);
+            self.daily.credit(DAY, granted_at, permits);
         }
         if let Some(count) = self.provider.as_mut().filter(|_| !self.slots.is_void(slot)) {
             count.credit(slot);

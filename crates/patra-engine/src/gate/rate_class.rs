@@ -36,6 +36,8 @@ pub(super) struct RateClassInner {
     pub(super) waiting: u32,
     /// Partitions that send requests through this class.
     pub(super) users: BTreeSet<PartitionKey>,
+    /// Lane of the last request.
+    pub(super) lane: Option<RateLane>,
     used_at: Ts,
 }
 
@@ -48,7 +50,7 @@ impl RateClass {
         let inner = self.inner();
         let is_busy =
             inner.waiting > 0 || inner.permit_cache.is_requesting() || inner.permit_cache.has_urgent_signals();
-        !is_busy && now.since(inner.used_at) > IDLE && inner.permit_cache.closed(false, now).is_none()
+        !is_busy && now.since(inner.used_at) > IDLE && inner.permit_cache.refused(false, now).is_none()
     }
 }
 
@@ -119,7 +121,13 @@ impl RateClasses {
             None => Arc::default(),
         };
         let class = Arc::clone(self.all.entry(key_of(lane)).or_insert_with(new));
-        class.inner().used_at = now;
+        {
+            let mut inner = class.inner();
+            inner.used_at = now;
+            if inner.lane.as_ref() != Some(lane) {
+                inner.lane = Some(lane.clone());
+            }
+        }
         class
     }
 
@@ -154,7 +162,7 @@ impl RateClasses {
         self.shut.retain(|_, class| {
             let RateClassInner { permit_cache, users, .. } = &*class.inner();
             closed.extend(users.iter().filter(|who| permit_cache.closed(comes_first(who), now).is_some()).cloned());
-            permit_cache.closed(false, now).is_some()
+            permit_cache.refused(false, now).is_some()
         });
         closed
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use patra_core::gate::{GateLimits, GateRefusal, Quotas, Rate};
+use patra_core::port::Clock as _;
 use patra_engine::gate::{GateFeedback, PermitRequester, RateGate, RateLane};
 
 use crate::support::{MANIFEST, MockApi, World, stop};
@@ -142,6 +143,73 @@ async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
     assert_eq!(permits, 13);
 }
 
+/// Sends with four tasks per gate, at a pace that changes, until the quota is used up for good. Returns the number of
+/// requests.
+async fn use_up(world: &World, gates: &[Arc<RateGate>], lane: &RateLane) -> u32 {
+    let sent = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let tasks = gates.iter().flat_map(|gate| (0..4).map(move |task| (Arc::clone(gate), task)));
+    let tasks = tasks.map(|(gate, task)| {
+        let (lane, sent, clock) = (lane.clone(), Arc::clone(&sent), Arc::clone(&world.clock));
+        tokio::spawn(async move {
+            for request in 0_u64.. {
+                match gate.acquire(requester(&lane)).await {
+                    // A permit that a cancelled request does not use.
+                    Ok(_) if (request + task) % 7 == 6 => {}
+                    Ok(token) => {
+                        sent.fetch_add(u32::from(token.spend()), Relaxed);
+                    }
+                    Err((GateRefusal::QuotaHard, until)) => {
+                        let wait = until.since(clock.steady());
+                        if wait > Duration::from_secs(600) {
+                            return;
+                        }
+                        tokio::time::sleep(wait).await;
+                    }
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+                }
+                let pause = if request % 10 == 9 { 3_000 } else { 20 + 40 * task };
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    sent.load(Relaxed)
+}
+
+// covers: ING-4.10-22
+#[tokio::test(start_paused = true)]
+async fn quota_is_used_up_by_requests_that_were_sent() {
+    for processes in [1, 2] {
+        let world = World::new(MockApi::with(0));
+        let mut lane = lane(50.0, 50.0);
+        lane.limits.quotas = Quotas { hourly: Some(100), daily: None };
+        let gates: Vec<_> = (0..processes).map(|nth| world.gate(&format!("p{nth}"))).collect();
+        for gate in &gates {
+            tokio::spawn(Arc::clone(gate).listen());
+        }
+        let sent = use_up(&world, &gates, &lane).await;
+        assert!((98..=100).contains(&sent), "{processes} processes: {sent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn process_that_ends_returns_its_permits() {
+    let world = World::new(MockApi::with(0));
+    let mut lane = lane(50.0, 50.0);
+    lane.limits.quotas = Quotas { hourly: Some(1_000), daily: None };
+    let gate = world.gate("me");
+    let mut sent = send_for(&gate, &lane, Duration::from_secs(5)).await;
+    let left = |view: &patra_core::gate::GateView| view.remaining().unwrap();
+    gate.close().await;
+    let other = world.gate("other");
+    let token = other.acquire(requester(&lane)).await.unwrap();
+    let view = token.view.clone().unwrap();
+    sent += u32::from(token.spend());
+    assert_eq!(left(&view), 1_000 - u64::from(sent), "the other one asked for one permit");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_question_that_is_never_answered_or_kills_its_bearer_is_asked_again() {
     let (world, switch) = World::new(MockApi::with(0)).with_switch();
@@ -196,6 +264,22 @@ async fn many_who_wait_for_a_slow_key_do_not_wear_out_the_store() {
     }
     let asked = switch.asked.load(Relaxed);
     assert!(asked <= 24, "{asked} questions for eight permits in forty seconds");
+}
+
+// covers: ING-4.10-16
+#[tokio::test(start_paused = true)]
+async fn one_refusal_does_not_silence_its_key() {
+    let world = World::new(MockApi::with(0));
+    let (gate, lane) = (world.gate("me"), lane(50.0, 5.0));
+    // Long enough to prefetch permits for the next two seconds.
+    assert!(send_for(&gate, &lane, Duration::from_secs(10)).await > 400);
+    let (sent, refused_at) = (world.clock.steady(), tokio::time::Instant::now());
+    gate.feedback(&lane, sent, &GateFeedback { refused: true, retry_after: None, remaining: None });
+    while !gate.acquire(requester(&lane)).await.unwrap().spend() {}
+    let silence = refused_at.elapsed();
+    assert!(silence < Duration::from_millis(100), "one step at half the rate is 40 ms: {silence:?}");
+    let sent = send_for(&gate, &lane, Duration::from_secs(10)).await;
+    assert!((230..=260).contains(&sent), "half the rate: {sent}");
 }
 
 // covers: ING-4.10-16, ING-4.10-31

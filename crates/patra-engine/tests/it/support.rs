@@ -57,7 +57,7 @@ endpoints:
 pub(crate) struct World {
     pub(crate) store: SharedMem,
     pub(crate) transport: Arc<MockApi>,
-    clock: Arc<TokioClock>,
+    pub(crate) clock: Arc<TokioClock>,
     port: Arc<dyn Store>,
     run: run::Options,
 }

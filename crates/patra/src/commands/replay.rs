@@ -48,11 +48,15 @@ async fn one(global: &Global, run: RunId, batch: u32, live: bool) -> Result<Repl
     let gate = store::shared_gate(global, &clock).await?;
     let options = host::credentials(global, &*opened.sources).await?;
     let live = LiveReplay::new(store, host::transport(global)?, clock, options, host::owner()?);
-    let live = match gate {
-        Some(gate) => live.through(gate),
+    let live = match &gate {
+        Some(gate) => live.through(Arc::clone(gate)),
         None => live,
     };
-    replay::live(&recording, &*queries, &live).await.map_err(refused)
+    let report = replay::live(&recording, &*queries, &live).await;
+    if let Some(gate) = &gate {
+        gate.close().await;
+    }
+    report.map_err(refused)
 }
 
 fn show(global: &Global, report: &ReplayReport) -> Result<Exit, Error> {

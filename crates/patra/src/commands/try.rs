@@ -76,6 +76,9 @@ pub(crate) async fn run(global: &Global, args: &Try) -> Result<Exit, Error> {
     if let Some(credentials) = &credentials {
         credentials.settled().await;
     }
+    if let Some(gate) = &gate {
+        gate.close().await;
+    }
     read.map_err(|fault| Error::configuration(fault.message))?;
     show.end(target.to_json())
 }

@@ -356,3 +356,48 @@ async fn gates_show_permits_and_try_uses_the_same_gate(on: On) {
         assert_eq!((status, &answer["data"]["items"][0]["rateKey"]), (200, &"far/records".into()), "{answer}");
     }
 }
+
+// covers: ING-4.10-22, ING-4.10-24
+on_both!(quota_is_used_up_by_requests_that_reach_the_upstream);
+async fn quota_is_used_up_by_requests_that_reach_the_upstream(on: On) {
+    // With SQLite one process can write.
+    let processes: &[usize] = if matches!(on, On::Sqlite) { &[1] } else { &[1, 2] };
+    for processes in processes {
+        let script = Script { latency_ms: 30, ..Script::default() };
+        let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(6, 2_500), script).unwrap();
+        for place in on.places() {
+            server.reset();
+            let yaml = manifest(server.base_url())
+                .replace("10000, burst: 1000", "50, burst: 20, quota_hourly: 100")
+                .replace("page_size: 50", "page_size: 10");
+            assert!(yaml.contains("quota_hourly"), "{yaml}");
+            place.apply(&yaml);
+            let run = ["run", "far", "records", "--to", "2024-01-03T12:00:00Z", "--concurrency", "4"];
+            let spawn = |_| place.patra().args(run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let mut children: Vec<Child> = (0..*processes).map(spawn).collect();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while server.stats().data_requests < 98 && Instant::now() < deadline {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            for child in &mut children {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+            let requests = server.stats().data_requests;
+            assert!((98..=100).contains(&requests), "{processes} processes: {requests} requests");
+        }
+    }
+}
+
+// covers: ING-4.10-30
+on_both!(permits_counted_equal_requests_sent);
+async fn permits_counted_equal_requests_sent(on: On) {
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(7, 600), Script::default()).unwrap();
+    for place in on.places() {
+        server.reset();
+        place.apply(&manifest(server.base_url()));
+        let output = place.run(&["run", "far", "records", "--to", "2024-01-02", "--concurrency", "4"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(place.list(&["gates"])[0]["permits"], server.stats().data_requests);
+    }
+}

@@ -1,6 +1,6 @@
 //! State that a key keeps, and input that it must not trust.
 
-use super::requests::{at, limits, request};
+use super::requests::{at, limits, request, unused};
 use super::*;
 use crate::gate::Quotas;
 
@@ -111,7 +111,7 @@ fn returned_prefetched_slots_are_granted_again() {
     let ahead = state.request(limits, &GateRequest { prefetch: 100, ..request("a", 0) }, at(200)).slots;
     assert!((39..=40).contains(&ahead.len()), "{ahead:?}");
     let rest = state.request(limits, &GateRequest::default(), at(210)).view.remaining().unwrap();
-    let back: Vec<_> = ahead.iter().copied().filter(|slot| slot.at > at(300)).collect();
+    let back = unused(&ahead.iter().copied().filter(|slot| slot.at > at(300)).collect::<Vec<_>>(), at(200));
     let left = state
         .request(limits, &GateRequest { returned: back.clone(), ..GateRequest::default() }, at(220))
         .view

@@ -21,6 +21,11 @@ pub(super) fn request(member: &str, want: u32) -> GateRequest {
     }
 }
 
+/// Slots that were granted at this time and not used.
+pub(super) fn unused(slots: &[Slot], granted_at: Ts) -> Vec<ReturnedSlot> {
+    slots.iter().map(|slot| ReturnedSlot { slot: *slot, granted_at }).collect()
+}
+
 /// One permit after the other, each when its slot comes.
 fn drain(state: &mut GateState, limits: GateLimits, millis: std::ops::Range<i64>) -> Vec<i64> {
     let mut sent = Vec::new();
@@ -111,16 +116,19 @@ fn quota_reserve_is_for_first_class_requests() {
     assert_eq!(state.request(limits, &request("b", 18), at(0)).slots.len(), 18);
     let reply = state.request(limits, &request("b", 1), at(10));
     let Some((GateRefusal::QuotaSoft, until)) = reply.refused else { panic!("{reply:?}") };
-    assert!(until > at(3_600_000));
+    assert!(until < at(10_000), "unused permits may come back soon: {until:?}");
     assert!(reply.view.is_soft());
     let reply = state.request(limits, &first(5), at(10));
     assert_eq!(reply.slots.len(), 2, "not more than there is");
     assert_eq!(reply.view.remaining(), Some(0));
     assert!(matches!(state.request(limits, &first(1), at(10)).refused, Some((GateRefusal::QuotaHard, _))));
     // Unused slots come back, once.
-    let returned = reply.slots.clone();
+    let returned = unused(&reply.slots, at(10));
     let reply = state.request(limits, &GateRequest { returned, ..first(5) }, at(20));
     assert_eq!(reply.slots.len(), 2);
+    let refused = state.request(limits, &first(1), at(10_000)).refused;
+    let Some((GateRefusal::QuotaHard, until)) = refused else { panic!("{refused:?}") };
+    assert!(until > at(3_600_000), "nobody holds any more: {until:?}");
     assert!(state.request(limits, &first(1), until).refused.is_none());
 }
 
@@ -134,6 +142,47 @@ fn a_refusal_halves_the_rate_and_takes_back_the_burst() {
     assert_eq!((view.rate, view.lowered), (5.0, 1));
     let sent = drain(&mut state, limits, 100..2_100);
     assert!((9..=11).contains(&sent.len()), "{}", sent.len());
+}
+
+#[test]
+fn a_refusal_slows_the_key_down_and_does_not_silence_it() {
+    for per_sec in [5.0, 20.0, 100.0] {
+        let limits = limits(per_sec, per_sec);
+        let mut state = GateState::new(limits, at(0));
+        let ahead = state.request(limits, &GateRequest { prefetch: 500, ..request("a", 1) }, at(0)).slots;
+        assert!(ahead.last().is_some_and(|slot| slot.at > at(1_500)), "{ahead:?}");
+        let signals = vec![GateSignal::Refused { sent: at(0) }];
+        // The first slot was used; the process voids the others.
+        let returned = unused(&ahead[1..], at(0));
+        let reply = state.request(limits, &GateRequest { returned, signals, ..request("a", 4) }, at(50));
+        let step = (2_000.0 / per_sec) as i64;
+        let first = reply.slots.first().map(|slot| slot.at);
+        assert!(first.is_some_and(|first| first >= at(50) && first <= at(60 + step)), "{per_sec}/s: {reply:?}");
+        let sent = drain(&mut state, limits, 60..5_060).len() + reply.slots.len();
+        let half = 5.0 * per_sec / 2.0;
+        assert!(sent as f64 >= 0.9 * half - 1.0 && sent as f64 <= half + 2.0, "{per_sec}/s: {sent} in 5 s");
+    }
+}
+
+#[test]
+fn unused_permits_free_the_quota_and_a_refusal_waits_for_them() {
+    let quotas = Quotas { hourly: Some(100), daily: None };
+    let limits = GateLimits { quotas, ..limits(50.0, 50.0) };
+    let first = |want| GateRequest { first: true, ..request("a", want) };
+    let mut state = GateState::new(limits, at(0));
+    let prefetched = state.request(limits, &GateRequest { prefetch: 100, ..first(4) }, at(0)).slots;
+    assert_eq!(prefetched.len(), 8, "four wait, and a twentieth of the rest is prefetched");
+    let rest = state.request(limits, &first(200), at(1_000)).slots;
+    let reply = state.request(limits, &first(200), at(1_010));
+    let Some((GateRefusal::QuotaHard, until)) = reply.refused else { panic!("{reply:?}") };
+    assert_eq!(rest.len(), 92);
+    assert!(until < at(9_000), "{until:?}");
+    // One minute later, from two parts of the window.
+    let returned = [unused(&prefetched[1..], at(0)), unused(&rest[90..], at(1_000))].concat();
+    let reply = state.request(limits, &GateRequest { returned, ..first(200) }, at(60_000));
+    assert_eq!(reply.slots.len(), 9);
+    let last = state.request(limits, &first(1), at(80_000)).refused;
+    assert!(last.is_some_and(|(_, until)| until > at(3_600_000)), "{last:?}");
 }
 
 #[test]
