@@ -12,6 +12,12 @@ use crate::time::Ts;
 use crate::tx::{ClaimedJob, Coverage, JobSettlement, NewSlice, ReadSegments, RemainingPlan, Segments};
 use crate::window::{Cut, Window};
 
+/// Requests that a slice is expected to need while a quota is declared and nothing is known about its namespace.
+const UNKNOWN_REQUESTS: u64 = 10;
+
+/// With a quota, slices of a namespace that are planned before one of them has shown how many requests they need.
+const UNKNOWN_SLICES: usize = 4;
+
 /// The next step for a job whose coverage is read.
 pub(super) enum PlanDecision {
     Save(PlanPart),
@@ -43,9 +49,17 @@ impl PlanCapacity {
 
 /// Decides the next step of a job.
 pub(super) fn decide(job: &PlanningJob, coverage: &Coverage, room: &PlanCapacity) -> PlanDecision {
-    let (wait, expected) = (room.wait, expected(job, coverage));
+    let (wait, known) = (room.wait, expected(job, coverage));
+    let is_blind = known.is_none() && room.budget.is_some();
+    let most = u64::from(job.draft.context.budget.max_requests.max(1));
+    let expected = known.unwrap_or(if is_blind { UNKNOWN_REQUESTS } else { 1 }).clamp(1, most);
     let estimate = SliceEstimate { expected_requests: expected, budget_hint: room.budget };
-    let room = room.of(expected, coverage.queued);
+    let mut room = room.of(expected, coverage.queued);
+    if is_blind {
+        // One at least when nothing waits, or else a namespace whose slices all end early would stop here.
+        let blind = UNKNOWN_SLICES.saturating_sub(coverage.covered.len()).max(usize::from(coverage.queued == 0));
+        room = room.min(blind as u32);
+    }
     match &job.draft.span {
         PlanSpan::Time { cut, initial, narrowest, depth } => {
             let time =
@@ -72,22 +86,21 @@ pub(super) fn decide(job: &PlanningJob, coverage: &Coverage, room: &PlanCapacity
     }
 }
 
-/// Expected requests of a slice, by history; at least one, and no more than its budget.
-fn expected(job: &PlanningJob, coverage: &Coverage) -> u64 {
+/// Expected requests of a slice, by history; `None` without any.
+fn expected(job: &PlanningJob, coverage: &Coverage) -> Option<u64> {
     let PlanDraft { span, per_request, context: shape, .. } = &*job.draft;
     let records = match span {
         PlanSpan::Time { cut, narrowest, depth, .. } => {
             let width = coverage.history.width_of(*depth).map_or(cut.max_width, |width| width.max(*narrowest));
-            coverage.history.estimate(width.min(cut.max_width)).unwrap_or(0)
+            coverage.history.estimate(width.min(cut.max_width))
         }
-        PlanSpan::Ids { refresh, .. } => u64::from(refresh.size),
+        PlanSpan::Ids { refresh, .. } => Some(u64::from(refresh.size)),
     };
     let per_request = match (span, shape.phase.id_batch_size) {
         (PlanSpan::Ids { .. }, Some(size)) => size,
         _ => *per_request,
     };
-    let requests = if per_request == 0 { 1 } else { records.div_ceil(u64::from(per_request)) };
-    requests.clamp(1, u64::from(shape.budget.max_requests.max(1)))
+    if per_request == 0 { Some(1) } else { Some(records?.div_ceil(u64::from(per_request))) }
 }
 
 /// The part of a plan that these segments make.

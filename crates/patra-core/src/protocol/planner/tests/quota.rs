@@ -34,14 +34,19 @@ fn gate_reply(permits: &RequestPermits, used: u32) -> GateReply {
 
 /// The plan of three windows that take this many requests each.
 fn planned_with(operation: Operation, used: u32, queued: u32, records: u64) -> Result<Arc<SavePlan>, JobSettlement> {
+    let history = History { items: records, span: Duration::from_secs(300) };
+    let coverage = Coverage { queued, history, ..fresh() };
+    planned_over(operation, used, &coverage)
+}
+
+fn planned_over(operation: Operation, used: u32, coverage: &Coverage) -> Result<Arc<SavePlan>, JobSettlement> {
     let claimed = ClaimedJob { operation, ..claimed() };
     let mut draft = draft(&claimed);
     draft.context.operation = operation;
     draft.per_request = 10;
     draft.quota = Some(PlanQuota { key: "p/e".into(), limits: LIMITS });
     let mut driver = Driver::with(Options::new("me"), claimed, draft);
-    let history = History { items: records, span: Duration::from_secs(300) };
-    let wants = driver.covered(&Coverage { queued, history, ..fresh() });
+    let wants = driver.covered(coverage);
     let [Want::Tx(Tx::RequestPermits(permits))] = &wants[..] else { panic!("{wants:?}") };
     assert_eq!(permits.request, crate::gate::GateRequest::default(), "it only looks");
     outcome(&driver.ok(Done::RequestPermits(gate_reply(permits, used))))
@@ -85,4 +90,19 @@ fn less_important_operations_leave_a_larger_quota_reserve() {
             .map(|operation| PlanQuota::budget(&view, operation))
     };
     assert_eq!(backfill, [Some(45), Some(35), Some(25)]);
+}
+
+#[test]
+fn plan_without_history_books_a_prior_and_waits_for_its_first_slices() {
+    let planned = |used, coverage: Coverage| planned_over(Operation::Harvest, used, &coverage);
+    let part = planned(70, fresh()).expect("a part");
+    assert_eq!((part.slices.len(), part.complete), (2, false), "twenty are left, and ten for each window is a guess");
+    let spec: serde_json::Value = serde_json::from_str(&part.slices[0].spec).unwrap();
+    assert_eq!(spec["budget"]["expectedRequests"], 10);
+    let one = |covered, queued| Coverage { covered: vec![covered; 4], queued, ..fresh() };
+    let elsewhere = Window { from: Ts::from_secs(1), to: Ts::from_secs(2) };
+    let more = planned(0, one(elsewhere, 3));
+    assert!(matches!(more, Err(JobSettlement::Later { .. })), "four slices are enough to learn from: {more:?}");
+    let more = planned(0, one(elsewhere, 0)).expect("a part");
+    assert_eq!(more.slices.len(), 1, "nothing waits");
 }
