@@ -5,6 +5,7 @@
 
 pub mod alert;
 pub mod bounds;
+pub mod clock_step;
 pub mod cookie;
 pub mod crawl;
 pub mod credential;
@@ -36,6 +37,7 @@ pub mod tx;
 pub mod vault;
 pub mod window;
 
+pub use clock_step::ClockStep;
 pub use error::{Code, Fault, Level};
 pub use id::{BatchId, CredentialId, CursorId, Fence, JobId, PauseId, PlanId, RunId, SliceId, SourceId, TaskId};
 pub use time::Ts;

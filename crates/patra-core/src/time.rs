@@ -35,6 +35,12 @@ impl Ts {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// This much later, or earlier if it is negative.
+    #[must_use]
+    pub const fn shifted(self, micros: i64) -> Ts {
+        Ts(self.0.saturating_add(micros))
+    }
+
     /// The last multiple of `unit` at or before this instant.
     pub fn floor_to(self, unit: Duration) -> Ts {
         let unit = micros(unit).max(1);

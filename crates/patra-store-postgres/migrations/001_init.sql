@@ -1038,6 +1038,12 @@ CREATE TABLE ing_raw (
 );
 CREATE INDEX idx_raw_expires ON ing_raw (expires_at);
 
+-- The newest time that the store has seen: one row. If the clock shows less, it was set back.
+CREATE TABLE ing_clock (
+  id bigint PRIMARY KEY CHECK (id = 1),
+  seen_at timestamptz NOT NULL
+);
+
 -- What is known of each key of the rate gate.
 CREATE TABLE ing_gate (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

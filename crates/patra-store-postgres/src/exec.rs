@@ -8,6 +8,7 @@ mod cancel;
 pub(crate) mod candidate;
 mod claim;
 mod clean;
+mod clock;
 mod cookie;
 mod cover;
 mod crawl;
@@ -200,6 +201,7 @@ pub(crate) fn statements() -> Vec<&'static str> {
         source::STATEMENTS,
         claim::STATEMENTS,
         clean::STATEMENTS,
+        clock::STATEMENTS,
         pause::STATEMENTS,
         cancel::STATEMENTS,
         redrive::STATEMENTS,

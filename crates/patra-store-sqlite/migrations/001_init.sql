@@ -966,6 +966,12 @@ CREATE TABLE ing_raw (
 );
 CREATE INDEX idx_raw_expires ON ing_raw (expires_at);
 
+-- The newest time that the store has seen: one row. If the clock shows less, it was set back.
+CREATE TABLE ing_clock (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  seen_at INTEGER NOT NULL
+);
+
 -- What is known of each key of the rate gate.
 CREATE TABLE ing_gate (
   id INTEGER PRIMARY KEY,

@@ -8,6 +8,7 @@ mod cancel;
 pub(crate) mod candidate;
 mod claim;
 mod clean;
+pub(crate) mod clock;
 mod cookie;
 mod cover;
 mod crawl;
@@ -64,6 +65,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     claim::STATEMENTS,
     clean::STATEMENTS,
     clean::FORGET_STATEMENTS,
+    clock::STATEMENTS,
     cookie::STATEMENTS,
     cover::STATEMENTS,
     crawl::STATEMENTS,

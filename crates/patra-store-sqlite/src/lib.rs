@@ -4,6 +4,7 @@
 //! of the engine, HTTP or manifests.
 
 pub mod backup;
+mod clock;
 mod connect;
 mod error;
 mod exec;
@@ -99,8 +100,10 @@ impl SqliteStore {
             copy_before_migration(&connection, &options)?;
         }
         migrate::run(&mut connection, &*options.clock).map_err(|error| error.at(&options.path))?;
-        let reader = SqliteReader::open(&options)?;
-        let writer = writer::Writer::start(connection, options.clock, exec::execute)
+        let seen = exec::clock::seen(&connection).map_err(|error| OpenError::sqlite(&options.path, error))?;
+        let clock = Arc::new(clock::StoreClock::new(Arc::clone(&options.clock), seen));
+        let reader = SqliteReader::open(&options, Arc::clone(&clock))?;
+        let writer = writer::Writer::start(connection, clock, writer::Operations::STORE)
             .map_err(|source| OpenError::Thread { source })?;
         Ok(SqliteStore { inner: Arc::new(Inner { writer, reader, _lock: lock }) })
     }
@@ -114,7 +117,7 @@ impl SqliteStore {
         }
         let connection = connect::reader(options)?;
         migrate::check(&connection).map_err(|error| error.at(path))?;
-        SqliteReader::open(options)
+        SqliteReader::open(options, Arc::new(clock::StoreClock::new(Arc::clone(&options.clock), None)))
     }
 
     /// The reading side alone.

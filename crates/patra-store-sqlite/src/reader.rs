@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::port::Clock;
 use patra_core::tx::TxError;
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::clock::StoreClock;
 use crate::error::{OpenError, Result};
 use crate::{Options, connect};
 
@@ -17,7 +17,7 @@ use crate::{Options, connect};
 #[derive(Clone, Debug)]
 pub struct SqliteReader {
     pool: Arc<Pool>,
-    clock: Arc<dyn Clock>,
+    clock: Arc<StoreClock>,
 }
 
 #[derive(Debug)]
@@ -29,12 +29,12 @@ struct Pool {
 }
 
 impl SqliteReader {
-    pub(crate) fn open(options: &Options) -> Result<SqliteReader, OpenError> {
+    pub(crate) fn open(options: &Options, clock: Arc<StoreClock>) -> Result<SqliteReader, OpenError> {
         let count = options.readers.max(1);
         let idle = (0..count).map(|_| connect::reader(options)).collect::<Result<Vec<_>, _>>()?;
         let room = Arc::new(Semaphore::new(count));
         let pool = Arc::new(Pool { room, idle: Mutex::new(idle), timeout: options.query_timeout });
-        Ok(SqliteReader { pool, clock: Arc::clone(&options.clock) })
+        Ok(SqliteReader { pool, clock })
     }
 
     pub(crate) fn now(&self) -> Ts {

@@ -197,6 +197,8 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "SCAN event",
             "SCAN ing_signal",
             "SCAN ing_hold",
+            // As many as there are rate keys; read when the clock has stepped.
+            "SCAN ing_gate",
             // As many as there are accounts, platforms and kinds of alerts; for platforms, the last hour.
             "uk_cookie_name",
             "SCAN crawl_minute",

@@ -8,24 +8,45 @@ mod group;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use std::{io, thread};
 
-use patra_core::Ts;
-use patra_core::port::Clock;
 use patra_core::tx::{Done, Tx, TxError};
+use patra_core::{ClockStep, Ts};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use self::backlog::Backlog;
 use self::checkpoint::Checkpoint;
 pub(crate) use self::checkpoint::MOST_FRAMES;
+use crate::clock::StoreClock;
 use crate::error::Result;
+use crate::exec;
 
 /// Most operations that may wait. Further callers wait outside: back-pressure instead of memory.
 const MAX_WAITING: usize = 1_024;
 
 /// An operation on the connection, inside the thread's open transaction.
 pub(crate) type Execute = fn(&Connection, &Tx, Ts) -> Result<Done>;
+
+/// The time that may pass until the store remembers how far its clock has come.
+const REMEMBER_EVERY: Duration = Duration::from_secs(5);
+
+/// What the thread does with its connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Operations {
+    pub(crate) execute: Execute,
+    /// Moves the stored times with the clock.
+    pub(crate) follow: fn(&Connection, ClockStep) -> Result<()>,
+    /// Remembers how far the clock has come.
+    pub(crate) saw: fn(&Connection, Ts) -> Result<()>,
+}
+
+impl Operations {
+    /// Operations of the real store.
+    pub(crate) const STORE: Operations =
+        Operations { execute: exec::execute, follow: exec::clock::follow, saw: exec::clock::saw };
+}
 
 /// Handle of the writer. Dropping it lets the thread finish the waiting operations, empty the WAL and close the file.
 #[derive(Debug)]
@@ -44,11 +65,11 @@ struct Job {
 }
 
 impl Writer {
-    pub(crate) fn start(connection: Connection, clock: Arc<dyn Clock>, execute: Execute) -> io::Result<Writer> {
+    pub(crate) fn start(connection: Connection, clock: Arc<StoreClock>, operations: Operations) -> io::Result<Writer> {
         let (jobs, waiting) = channel();
-        let clock = Monotonic { clock, last: Ts::MIN };
         let (backlog, checkpoint) = (Backlog::default(), Checkpoint::default());
-        let work = Work { connection, clock, execute, waiting, backlog, checkpoint };
+        let remembered = Ts::MIN;
+        let work = Work { connection, clock, remembered, operations, waiting, backlog, checkpoint };
         let thread = thread::Builder::new().name("patra-sqlite".into()).spawn(move || work.run())?;
         let room = Arc::new(Semaphore::new(MAX_WAITING));
         Ok(Writer { room, jobs: Some(jobs), thread: Some(thread) })
@@ -79,8 +100,10 @@ impl Drop for Writer {
 /// State of the thread.
 struct Work {
     connection: Connection,
-    clock: Monotonic,
-    execute: Execute,
+    clock: Arc<StoreClock>,
+    /// The time that the store remembers.
+    remembered: Ts,
+    operations: Operations,
     waiting: Receiver<Job>,
     backlog: Backlog,
     checkpoint: Checkpoint,
@@ -89,19 +112,50 @@ struct Work {
 impl Work {
     fn run(mut self) {
         while self.wait() {
+            self.follow_clock();
             let jobs = self.backlog.next(&self.waiting);
             let operations = jobs.iter().map(|job| &job.tx);
-            let answers = group::commit(&self.connection, operations, self.execute, &mut || self.clock.now());
+            let execute = self.operations.execute;
+            let answers = group::commit(&self.connection, operations, execute, &mut || self.clock.now());
             for (job, answer) in jobs.into_iter().zip(answers) {
                 // The caller may be gone; the operation is done all the same.
                 let _ = job.reply.send(answer);
             }
+            self.remember(REMEMBER_EVERY);
             self.checkpoint.after_group(&self.connection);
         }
+        self.remember(ClockStep::SMALLEST);
         self.checkpoint.on_idle(&self.connection);
         drop(self.checkpoint);
         if let Err((_, error)) = self.connection.close() {
             tracing::warn!(%error, "closing the database failed");
+        }
+    }
+
+    /// Moves the stored times after a step of the system clock. Until that has succeeded, time runs on as if there had
+    /// been none.
+    fn follow_clock(&mut self) {
+        let Some(step) = self.clock.step() else { return };
+        let (connection, follow) = (&self.connection, self.operations.follow);
+        match group::in_transaction(connection, &|| follow(connection, step)) {
+            Ok(()) => {
+                self.clock.follow();
+                self.remembered = step.to;
+            }
+            Err(error) => tracing::warn!(%error, "following the system clock failed; the next operation tries again"),
+        }
+    }
+
+    /// Remembers the time for the next start, unless the store remembers one that is not older than this.
+    fn remember(&mut self, age: Duration) {
+        let now = self.clock.now();
+        if now.since(self.remembered) < age {
+            return;
+        }
+        // Without it, only a clock that is set back before the next start goes unnoticed for longer.
+        match (self.operations.saw)(&self.connection, now) {
+            Ok(()) => self.remembered = now,
+            Err(error) => tracing::debug!(error = %TxError::from(error), "remembering the time failed"),
         }
     }
 
@@ -119,19 +173,6 @@ impl Work {
             }
         }
         true
-    }
-}
-
-/// The clock of all leases. Never goes back while the process lives, even if the system clock does.
-struct Monotonic {
-    clock: Arc<dyn Clock>,
-    last: Ts,
-}
-
-impl Monotonic {
-    fn now(&mut self) -> Ts {
-        self.last = self.last.max(self.clock.now());
-        self.last
     }
 }
 

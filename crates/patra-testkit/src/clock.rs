@@ -8,19 +8,29 @@ use patra_core::time::{Ts, micros};
 
 /// Shared between a store and its test; both see the same instant.
 #[derive(Debug)]
-pub struct ManualClock(AtomicI64);
+pub struct ManualClock {
+    steady: AtomicI64,
+    /// How far the wall clock is ahead of the steady one.
+    stepped: AtomicI64,
+}
 
 impl ManualClock {
     pub fn new(at: Ts) -> ManualClock {
-        ManualClock(AtomicI64::new(at.micros()))
+        ManualClock { steady: AtomicI64::new(at.micros()), stepped: AtomicI64::new(0) }
     }
 
+    /// Lets time pass until the wall clock is at this time.
     pub fn set(&self, at: Ts) {
-        self.0.store(at.micros(), Ordering::SeqCst);
+        self.steady.store(at.micros() - self.stepped.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     pub fn advance(&self, by: Duration) {
-        self.0.fetch_add(micros(by), Ordering::SeqCst);
+        self.steady.fetch_add(micros(by), Ordering::SeqCst);
+    }
+
+    /// Sets the wall clock forward, or back if this is negative, while no time passes.
+    pub fn step(&self, micros: i64) {
+        self.stepped.fetch_add(micros, Ordering::SeqCst);
     }
 }
 
@@ -33,6 +43,10 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Ts {
-        Ts::from_micros(self.0.load(Ordering::SeqCst))
+        self.steady().shifted(self.stepped.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Ts {
+        Ts::from_micros(self.steady.load(Ordering::SeqCst))
     }
 }

@@ -35,6 +35,7 @@ mod cancel;
 mod candidate;
 mod capture;
 mod cases;
+mod clock;
 mod commit;
 mod concurrent;
 mod control;
@@ -89,7 +90,7 @@ use crate::clock::ManualClock;
 
 pub use cases::CASES;
 pub use fixture::Fixture;
-pub use random::differential;
+pub use random::{differential, seeds};
 
 /// A fresh, empty store and the way to let its time pass.
 #[derive(Clone, Debug)]
@@ -101,9 +102,17 @@ pub struct Subject {
 /// The clock that a store under test reads. It stands still until a test lets time pass.
 pub trait TestTime: Clock {
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()>;
+
+    /// Sets the wall clock forward, or back if this is negative, while no time passes.
+    fn step(&self, micros: i64) -> BoxFuture<'_, ()>;
 }
 
 impl TestTime for ManualClock {
+    fn step(&self, micros: i64) -> BoxFuture<'_, ()> {
+        ManualClock::step(self, micros);
+        Box::pin(std::future::ready(()))
+    }
+
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
         self.advance(span);
         Box::pin(std::future::ready(()))
@@ -122,6 +131,10 @@ impl Clock for Untimed {
 
 impl TestTime for Untimed {
     fn pass(&self, _: Duration) -> BoxFuture<'_, ()> {
+        panic!("this store's time cannot be set by the test")
+    }
+
+    fn step(&self, _: i64) -> BoxFuture<'_, ()> {
         panic!("this store's time cannot be set by the test")
     }
 }

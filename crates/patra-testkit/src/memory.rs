@@ -5,6 +5,7 @@
 mod boards;
 mod candidate;
 mod clean;
+mod clock;
 mod commit;
 mod control;
 mod cookie;
@@ -116,6 +117,8 @@ pub struct MemStore {
     /// `source_stats`.
     pub fetch_stats: BTreeMap<SourceId, FetchStats>,
     pub outbox: BTreeMap<i64, OutboxRow>,
+    /// `ing_clock`.
+    pub seen_at: Option<Ts>,
     forgotten: Forgotten,
     index: Index,
 }

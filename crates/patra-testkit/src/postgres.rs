@@ -122,14 +122,22 @@ impl Clock for ServerTime {
     }
 }
 
+impl ServerTime {
+    async fn change(&self, change: impl FnOnce(&ManualClock) + Send) {
+        let session = self.session.lock().await;
+        change(&self.clock);
+        let set = "SELECT setval('test_time.micros', $1)";
+        session.execute(set, &[&self.clock.now().micros()]).await.expect("the server's time");
+    }
+}
+
 impl TestTime for ServerTime {
     fn pass(&self, span: Duration) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            let session = self.session.lock().await;
-            self.clock.advance(span);
-            let set = "SELECT setval('test_time.micros', $1)";
-            session.execute(set, &[&self.clock.now().micros()]).await.expect("the server's time");
-        })
+        Box::pin(self.change(move |clock| clock.advance(span)))
+    }
+
+    fn step(&self, micros: i64) -> BoxFuture<'_, ()> {
+        Box::pin(self.change(move |clock| clock.step(micros)))
     }
 }
 

@@ -45,8 +45,12 @@ impl Aimd {
         }
     }
 
-    pub(super) fn set_back(&mut self, by: Duration) {
-        (self.changed_at, self.lowered_at) = (self.changed_at - by, self.lowered_at - by);
+    pub(super) fn shift(&mut self, micros: i64) {
+        self.changed_at = self.changed_at.shifted(micros);
+        // The earliest time stands for "never".
+        if self.lowered_at != Ts::MIN {
+            self.lowered_at = self.lowered_at.shifted(micros);
+        }
     }
 
     /// Lowers the rate: the upstream refused a request that was sent at `sent`.

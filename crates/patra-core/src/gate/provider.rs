@@ -71,7 +71,7 @@ impl ProviderCount {
         }
     }
 
-    pub(super) fn set_back(&mut self, by: Duration) {
-        (self.resets_at, self.heard_at) = (self.resets_at - by, self.heard_at - by);
+    pub(super) fn shift(&mut self, micros: i64) {
+        (self.resets_at, self.heard_at) = (self.resets_at.shifted(micros), self.heard_at.shifted(micros));
     }
 }

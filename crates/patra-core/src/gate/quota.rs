@@ -85,12 +85,12 @@ impl QuotaWindow {
         now + window
     }
 
-    /// The clock was set back by this much, to `now`.
-    pub(super) fn set_back(&mut self, window: Duration, by: Duration, now: Ts) {
-        let (parts, newest) = (micros(by) / length(window), part(window, now));
+    /// The clock stepped by this much, to `now`. In doubt a part counts for longer.
+    pub(super) fn shift(&mut self, window: Duration, by: i64, now: Ts) {
+        let (parts, newest) = (-by.saturating_neg().div_euclid(length(window)), part(window, now));
         let mut moved: Vec<(i64, u64)> = Vec::with_capacity(self.parts.len());
         for (number, count) in self.parts.drain(..) {
-            let number = number.saturating_sub(parts).min(newest);
+            let number = number.saturating_add(parts).min(newest);
             match moved.last_mut().filter(|(last, _)| *last == number) {
                 Some((_, sum)) => *sum = sum.saturating_add(count),
                 None => moved.push((number, count)),

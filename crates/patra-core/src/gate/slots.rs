@@ -106,10 +106,10 @@ impl SlotPool {
         slot.at < self.fresh
     }
 
-    pub(super) fn set_back(&mut self, by: Duration) {
-        (self.next, self.fresh) = (self.next - by, self.fresh - by);
+    pub(super) fn shift(&mut self, micros: i64) {
+        (self.next, self.fresh) = (self.next.shifted(micros), self.fresh.shifted(micros));
         for slot in &mut self.free {
-            slot.at = slot.at - by;
+            slot.at = slot.at.shifted(micros);
         }
     }
 

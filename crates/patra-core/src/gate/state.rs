@@ -13,6 +13,7 @@ use super::quota::QuotaWindow;
 use super::request::{GateReply, GateRequest, GateSignal};
 use super::slots::{ReturnedSlot, Slot, SlotPool};
 use super::view::{GateMember, GateView};
+use crate::clock_step::ClockStep;
 use crate::time::Ts;
 
 /// A member that has made no request for this long leaves its share to the others.
@@ -173,23 +174,36 @@ impl GateState {
     /// Shifts everything when the clock was set back, as if no time had passed since the last request. Slots that are
     /// held are used at their old time, before all that are granted from now on.
     fn follow(&mut self, now: Ts) {
-        let back = self.requested_at.since(now);
-        if back.is_zero() {
-            return;
+        if self.requested_at > now {
+            self.step(ClockStep { from: self.requested_at, to: now });
         }
-        self.slots.set_back(back);
-        self.aimd.set_back(back);
-        self.hourly.set_back(HOUR, back, now);
-        self.daily.set_back(DAY, back, now);
+    }
+
+    /// Moves all times with a clock that was set back, unless a request has done so since. Returns whether it did.
+    pub fn step_back(&mut self, step: ClockStep) -> bool {
+        let ahead = self.requested_at > step.to;
+        if ahead {
+            self.step(step);
+        }
+        ahead
+    }
+
+    /// Moves all times with the clock, for a store that notices each of its steps.
+    pub fn step(&mut self, step: ClockStep) {
+        let by = step.micros();
+        self.slots.shift(by);
+        self.aimd.shift(by);
+        self.hourly.shift(HOUR, by, step.to);
+        self.daily.shift(DAY, by, step.to);
         if let Some(count) = &mut self.provider {
-            count.set_back(back);
+            count.shift(by);
         }
         for member in &mut self.members {
-            member.seen = member.seen - back;
+            member.seen = member.seen.shifted(by);
         }
-        (self.cooldown_until, self.woke_at) = (self.cooldown_until - back, self.woke_at - back);
-        self.held_until = self.held_until - back;
-        self.requested_at = now;
+        for at in [&mut self.cooldown_until, &mut self.woke_at, &mut self.held_until, &mut self.requested_at] {
+            *at = at.shifted(by);
+        }
     }
 
     /// Applies the passage of time, and changed limits.

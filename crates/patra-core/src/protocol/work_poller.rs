@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::LATER;
+use crate::clock_step::ClockStep;
 use crate::port::next_due::NextDue;
 use crate::rng::Rng;
 use crate::time::Ts;
@@ -32,12 +33,14 @@ pub struct WorkPoller {
     due: Ts,
     /// No poll before this, however much becomes due.
     soonest: Ts,
+    /// The store's time at the last poll, and when that was.
+    last: Option<(Ts, Ts)>,
 }
 
 impl WorkPoller {
     /// The first poll runs at once.
     pub fn new(every: Duration, rng: Rng, now: Ts) -> WorkPoller {
-        WorkPoller { every, rng, due: now, soonest: now }
+        WorkPoller { every, rng, due: now, soonest: now, last: None }
     }
 
     /// When to poll next.
@@ -56,6 +59,10 @@ impl WorkPoller {
         (self.due, self.soonest) = (now + self.rng.around(self.every), now + self.every / 4);
         // The poll failed: every part checks for itself.
         let Ok(next) = result else { return Wake::ALL };
+        // A store whose clock was set back makes its work wait for longer, until a sweep.
+        let stepped =
+            self.last.is_some_and(|(there, here)| ClockStep::back(there + now.since(here), next.now).is_some());
+        self.last = Some((next.now, now));
         let mut is_due = |first: Option<Ts>| match first {
             Some(first) if first > next.now => {
                 let comes = now + first.since(next.now) + LATER;
@@ -70,7 +77,7 @@ impl WorkPoller {
             background_jobs: is_due(next.background_job),
             tasks: is_due(next.task),
             polls: is_due(next.poll),
-            leases: is_due(next.lease),
+            leases: is_due(next.lease) || stepped,
         }
     }
 }
@@ -102,6 +109,21 @@ mod tests {
         let result = NextDue { schedule: now, background_job: now, task: now, lease: now, ..nothing() };
         let wake = Wake { schedules: true, background_jobs: true, tasks: true, leases: true, ..Wake::default() };
         assert_eq!(work_poller.on(HERE, &Ok(result)), wake);
+    }
+
+    #[test]
+    fn sweeper_is_woken_when_the_clock_of_the_store_was_set_back() {
+        let mut work_poller = work_poller();
+        let mut wake = |there: Ts, passed: u32| {
+            let now = HERE + Duration::from_secs(1) * passed;
+            work_poller.on(now, &Ok(NextDue { now: there, ..nothing() })).leases
+        };
+        assert!(!wake(THERE, 0));
+        assert!(!wake(THERE + EVERY, 1), "a little ahead");
+        assert!(!wake(THERE + EVERY, 2), "a little behind");
+        assert!(wake(THERE, 3));
+        assert!(!wake(THERE + Duration::from_secs(1), 4), "once per step");
+        assert!(!wake(THERE + Duration::from_secs(3_600), 5), "forward is not told from time that passed");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub fn job_type<'a>(provenance_code: &'a str, endpoint_name: &'a str) -> &'a str
 /// Requests a job for up to `limit` schedules that are due (`next_due_at <= now`), oldest first. Each schedule moves
 /// to its first due time after now, so a long downtime makes one job, not many (G-18). A schedule whose last job
 /// still waits for planning, or has a partition that waits, only moves. The job's `public_id` is `schedule-<id>-<due
-/// time in µs>`, its type SCHEDULE, its project `default`; operation and reason are the schedule's; it has no params
+/// time in µs>` (followed by `-<time in µs>` if that exists: the clock was set back), its type SCHEDULE, its project `default`; operation and reason are the schedule's; it has no params
 /// and no overrides. A pattern that never matches again gets [`Ts::NEVER`] as its next time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FireDue {

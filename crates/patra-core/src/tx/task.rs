@@ -126,6 +126,10 @@ pub struct Renewed {
 /// `all_owners` the leases on jobs that wait for planning, on the refresh of tokens and on outbox events are dropped
 /// too.
 ///
+/// Before that, a sweep notices that the store's clock was set back since the last one, and moves what waits with it
+/// ([`ClockStep`](crate::ClockStep)): due times of tasks, jobs, schedules, sources and events, leases, and times since
+/// which something is so. A store of one process may do this as soon as the clock steps, in both directions.
+///
 /// The orphan run becomes FAILED with reason `lease_expired`. The task goes back to QUEUED, or becomes FAILED when
 /// its attempts have reached `max_attempts`. One guarded statement decides, so a task that finished meanwhile stays
 /// finished.

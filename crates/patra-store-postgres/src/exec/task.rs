@@ -3,6 +3,7 @@
 use patra_core::tx::{LeaseRef, Renew, Renewed, Sweep, Swept};
 use patra_core::{Code, Fault, Fence, TaskId};
 
+use super::clock;
 use super::pause::covers_task;
 use super::{micros, now, taken};
 use crate::error::Fail;
@@ -98,6 +99,7 @@ pub(super) async fn renew(session: &Session, op: &Renew) -> Result<Renewed, Fail
 }
 
 pub(super) async fn sweep(session: &Session, op: Sweep) -> Result<Swept, Fail> {
+    clock::follow(session).await?;
     let [sweep] = session.prepare([SWEEP]).await?;
     let error = Json::of(&Fault::transient(Code::LockLost, "lease_expired"))?;
     let (limit, max_attempts) = (i64::from(op.limit), i64::from(op.max_attempts));

@@ -40,12 +40,17 @@ const FIRE_SCHEDULES: &str = "
 INSERT INTO ing_schedule_instance (public_id, schedule_id, scheduler_code, scheduler_job_id, scheduler_log_id,
   trigger_type_code, project_key, provenance_code, endpoint_name, operation_code, reason_code, priority, params,
   overrides, status_code, not_before, created_at, job_type)
-SELECT due.public_id, s.id, 'patra', s.id::text, due.public_id,
+SELECT due.public_id || again.suffix, s.id, 'patra', s.id::text, due.public_id || again.suffix,
   'SCHEDULE', coalesce(p.project_key, 'default'), s.provenance_code, s.endpoint_name, s.operation_code, nullif(s.reason_code, ''), 0, '{}',
   '{}', 'REQUESTED', $3, $3, CASE s.provenance_code WHEN 'collector' THEN s.endpoint_name ELSE s.provenance_code END
 FROM unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS due (id, public_id, place)
 JOIN reg_schedule s ON s.id = due.id
 LEFT JOIN reg_provenance p ON p.provenance_code = s.provenance_code
+-- If the clock was set back, a time comes again.
+CROSS JOIN LATERAL (
+  SELECT CASE WHEN EXISTS (SELECT 1 FROM ing_schedule_instance i WHERE i.public_id = due.public_id) THEN '-' || $4::bigint
+    ELSE '' END AS suffix
+) AS again
 ORDER BY due.place
 ON CONFLICT (public_id) DO NOTHING";
 
@@ -165,7 +170,7 @@ pub(super) async fn fire_due(session: &Session, op: FireDue) -> Result<FiredDue,
         }
     }
     let (fired, _, next) = pipeline!(
-        session.write(&fire, &[&fired, &public_ids, &Time(now)]),
+        session.write(&fire, &[&fired, &public_ids, &Time(now), &now.micros()]),
         session.write(&shift, &[&ids, &times]),
         session.one(&next, &[]),
     )?;

@@ -138,7 +138,7 @@ pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue
             continue;
         }
         let schedule = due.schedule;
-        let trigger = RequestJob {
+        let mut trigger = RequestJob {
             public_id: format!("schedule-{schedule}-{}", due.at.micros()),
             trigger_type: TriggerType::Schedule,
             project_key: due.project_key,
@@ -153,7 +153,13 @@ pub(super) fn fire_due(db: &Connection, op: FireDue, now: Ts) -> Result<FiredDue
             params: "{}".into(),
             overrides: "{}".into(),
         };
-        fired += u32::from(insert(db, &trigger, Some(schedule), now)?.is_some());
+        let mut job = insert(db, &trigger, Some(schedule), now)?;
+        if job.is_none() {
+            // The clock was set back: this time comes again.
+            trigger.public_id = format!("{}-{}", trigger.public_id, now.micros());
+            job = insert(db, &trigger, Some(schedule), now)?;
+        }
+        fired += u32::from(job.is_some());
     }
     let next_due = db.prepare_cached(NEXT_DUE)?.query_row((), |row| maybe_time(row, 0))?;
     Ok(FiredDue { fired, next_due, now })

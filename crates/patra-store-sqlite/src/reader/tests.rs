@@ -14,7 +14,7 @@ fn reader(timeout: Duration) -> (TempDir, SqliteReader) {
     options.readers = 1;
     options.query_timeout = timeout;
     connect::writer(&options).unwrap().execute_batch("CREATE TABLE t (x INTEGER)").unwrap();
-    let reader = SqliteReader::open(&options).unwrap();
+    let reader = SqliteReader::open(&options, Arc::new(StoreClock::new(options.clock.clone(), None))).unwrap();
     (folder, reader)
 }
 

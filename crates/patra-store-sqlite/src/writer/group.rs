@@ -45,6 +45,17 @@ pub(super) fn commit<'a>(
     answers.unwrap_or_else(|broken| vec![Err(broken.error); count])
 }
 
+/// Runs this in a transaction of its own.
+pub(super) fn in_transaction(connection: &Connection, work: &dyn Fn() -> Result<()>) -> Result<(), TxError> {
+    run(connection, "BEGIN IMMEDIATE").map_err(|error| not_applied(&error))?;
+    let done = work().map_err(TxError::from);
+    let done = done.and_then(|()| run(connection, "COMMIT").map_err(|error| commit_failed(&error)));
+    if done.is_err() {
+        roll_back(connection);
+    }
+    done
+}
+
 fn carry_out<'a>(
     connection: &Connection,
     operations: impl Iterator<Item = &'a Tx>,

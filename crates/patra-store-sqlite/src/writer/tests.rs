@@ -49,6 +49,11 @@ fn connection(folder: &TempDir) -> Connection {
     connection
 }
 
+fn start(folder: &TempDir, clock: Arc<ManualClock>) -> io::Result<Writer> {
+    let operations = Operations { execute: toy, follow: |_, _| Ok(()), saw: |_, _| Ok(()) };
+    Writer::start(connection(folder), Arc::new(StoreClock::new(clock, None)), operations)
+}
+
 fn create(name: &str) -> Tx {
     let key = CreateKey {
         prefix: String::new(),
@@ -159,7 +164,7 @@ fn full_disk_fails_the_whole_group() {
 #[tokio::test]
 async fn operation_runs_although_its_caller_was_dropped() {
     let folder = tempfile::tempdir().unwrap();
-    let writer = Writer::start(connection(&folder), Arc::new(ManualClock::default()), toy).unwrap();
+    let writer = start(&folder, Arc::default()).unwrap();
     for name in ["a", "b", "c"] {
         let mut given_up = Box::pin(writer.execute(create(name)));
         // Polled once, so it is submitted.
@@ -174,7 +179,7 @@ async fn operation_runs_although_its_caller_was_dropped() {
 async fn time_never_goes_back() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::new(Ts::from_secs(100)));
-    let writer = Writer::start(connection(&folder), clock.clone(), toy).unwrap();
+    let writer = start(&folder, clock.clone()).unwrap();
     let now = async || match writer.execute(patra_core::tx::FireDue { limit: 1 }.into()).await {
         Ok(Done::FireDue(done)) => done.now,
         other => panic!("{other:?}"),
@@ -191,7 +196,7 @@ async fn time_never_goes_back() {
 async fn the_wal_stays_small_under_writes_and_is_emptied_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let wal = folder.path().join("patra.db-wal");
-    let writer = Writer::start(connection(&folder), Arc::new(ManualClock::default()), toy).unwrap();
+    let writer = start(&folder, Arc::default()).unwrap();
     let mut largest = 0;
     for turn in 0..60 {
         writer.execute(create(&format!("{turn:04}{}", "x".repeat(1_000_000)))).await.unwrap();
@@ -207,7 +212,7 @@ async fn the_wal_stays_small_under_writes_and_is_emptied_at_the_end() {
 async fn slow_reader_blocks_nothing_and_the_wal_shrinks_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let wal = folder.path().join("patra.db-wal");
-    let writer = Writer::start(connection(&folder), Arc::new(ManualClock::default()), toy).unwrap();
+    let writer = start(&folder, Arc::default()).unwrap();
     writer.execute(create("before")).await.unwrap();
     let reader = Connection::open(options(&folder).path).unwrap();
     reader.execute_batch("BEGIN; SELECT * FROM name").unwrap();

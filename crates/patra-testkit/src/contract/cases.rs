@@ -19,6 +19,11 @@ macro_rules! contract_cases {
         cursor_positions_are_reported_until_they_are_outdated,
         load_names_partitions_with_a_schedule,
     }
+    clock {
+        waits_are_no_longer_after_the_clock_was_set_back,
+        clock_that_was_ahead_leaves_nothing_in_the_future,
+        schedule_fires_again_in_an_hour_that_is_repeated,
+    }
     next_due { next_due_reports_a_time_for_each_kind_of_work, }
     registry {
         apply_creates_changes_or_keeps_a_manifest,

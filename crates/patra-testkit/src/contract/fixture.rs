@@ -100,6 +100,11 @@ impl Fixture {
         self.subject.time.pass(span).await;
     }
 
+    /// Sets the wall clock forward, or back if this is negative.
+    pub async fn step_clock(&self, micros: i64) {
+        self.subject.time.step(micros).await;
+    }
+
     pub async fn fire(&self, public_id: &str) -> JobId {
         self.ok(make::fire(public_id, Operation::Harvest)).await.job
     }

@@ -5,6 +5,7 @@ mod generate;
 mod ids;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use patra_core::cursor::CursorValue;
@@ -23,6 +24,14 @@ use ids::Ids;
 
 /// Operations per seed.
 const STEPS: usize = 500;
+
+/// The seeds to run: as many as the variable says, or this many. `PATRA_TEST_FIRST_SEED` is the first, so that a long run
+/// can go on where another has ended.
+pub fn seeds(variable: &str, usual: u64) -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("PATRA_TEST_FIRST_SEED").unwrap_or(0);
+    first..first + number(variable).unwrap_or(usual)
+}
 
 /// Runs one sequence per seed, each on a fresh subject.
 pub async fn differential(make: impl AsyncFn() -> Subject, seeds: impl IntoIterator<Item = u64>) {

@@ -79,8 +79,12 @@ impl MemStore {
             let project_key = self.project_of(&self.schedules[at].provenance_code);
             let row = &mut self.schedules[at];
             row.next_due_at = FireDue::next_due(due_at, &row.when, now);
+            let mut public_id = format!("schedule-{id}-{}", due_at.micros());
+            if self.index.instance_by_public_id.contains_key(&public_id) {
+                public_id = format!("{public_id}-{}", now.micros());
+            }
             let trigger = RequestJob {
-                public_id: format!("schedule-{id}-{}", due_at.micros()),
+                public_id,
                 trigger_type: TriggerType::Schedule,
                 project_key,
                 provenance_code: row.provenance_code.clone(),
