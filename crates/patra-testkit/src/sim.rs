@@ -7,7 +7,9 @@
 mod api;
 mod api_behavior;
 mod check;
+mod clock;
 mod control;
+mod crash;
 mod drive;
 mod event;
 mod mutant;

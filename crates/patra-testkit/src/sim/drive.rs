@@ -122,15 +122,15 @@ impl World {
         }
         let now = self.processes[process].local(self.now);
         // A poll before that finds nothing.
-        let due = self.due;
+        let (due, there) = (self.due, self.store_now());
         let machines = &mut self.processes[process].machines;
         let mut wants = self.pool.executor.pop().unwrap_or_default();
         if let Some(executor) = &mut machines.executor
-            && (!machines.runs.is_empty() || due.task <= self.now)
+            && (!machines.runs.is_empty() || due.task <= there)
         {
             executor.poll(now, &mut wants);
         }
-        if due.lease <= self.now
+        if (due.lease <= there || self.clock.unnoticed)
             && let Some(sweep) = machines.sweeper.poll(now)
         {
             self.send(process, Machine::Sweeper, sweep.into());
@@ -138,7 +138,7 @@ impl World {
         self.do_executor(process, wants);
         let mut wants = self.pool.planner.pop().unwrap_or_default();
         if let Some(planner) = &mut self.processes[process].machines.planner
-            && due.trigger <= self.now
+            && due.trigger <= there
         {
             planner.poll(now, &mut wants);
         }
@@ -257,7 +257,7 @@ impl World {
                     let answer = if self.now < self.outage_until || self.rng.chance(self.profile.faults.busy) {
                         Err(TxError::Busy)
                     } else {
-                        Ok(self.store.screen(self.now, &stream, &candidates))
+                        Ok(self.store.screen(self.store_now(), &stream, &candidates))
                     };
                     self.feed_run(process, number, RunInput::Screened(answer));
                 }

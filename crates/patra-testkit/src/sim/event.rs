@@ -45,6 +45,14 @@ pub(super) enum Event {
     Outage {
         until: Ts,
     },
+    /// The database server dies, and is back at this time.
+    ServerCrash {
+        until: Ts,
+    },
+    /// The store's clock is set: this far (in microseconds) from the true time.
+    SetClock {
+        offset: i64,
+    },
     /// No more faults from here on.
     Calm,
 }

@@ -32,6 +32,10 @@ mutants! {
     StartUnfenced,
     /// The sweep takes back leases that have not expired.
     SweepIgnoresExpiry,
+    /// The sweep does not notice that the store's clock was set back.
+    ClockStepIgnored,
+    /// The sweep moves the leases back with the clock, but not what waits.
+    ClockStepForgetsQueue,
     /// The sweep puts finished tasks back into the queue.
     SweepReopensFinished,
     /// The sweep leaves the orphan's run open.
@@ -156,6 +160,8 @@ mutants! {
     BorderLost,
     /// Silence that the upstream requests is not passed to the gate.
     ThrottleIgnored,
+    /// A page is acknowledged before it is on disk.
+    CommitVanishes,
     /// The last of several pages that are committed together is lost.
     GroupLosesLast,
     /// Pages are read far ahead of their commit.

@@ -137,7 +137,8 @@ impl World {
             limit: PAGE as u32,
             payload: false,
         };
-        let Done::ReadParents(rows) = self.store.apply(self.now, self.now, &Tx::ReadParents(read))? else {
+        let Done::ReadParents(rows) = self.store.apply(self.store_now(), self.store_now(), &Tx::ReadParents(read))?
+        else {
             return Err("the store answered something else".into());
         };
         let mut partitions = Vec::new();

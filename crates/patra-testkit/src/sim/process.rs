@@ -12,6 +12,7 @@ use patra_core::state::Operation;
 use patra_core::tx::LeaseRef;
 use patra_core::{Ts, Window};
 
+use super::clock::StoreClock;
 use super::profile::Profile;
 use crate::memory::Due;
 
@@ -106,14 +107,15 @@ impl Process {
     }
 
     /// The next timer of any machine that may find work.
-    pub(super) fn wake_at(&self, due: &Due) -> Ts {
+    pub(super) fn wake_at(&self, due: &Due, clock: StoreClock) -> Ts {
         let Machines { executor, planner, sweeper, runs, .. } = &self.machines;
         let timers = runs.iter().map(|active| active.run.wake_at()).min().unwrap_or(Ts::MAX);
         let executor = executor.as_ref().map_or(Ts::MAX, |executor| self.truly(executor.wake_at()));
-        let executor = if runs.is_empty() { executor.max(due.task) } else { executor };
+        let executor = if runs.is_empty() { executor.max(clock.truly(due.task)) } else { executor };
         let planner = planner.as_ref().map_or(Ts::MAX, |planner| self.truly(planner.wake_at()));
         let sweeper = self.truly(sweeper.wake_at());
-        self.truly(timers).min(executor).min(planner.max(due.trigger)).min(sweeper.max(due.lease))
+        let sweeper = if clock.unnoticed { sweeper } else { sweeper.max(clock.truly(due.lease)) };
+        self.truly(timers).min(executor).min(planner.max(clock.truly(due.trigger))).min(sweeper)
     }
 }
 

@@ -64,6 +64,18 @@ impl Store {
             (Mutant::SweepIgnoresExpiry, Tx::Sweep(op)) => {
                 self.mem.apply(now, &Sweep { all_owners: true, ..*op }.into())
             }
+            (Mutant::ClockStepIgnored, Tx::Sweep(_)) => {
+                self.mem.seen_at = None;
+                self.mem.apply(now, tx)
+            }
+            (Mutant::ClockStepForgetsQueue, Tx::Sweep(_)) => {
+                let times: Vec<_> = self.mem.tasks.iter().map(|task| task.scheduled_at).collect();
+                let done = self.mem.apply(now, tx);
+                for (at, time) in times.into_iter().enumerate() {
+                    self.mem.reschedule(at, time);
+                }
+                done
+            }
             (Mutant::SweepIgnoresAttempts, Tx::Sweep(op)) => {
                 self.mem.apply(now, &Sweep { max_attempts: u32::MAX, ..*op }.into())
             }

@@ -13,6 +13,8 @@ use patra_core::tx::{Done, Tx, TxError};
 use super::Mutant;
 use super::api::{ApiRecord, MockApi, PoisonKind};
 use super::check::{Broken, Checker};
+use super::clock::StoreClock;
+use super::crash::ServerCrashes;
 use super::event::{Agenda, Event, Exchange, Machine, Pool, Sender};
 use super::process::{Machines, Process, Role};
 use super::profile::{Faults, Profile};
@@ -36,6 +38,8 @@ pub(super) struct World {
     pub(super) update_policy: Option<Arc<run::RunPolicy>>,
     pub(super) start: Ts,
     pub(super) outage_until: Ts,
+    pub(super) clock: StoreClock,
+    pub(super) crashes: ServerCrashes,
     /// Time at which the store next has work to claim.
     pub(super) due: Due,
     pub(super) calm: bool,
@@ -97,6 +101,8 @@ impl World {
             pool: spare.pool,
             now: start,
             outage_until: Ts::MIN,
+            clock: StoreClock::default(),
+            crashes: ServerCrashes::default(),
             due: Due::NOTHING,
             calm: false,
             mischief: 12,
@@ -182,6 +188,8 @@ impl World {
             self.agenda.push(at, &mut self.rng, Event::Outage { until });
         }
         self.plan_acts();
+        self.plan_steps(self.hash);
+        self.plan_crashes(self.hash);
         self.agenda.push(self.now + self.profile.rough, &mut self.rng, Event::Calm);
         for process in 0..self.processes.len() {
             self.rewake(process);
@@ -227,6 +235,8 @@ impl World {
             Event::Fire { number } => self.fire(number)?,
             Event::Act(act) => self.act(act)?,
             Event::Outage { until } => self.outage_until = self.outage_until.max(until),
+            Event::SetClock { offset } => self.set_clock(offset),
+            Event::ServerCrash { until } => self.crash_server(until)?,
             Event::Calm => self.calm_down()?,
         }
         match self.broken.take() {
@@ -273,8 +283,9 @@ impl World {
 
     /// Executes a transaction of the world itself.
     pub(super) fn execute(&mut self, tx: &Tx) -> Result<Done, Broken> {
-        let done = self.store.apply(self.now, self.now, tx);
-        self.check.after(&self.store.mem, self.now, tx, &done, &self.api)?;
+        let now = self.store_now();
+        let done = self.apply(now, now, tx);
+        self.check.after(&self.store.mem, now, self.now, tx, &done, &self.api)?;
         self.look_ahead(tx);
         done.map_err(|error| format!("{} failed: {error}", tx.name()))
     }
@@ -343,12 +354,17 @@ impl World {
 
     fn on_arrive(&mut self, mut exchange: Box<Exchange>, unknown: bool) -> Result<(), Broken> {
         let local = self.processes[exchange.from.process].local(self.now);
-        exchange.result = self.store.apply(self.now, local, &exchange.tx);
+        let now = self.store_now();
+        if let Some(step) = self.noticed_by(&exchange.tx) {
+            self.check.follow(step);
+        }
+        exchange.result = self.apply(now, local, &exchange.tx);
+        self.after_sweep(&exchange.tx, &exchange.result);
         if self.trace {
             self.say(&format!("  -> {:?}", exchange.result));
         }
         self.mix(u64::from(exchange.result.is_ok()));
-        self.check.after(&self.store.mem, self.now, &exchange.tx, &exchange.result, &self.api)?;
+        self.check.after(&self.store.mem, now, self.now, &exchange.tx, &exchange.result, &self.api)?;
         self.look_ahead(&exchange.tx);
         if matches!(&exchange.tx, Tx::EndRun(op) if op.pause.is_some()) && exchange.result.is_ok() {
             self.release_later(self.profile.lease * 2);
@@ -430,7 +446,7 @@ impl World {
         if !this.alive {
             return;
         }
-        let at = this.wake_at(&self.due).max(self.now).max(this.paused_until);
+        let at = this.wake_at(&self.due, self.clock).max(self.now).max(this.paused_until);
         if at < this.next_wake {
             self.processes[process].next_wake = at;
             self.agenda.push(at, &mut self.rng, Event::Wake { process });
@@ -452,6 +468,8 @@ impl World {
             Event::Outage { .. } => 7,
             Event::Calm => 8,
             Event::Act(_) => 9,
+            Event::SetClock { .. } => 10,
+            Event::ServerCrash { .. } => 11,
         };
         self.mix(kind);
         self.mix(self.now.micros() as u64);
