@@ -75,6 +75,7 @@ mod scrape;
 mod segment;
 mod source;
 mod sweep;
+mod table;
 mod trigger;
 mod urls;
 
@@ -88,9 +89,9 @@ use patra_core::port::{BoxFuture, Clock, Store};
 
 use crate::clock::ManualClock;
 
-pub use cases::CASES;
 pub use fixture::Fixture;
 pub use random::{differential, seeds};
+pub use table::CASES;
 
 /// A fresh, empty store and the way to let its time pass.
 #[derive(Clone, Debug)]

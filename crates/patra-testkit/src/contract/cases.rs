@@ -1,7 +1,5 @@
 //! The list of all cases.
 
-use super::Case;
-
 /// Passes the list of all cases to a macro, after the given path.
 #[doc(hidden)]
 #[macro_export]
@@ -24,7 +22,9 @@ macro_rules! contract_cases {
         clock_that_was_ahead_leaves_nothing_in_the_future,
         schedule_fires_again_in_an_hour_that_is_repeated,
     }
-    next_due { next_due_reports_a_time_for_each_kind_of_work, }
+    next_due {
+        next_due_reports_a_time_for_each_kind_of_work,
+    }
     registry {
         apply_creates_changes_or_keeps_a_manifest,
         apply_replaces_the_endpoints,
@@ -491,14 +491,3 @@ macro_rules! contract_cases {
     }
 }};
 }
-
-macro_rules! table {
-    ($($module:ident { $($name:ident),* $(,)? })*) => {
-        /// Every case by name.
-        pub const CASES: &[(&str, Case)] = &[$($(
-            (concat!(stringify!($module), "::", stringify!($name)), |fixture| Box::pin(super::$module::$name(fixture)))
-        ),*),*];
-    };
-}
-
-contract_cases!(table);

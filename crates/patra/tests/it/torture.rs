@@ -2,10 +2,13 @@
 //! random moments and at named crash points, the database dies under them, executors freeze and wake as zombies; after
 //! every round the store is compared with the upstream's own list.
 //!
-//! `./torture kill ROUNDS` and `./torture zombie ROUNDS` run it for long. Every test run does a few rounds.
+//! `./torture kill ROUNDS`, `zombie`, `clock` and `disk-full` run it for long. Every test run does a few rounds of kills and
+//! zombies; the others need what not every machine has.
 
 mod arena;
 mod check;
+mod clock;
+mod disk;
 mod fleet;
 mod kill;
 mod moving;
@@ -65,4 +68,19 @@ fn moving_lists_on_postgres() {
     if let Some(place) = Workspace::postgres() {
         moving::torture(&place, &Params::or(8));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clock_steps_on_sqlite() {
+    clock::torture(Kind::Sqlite, &Params::or(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clock_steps_on_postgres() {
+    clock::torture(Kind::Postgres, &Params::or(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_disk_on_sqlite() {
+    disk::torture(&Params::or(1)).await;
 }

@@ -31,6 +31,8 @@ pub(super) enum Part {
 /// The processes on one store, each dead or alive. The first serves HTTP.
 pub(super) struct Fleet {
     seats: Vec<Seat>,
+    /// Variables of every process that starts from now on.
+    pub(super) environment: Vec<(&'static str, String)>,
 }
 
 struct Seat {
@@ -54,7 +56,7 @@ impl Fleet {
             Kind::Postgres => &[Part::Planner, Part::Executor, Part::Executor],
         };
         let seat = |(at, part): (usize, &Part)| Seat { part: *part, name: format!("{part:?}-{at}"), process: None };
-        Fleet { seats: parts.iter().enumerate().map(seat).collect() }
+        Fleet { seats: parts.iter().enumerate().map(seat).collect(), environment: Vec::new() }
     }
 
     pub(super) fn with(&self, part: Part) -> Vec<usize> {
@@ -80,11 +82,18 @@ impl Fleet {
         Ok(())
     }
 
+    /// Kills all processes.
+    pub(super) fn kill_all(&mut self) {
+        (0..self.seats.len()).for_each(|at| self.kill(at));
+    }
+
     /// Starts a dead process, with a variable in its environment if one is given.
-    pub(super) fn start(&mut self, place: &Workspace, at: usize, variable: Option<(&str, &str)>) {
+    pub(super) fn start(&mut self, place: &Workspace, at: usize, variable: Option<(&'static str, &str)>) {
         let seat = &mut self.seats[at];
         if seat.process.is_none() {
-            seat.process = Some(Process::start(place, &seat.name, seat.part, variable));
+            let mut environment = self.environment.clone();
+            environment.extend(variable.map(|(name, value)| (name, value.to_owned())));
+            seat.process = Some(Process::start(place, &seat.name, seat.part, environment));
         }
     }
 
@@ -156,7 +165,7 @@ impl Fleet {
 }
 
 impl Process {
-    fn start(place: &Workspace, name: &str, part: Part, variable: Option<(&str, &str)>) -> Process {
+    fn start(place: &Workspace, name: &str, part: Part, environment: Vec<(&str, String)>) -> Process {
         let roles: &[&str] = match part {
             Part::All => &["--listen", "127.0.0.1:0"],
             Part::Planner => &["--listen", "127.0.0.1:0", "--role", "api,planner"],
@@ -167,7 +176,7 @@ impl Process {
         let from = file.metadata().unwrap().len();
         let mut command = place.patra();
         command.arg("serve").args(roles).args(["--concurrency", "4", "--lease-secs", &lease().as_secs().to_string()]);
-        command.envs(variable).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+        command.envs(environment).stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         Process { child: command.spawn().unwrap(), log, from, address: None }
     }
 
