@@ -32,6 +32,17 @@ pub(crate) fn point(name: &str) {
     armed::pass(name);
 }
 
+/// The point before a request of a task, as in `task.3`.
+#[cfg(not(debug_assertions))]
+#[inline]
+pub(crate) fn of_task(_task: patra_core::TaskId) {}
+
+/// The point before a request of a task, as in `task.3`.
+#[cfg(debug_assertions)]
+pub(crate) fn of_task(task: patra_core::TaskId) {
+    point(&format!("task.{task}"));
+}
+
 #[cfg(debug_assertions)]
 mod armed {
     use std::sync::LazyLock;

@@ -44,6 +44,8 @@ struct ExecutorService {
     signals: HashMap<TaskId, (LeaseRef, mpsc::Sender<RunnerSignal>)>,
     /// Claims and renewals in progress.
     answers: JoinSet<StoreReply>,
+    /// Suspects that have committed a batch.
+    progress: (mpsc::UnboundedSender<LeaseRef>, mpsc::UnboundedReceiver<LeaseRef>),
     /// Span and time of the last claim that returned tasks.
     claimed: (Span, Ts),
 }
@@ -65,6 +67,7 @@ impl ExecutorService {
             idle_poll: shared.options.idle_sleep(),
             polls_per_host: (work == ClaimKind::Polls).then_some(PER_HOST),
             only: shared.options.only.clone(),
+            max_attempts: shared.options.run.max_attempts,
         };
         let machine = Executor::new(options, rng.fork(), shared.ports.clock.steady());
         ExecutorService {
@@ -76,6 +79,7 @@ impl ExecutorService {
             leases: HashMap::new(),
             signals: HashMap::new(),
             answers: JoinSet::new(),
+            progress: mpsc::unbounded_channel(),
             claimed: (Span::none(), Ts::MIN),
         }
     }
@@ -97,6 +101,9 @@ impl ExecutorService {
             }
             self.machine.poll(now, &mut wants);
             self.execute(&mut wants);
+            if draining {
+                self.stop_runs();
+            }
             if draining && self.runs.is_empty() && self.answers.is_empty() {
                 return;
             }
@@ -109,16 +116,12 @@ impl ExecutorService {
                 }
                 () = shared.abort.cancelled() => return,
                 () = nudge.notified() => self.machine.nudge(self.now()),
-                Some(ended) = self.runs.join_next_with_id() => self.on_ended(&ended),
-                Some(Ok(answer)) = self.answers.join_next() => {
-                    self.on_answer(answer, &mut wants);
-                    self.execute(&mut wants);
-                    if draining {
-                        self.stop_runs();
-                    }
-                }
+                Some(ended) = self.runs.join_next_with_id() => self.on_ended(&ended, &mut wants),
+                Some(lease) = self.progress.1.recv() => self.machine.on_progress(self.now(), lease, &mut wants),
+                Some(Ok(answer)) = self.answers.join_next() => self.on_answer(answer, &mut wants),
                 () = sleep => {}
             }
+            self.execute(&mut wants);
         }
     }
 
@@ -150,20 +153,23 @@ impl ExecutorService {
                     let (sender, receiver) = mpsc::channel(4);
                     self.signals.insert(lease.task, (reference, sender));
                     let rng = self.rng.fork();
+                    let progress = lease.suspect.then(|| self.progress.0.clone());
                     let (claimed, now) = &self.claimed;
                     let picked = spans::picked(claimed, &lease, now.since(lease.scheduled_at));
                     picked.in_scope(|| events::task_claimed(&lease, self.signals.len()));
                     let run = picked.in_scope(|| spans::run(&lease));
                     let run = self.runs.spawn(
                         async move {
-                            runner::run(shared, *lease, rng, receiver).await;
+                            runner::run(shared, *lease, rng, receiver, progress).await;
                         }
                         .instrument(run),
                     );
                     self.leases.insert(run.id(), reference);
                 }
                 Want::Stop(lease) => self.signal(lease, RunnerSignal::Lost),
-                Want::GiveBack(lease) => self.signal(lease, RunnerSignal::Stop("its work was paused")),
+                Want::GiveBack(lease) => {
+                    self.signal(lease, RunnerSignal::Stop("its work was paused, or another task must run alone"));
+                }
             }
         }
     }
@@ -192,10 +198,10 @@ impl ExecutorService {
         }
     }
 
-    fn on_ended(&mut self, ended: &Result<(tokio::task::Id, ()), tokio::task::JoinError>) {
+    fn on_ended(&mut self, ended: &Result<(tokio::task::Id, ()), tokio::task::JoinError>, wants: &mut Vec<Want>) {
         let id = match ended {
             Ok((id, ())) => *id,
-            // The lease is no longer renewed, so it runs out; the attempt was counted when the task was claimed.
+            // The lease is no longer renewed, so it runs out. The sweep decides whether the attempt counts.
             Err(error) => {
                 tracing::error!(error = %error, "a run ended abnormally; its task is taken back when the lease expires");
                 error.id()
@@ -205,7 +211,7 @@ impl ExecutorService {
         if self.signals.get(&lease.task).is_some_and(|(reference, _)| *reference == lease) {
             self.signals.remove(&lease.task);
         }
-        self.machine.on_ended(self.now(), lease);
+        self.machine.on_ended(self.now(), lease, wants);
         if self.runs.is_empty() {
             // A second attempt of its task may be the next due work.
             self.shared.work_poller_nudge.notify_one();

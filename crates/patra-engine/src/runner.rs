@@ -18,7 +18,7 @@ use patra_core::params::{self, Params};
 use patra_core::port::{BoxFuture, CommandsExt as _};
 use patra_core::protocol::run::{FetchedPage, PageFailure, RunInput, RunMachine, RunOutcome, RunSummary, Want};
 use patra_core::rng::Rng;
-use patra_core::tx::{Captured, Done, Lease, PartitionKey, Tx, TxError, job_type};
+use patra_core::tx::{Captured, Done, Lease, LeaseRef, PartitionKey, Tx, TxError, job_type};
 use patra_core::{Code, Level, Ts, Window};
 
 use crate::coalescer::{CoalescerLeader, CoalescerTurn};
@@ -47,6 +47,7 @@ pub(crate) async fn run(
     lease: Lease,
     rng: Rng,
     signals: mpsc::Receiver<RunnerSignal>,
+    progress: Option<mpsc::UnboundedSender<LeaseRef>>,
 ) -> RunSummary {
     let began = shared.ports.clock.steady();
     let lease = shared.credentials.refreshed_lease(lease).await;
@@ -61,6 +62,7 @@ pub(crate) async fn run(
         // A damaged row has no params; a template that needs one fails with an error that names it.
         params: Arc::new(params::of_task(&lease.params).unwrap_or_default()),
         machine: RunMachine::new(lease, shared.options.run, rng),
+        progress,
         in_flight: FuturesUnordered::new(),
         spec: None,
         lane: None,
@@ -90,6 +92,8 @@ struct Runner {
     lane: Option<RateLane>,
     /// Permit of the next request. Given back when there is none.
     token: Option<PermitToken>,
+    /// Notified of batches that count as progress.
+    progress: Option<mpsc::UnboundedSender<LeaseRef>>,
     /// Whether the last permit was for details.
     details: bool,
     /// Report on the last response, until the run has decided about it.
@@ -206,11 +210,17 @@ impl Runner {
                     let job_type = Arc::clone(&self.job_type);
                     let pages: Vec<_> = tx.pages().iter().map(|page| page.batch_no).collect();
                     let span = self.batch(pages.first().copied());
+                    let is_progress = tx.pages().iter().any(|page| page.progress);
+                    let progress = self.progress.clone().filter(|_| is_progress);
+                    let lease = LeaseRef::from(self.machine.lease());
                     let step = async move {
                         let sent = shared.ports.clock.steady();
                         // One name for pages, committed alone or together.
                         let name = if pages.is_empty() { tx.name() } else { "CommitBatch" };
                         let answer = crash::around("run", name, || shared.ports.store.execute(tx)).await;
+                        if let Some(progress) = progress.filter(|_| answer.is_ok()) {
+                            let _ = progress.send(lease);
+                        }
                         let now = shared.ports.clock.steady();
                         if let Ok(each) = u32::try_from(pages.len())
                             && each > 0
@@ -262,11 +272,12 @@ impl Runner {
                         let lane = self.lane(&spec, details).clone();
                         let lease = self.machine.lease();
                         let (project, job_type) = (lease.project_key.clone(), Arc::clone(&self.job_type));
-                        let feed = existence::feed(lease);
+                        let (feed, task) = (existence::feed(lease), lease.task);
                         let batch = self.batches.entry(fetch.batch_no).or_insert_with(|| spans::batch(&fetch));
                         let span = spans::exchange(batch);
                         let step = async move {
                             let leave = RequestContext { token, lane, first, credential };
+                            crash::of_task(task);
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
                             let mut result = crash::around("run", "Fetch", read).await;
                             if let Some(feed) = feed {

@@ -321,6 +321,8 @@ CREATE TABLE ing_task (
   lease_count bigint NOT NULL DEFAULT 0,
   -- Claims since the last committed batch.
   attempt_count bigint NOT NULL DEFAULT 0,
+  -- It was running when its process died, and has committed nothing since.
+  is_suspect integer NOT NULL DEFAULT 0 CHECK (is_suspect IN (0, 1)),
   error jsonb,
   created_at timestamptz NOT NULL,
   started_at timestamptz,

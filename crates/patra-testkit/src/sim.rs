@@ -10,6 +10,7 @@ mod check;
 mod clock;
 mod control;
 mod crash;
+mod death;
 mod drive;
 mod event;
 mod mutant;

@@ -1,7 +1,11 @@
 //! The executor: claims tasks and renews their leases. It knows which tasks this process holds and until when; the
 //! work itself belongs to the runs.
+//!
+//! A task that was running when its process died is a suspect until it commits a batch. Suspects start one after the
+//! other, so that the next death names one of them. On its last attempt a suspect runs alone: the process first gives
+//! back everything else. So a task fails for deaths only if one happened while no other task was running.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::id::{Fence, TaskId};
@@ -21,6 +25,8 @@ pub struct Options {
     pub polls_per_host: Option<u32>,
     /// Claim only tasks of this partition.
     pub only: Option<PartitionKey>,
+    /// A suspect at this attempt runs alone.
+    pub max_attempts: u32,
 }
 
 impl Options {
@@ -32,6 +38,7 @@ impl Options {
             idle_poll: Duration::from_secs(1),
             polls_per_host: None,
             only: None,
+            max_attempts: 5,
         }
     }
 }
@@ -58,6 +65,14 @@ pub struct Executor {
     options: Options,
     rng: Rng,
     held: BTreeMap<TaskId, HeldLease>,
+    /// Runs that have started and not ended, with or without their lease.
+    running: BTreeSet<LeaseRef>,
+    /// Leases that wait for a suspect to end or to make progress.
+    waiting: VecDeque<Box<Lease>>,
+    /// The suspect that runs and has committed nothing yet.
+    suspect: Option<RunningSuspect>,
+    /// All other runs were asked to give their tasks back, so that a suspect can run alone.
+    clearing: bool,
     claiming: bool,
     /// A nudge arrived while a claim was in flight, which may have missed the new work.
     nudged: bool,
@@ -70,6 +85,13 @@ pub struct Executor {
     share: u32,
     next_claim: Ts,
     next_renew: Ts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RunningSuspect {
+    lease: LeaseRef,
+    /// No other task may start.
+    alone: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +108,10 @@ impl Executor {
             options,
             rng,
             held: BTreeMap::new(),
+            running: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            suspect: None,
+            clearing: false,
             claiming: false,
             nudged: false,
             renewing: false,
@@ -101,6 +127,7 @@ impl Executor {
     /// Emits everything that is due now.
     pub fn poll(&mut self, now: Ts, wants: &mut Vec<Want>) {
         self.drop_expired(now, wants);
+        self.start_waiting(wants);
         if self.is_to_claim(now) {
             let free = self.free();
             (self.claiming, self.nudged) = (true, false);
@@ -141,8 +168,9 @@ impl Executor {
                 self.next_renew = now + self.options.lease / 3;
             }
             self.held.insert(lease.task, HeldLease { fence: lease.fence, until });
-            wants.push(Want::Start(Box::new(lease)));
+            self.waiting.push_back(Box::new(lease));
         }
+        self.start_waiting(wants);
     }
 
     /// Handles the result of a renewal of `leases` that was sent at `sent`.
@@ -169,9 +197,10 @@ impl Executor {
                         }
                     } else {
                         self.held.remove(&lease.task);
-                        wants.push(Want::Stop(*lease));
+                        self.stop(*lease, wants);
                     }
                 }
+                self.start_waiting(wants);
             }
             // The store is away. Retry soon; `poll` drops leases that expire meanwhile.
             Err(_) => self.next_renew = now + self.options.lease / 10,
@@ -179,10 +208,80 @@ impl Executor {
     }
 
     /// A run has ended and returned its task.
-    pub fn on_ended(&mut self, now: Ts, lease: LeaseRef) {
+    pub fn on_ended(&mut self, now: Ts, lease: LeaseRef, wants: &mut Vec<Want>) {
+        self.running.remove(&lease);
+        self.acquit(now, lease);
         if self.held.get(&lease.task).is_some_and(|held| held.fence == lease.fence) {
             self.held.remove(&lease.task);
             self.nudge(now);
+        }
+        self.start_waiting(wants);
+    }
+
+    /// A run has committed a batch that counts as progress.
+    pub fn on_progress(&mut self, now: Ts, lease: LeaseRef, wants: &mut Vec<Want>) {
+        self.acquit(now, lease);
+        self.start_waiting(wants);
+    }
+
+    /// The running suspect is none any more, if it is this one.
+    fn acquit(&mut self, now: Ts, lease: LeaseRef) {
+        if self.suspect.is_some_and(|suspect| suspect.lease == lease) {
+            self.suspect = None;
+            self.nudge(now);
+        }
+    }
+
+    /// Starts the leases that may run beside those that are running.
+    fn start_waiting(&mut self, wants: &mut Vec<Want>) {
+        while let Some(lease) = self.next_to_start() {
+            let suspect = RunningSuspect { lease: LeaseRef::from(&*lease), alone: self.must_be_alone(&lease) };
+            if lease.suspect {
+                self.suspect = Some(suspect);
+            }
+            self.running.insert(suspect.lease);
+            wants.push(Want::Start(lease));
+        }
+        let is_blocked = self.suspect.is_none() && !self.waiting.is_empty();
+        if is_blocked && !self.clearing {
+            self.clearing = true;
+            wants.extend(self.running.iter().map(|lease| Want::GiveBack(*lease)));
+        }
+    }
+
+    fn next_to_start(&mut self) -> Option<Box<Lease>> {
+        if self.draining {
+            // The runs give their tasks back at once.
+            return self.waiting.pop_front();
+        }
+        let alone = self.waiting.iter().position(|lease| self.must_be_alone(lease));
+        self.clearing &= alone.is_some();
+        if self.clearing {
+            self.clearing = !self.running.is_empty();
+            return alone.filter(|_| !self.clearing).and_then(|at| self.waiting.remove(at));
+        }
+        let at = match self.suspect {
+            Some(RunningSuspect { alone: true, .. }) => None,
+            Some(_) => self.waiting.iter().position(|lease| !lease.suspect),
+            // One that must be alone comes last: the others need not wait for it.
+            None => {
+                let innocent = self.waiting.iter().position(|lease| !lease.suspect);
+                let beside = || self.waiting.iter().position(|lease| !self.must_be_alone(lease));
+                innocent.or_else(beside).or(alone.filter(|_| self.running.is_empty()))
+            }
+        };
+        self.waiting.remove(at?)
+    }
+
+    fn must_be_alone(&self, lease: &Lease) -> bool {
+        lease.suspect && lease.attempts >= self.options.max_attempts
+    }
+
+    /// The lease is gone: its run must stop, if it has started.
+    fn stop(&mut self, lease: LeaseRef, wants: &mut Vec<Want>) {
+        self.waiting.retain(|waiting| LeaseRef::from(&**waiting) != lease);
+        if self.running.contains(&lease) {
+            wants.push(Want::Stop(lease));
         }
     }
 
@@ -210,7 +309,12 @@ impl Executor {
 
     /// Whether the next [`Executor::poll`] claims: the caller updates the caps before.
     pub fn is_to_claim(&self, now: Ts) -> bool {
-        !self.draining && !self.claiming && self.free() > 0 && now >= self.next_claim
+        self.may_claim() && now >= self.next_claim
+    }
+
+    fn may_claim(&self) -> bool {
+        let is_alone = self.clearing || self.suspect.is_some_and(|suspect| suspect.alone);
+        !self.draining && !self.claiming && !is_alone && self.free() > 0
     }
 
     fn free(&self) -> u32 {
@@ -228,7 +332,7 @@ impl Executor {
 
     /// When `poll` has something to do next, as far as is known now.
     pub fn wake_at(&self) -> Ts {
-        let claim = if self.draining || self.claiming || self.free() == 0 { Ts::MAX } else { self.next_claim };
+        let claim = if self.may_claim() { self.next_claim } else { Ts::MAX };
         let renew = if self.renewing || self.held.is_empty() { Ts::MAX } else { self.next_renew };
         let expiry = self.held.values().map(|held| held.until).min().unwrap_or(Ts::MAX);
         claim.min(renew).min(expiry)
@@ -236,13 +340,17 @@ impl Executor {
 
     /// A lease that expired on our own clock counts as lost, without asking the store.
     fn drop_expired(&mut self, now: Ts, wants: &mut Vec<Want>) {
+        let mut expired = Vec::new();
         self.held.retain(|task, held| {
             let alive = now < held.until;
             if !alive {
-                wants.push(Want::Stop(LeaseRef { task: *task, fence: held.fence }));
+                expired.push(LeaseRef { task: *task, fence: held.fence });
             }
             alive
         });
+        for lease in expired {
+            self.stop(lease, wants);
+        }
     }
 }
 

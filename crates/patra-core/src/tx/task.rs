@@ -11,7 +11,7 @@ use super::plan::PartitionKey;
 
 /// Leases up to `limit` tasks. Each becomes DISPATCHED under `owner` until now + `lease`; its fence and its attempts
 /// rise by one. The attempt is counted here, not when it fails, so that a task which kills its process is counted
-/// too.
+/// too. [`Sweep`] takes back the attempts of tasks that only lost their process.
 ///
 /// Polls are excluded, see [`ClaimPolls`](super::ClaimPolls). A task may be leased when it is QUEUED, its
 /// `scheduled_at` has come, no PAUSE or BREAK covers it (see [`PauseWork`](super::PauseWork)) and its partition
@@ -51,6 +51,8 @@ pub struct Lease {
     pub until: Ts,
     /// Claims since the last committed batch, this one included.
     pub attempts: u32,
+    /// The task was running when its process died, and has committed nothing since.
+    pub suspect: bool,
     pub lineage: TaskLineage,
     pub cursor: CursorId,
     pub project_key: String,
@@ -130,9 +132,13 @@ pub struct Renewed {
 /// ([`ClockStep`](crate::ClockStep)): due times of tasks, jobs, schedules, sources and events, leases, and times since
 /// which something is so. A store of one process may do this as soon as the clock steps, in both directions.
 ///
-/// The orphan run becomes FAILED with reason `lease_expired`. The task goes back to QUEUED, or becomes FAILED when
-/// its attempts have reached `max_attempts`. One guarded statement decides, so a task that finished meanwhile stays
-/// finished.
+/// The orphan run becomes FAILED with reason `lease_expired`. A process that dies takes all its tasks with it, and one
+/// of them at most is the cause. So an EXECUTING task becomes a suspect, and its attempt is taken back. Suspects run one
+/// at a time in each process, so the attempt of one that is EXECUTING stands: the task becomes FAILED when its attempts
+/// have reached `max_attempts`. A DISPATCHED task did nothing, so its attempt is taken back too. The attempt of a poll
+/// always stands. A suspect is cleared by progress. Except for those that become FAILED, tasks go back to QUEUED.
+///
+/// One guarded statement decides, so a task that finished meanwhile stays finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sweep {
     pub limit: u32,

@@ -85,7 +85,8 @@ SELECT count(*) FILTER (WHERE is_new), count(*) FILTER (WHERE NOT is_new), count
   array_agg(dedup_key) FILTER (WHERE $18), array_agg(is_new) FILTER (WHERE $18)
 FROM stored";
 
-const RESET_ATTEMPTS: &str = "UPDATE ing_task SET attempt_count = 0 WHERE id = ANY ($1) AND attempt_count <> 0";
+const RESET_ATTEMPTS: &str = "
+UPDATE ing_task SET attempt_count = 0, is_suspect = 0 WHERE id = ANY ($1) AND attempt_count <> 0";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOCK, FIND, STORE_ITEMS, RESET_ATTEMPTS];

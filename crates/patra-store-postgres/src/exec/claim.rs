@@ -27,7 +27,8 @@ macro_rules! lease_columns {
     () => {
         "c.id, c.lease_epoch, c.leased_until, c.attempt_count, c.schedule_instance_id, c.plan_id, c.slice_id,
   c.cursor_id, c.project_key, c.provenance_code, c.endpoint_name, c.operation_code, c.expr_hash, c.window_from,
-  c.window_to, c.params, c.credential_id, c.source_id, c.priority, c.scheduled_at"
+  c.window_to, c.params, c.credential_id, c.source_id, c.priority, c.scheduled_at,
+  c.is_suspect"
     };
 }
 pub(super) use lease_columns;
@@ -321,6 +322,7 @@ pub(super) fn read_lease(row: &Row) -> Result<Lease, Fail> {
         fence: Fence(row.try_get(2)?),
         until: row.try_get::<_, Time>(3)?.0,
         attempts: count(row.try_get(4)?),
+        suspect: row.try_get::<_, i32>(21)? != 0,
         lineage: TaskLineage {
             job: JobId(row.try_get(5)?),
             plan: PlanId(row.try_get(6)?),

@@ -41,7 +41,7 @@ ORDER BY r.id"
 const SWEEP: &str = "
 WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS now),
 dead AS (
-  SELECT id FROM ing_task
+  SELECT id, source_id IS NOT NULL OR (is_suspect = 1 AND status_code = 'EXECUTING') AS is_counted FROM ing_task
   WHERE status_code IN ('DISPATCHED', 'EXECUTING')
     AND leased_until <= (SELECT CASE WHEN $3 THEN 'infinity'::timestamptz ELSE now END FROM moment)
   ORDER BY leased_until, id
@@ -49,12 +49,15 @@ dead AS (
   FOR UPDATE SKIP LOCKED
 ),
 swept AS (
-  UPDATE ing_task
-  SET status_code = CASE WHEN attempt_count >= $2 THEN 'FAILED' ELSE 'QUEUED' END,
-    finished_at = CASE WHEN attempt_count >= $2 THEN (SELECT now FROM moment) END,
+  UPDATE ing_task t
+  SET status_code = CASE WHEN is_counted AND attempt_count >= $2 THEN 'FAILED' ELSE 'QUEUED' END,
+    finished_at = CASE WHEN is_counted AND attempt_count >= $2 THEN (SELECT now FROM moment) END,
+    attempt_count = CASE WHEN is_counted THEN attempt_count ELSE greatest(attempt_count - 1, 0) END,
+    is_suspect = CASE WHEN status_code = 'EXECUTING' AND source_id IS NULL THEN 1 ELSE is_suspect END,
     error = $4, lease_owner = NULL, leased_until = NULL
-  WHERE id = ANY (ARRAY(SELECT id FROM dead))
-  RETURNING id, status_code
+  FROM dead
+  WHERE t.id = dead.id
+  RETURNING t.id, status_code
 ),
 orphans AS (
   UPDATE ing_task_run

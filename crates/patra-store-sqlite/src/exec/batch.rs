@@ -51,7 +51,7 @@ INSERT INTO item_quarantine
    sample, request_digest, status_code, created_at)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, iif(?8 IS NULL, 'OPEN', 'SIGNALLED'), ?13)";
 
-const RESET_ATTEMPTS: &str = "UPDATE ing_task SET attempt_count = 0 WHERE id = ?1";
+const RESET_ATTEMPTS: &str = "UPDATE ing_task SET attempt_count = 0, is_suspect = 0 WHERE id = ?1";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =

@@ -74,7 +74,7 @@ SET status_code = 'DISPATCHED', lease_owner = ?2, leased_until = ?3, lease_epoch
 WHERE id = ?1 AND status_code = 'QUEUED'
 RETURNING id, lease_epoch, leased_until, attempt_count, schedule_instance_id, plan_id, slice_id, cursor_id, project_key,
   provenance_code, endpoint_name, operation_code, expr_hash, window_from, window_to, params, credential_id, source_id,
-  priority, scheduled_at";
+  priority, scheduled_at, is_suspect";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[NEXT_LANE, HEAD, HEAD_WITH_HOLDS, COUNT_HELD, LEASE];
@@ -283,6 +283,7 @@ fn read_lease(row: &Row<'_>) -> rusqlite::Result<Lease> {
         fence: Fence(row.get(1)?),
         until: time(row, 2)?,
         attempts: row.get(3)?,
+        suspect: row.get(20)?,
         lineage: TaskLineage { job: JobId(row.get(4)?), plan: PlanId(row.get(5)?), slice: SliceId(row.get(6)?) },
         cursor: CursorId(row.get(7)?),
         project_key: row.get(8)?,

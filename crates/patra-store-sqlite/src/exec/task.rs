@@ -26,10 +26,16 @@ WHERE status_code IN ('DISPATCHED', 'EXECUTING') AND leased_until <= ?1
 ORDER BY leased_until, id
 LIMIT ?2";
 
+// Expressions on the right see the row as it was.
 const TAKE_BACK: &str = "
 UPDATE ing_task
-SET status_code = iif(attempt_count >= ?2, 'FAILED', 'QUEUED'), finished_at = iif(attempt_count >= ?2, ?3, NULL),
+SET status_code = iif(is_counted AND attempt_count >= ?2, 'FAILED', 'QUEUED'),
+    finished_at = iif(is_counted AND attempt_count >= ?2, ?3, NULL),
+    attempt_count = iif(is_counted, attempt_count, max(attempt_count - 1, 0)),
+    is_suspect = is_suspect OR (status_code = 'EXECUTING' AND source_id IS NULL),
     lease_owner = NULL, leased_until = NULL, error = ?4
+FROM (
+  SELECT source_id IS NOT NULL OR (is_suspect AND status_code = 'EXECUTING') AS is_counted FROM ing_task WHERE id = ?1)
 WHERE id = ?1 AND status_code IN ('DISPATCHED', 'EXECUTING')
 RETURNING status_code";
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use patra_core::port::query::{Cell, View};
 use patra_core::state::TaskStatus;
-use patra_core::tx::{LeaseRef, Renew, RunEnd, Sweep, TxError};
+use patra_core::tx::{Lease, LeaseRef, Renew, RunEnd, Sweep, TxError};
+use patra_core::{Code, Fault};
 
 use super::fixture::{int, time};
 use super::{Fixture, make};
@@ -24,7 +25,7 @@ pub(super) async fn sweep_reclaims_only_expired_leases(fx: Fixture) {
     assert_eq!(fx.task_status(&live[1]).await, "DISPATCHED");
     assert!(fx.sweep(false).await.requeued.is_empty(), "once is enough");
     let again = fx.next().await;
-    assert_eq!((again.task, again.fence.0, again.attempts), (dead.task, dead.fence.0 + 1, 2));
+    assert_eq!((again.task, again.fence.0, again.attempts), (dead.task, dead.fence.0 + 1, 1));
 }
 
 pub(super) async fn sweep_at_the_start_of_the_only_process_reclaims_every_lease(fx: Fixture) {
@@ -51,12 +52,16 @@ pub(super) async fn sweep_frees_the_triggers_of_dead_planners(fx: Fixture) {
     fx.ok(Arc::new(make::plan(&new, 0, &make::windows(0, 1)))).await;
 }
 
-pub(super) async fn task_that_keeps_losing_its_lease_fails(fx: Fixture) {
+// covers: ING-9.4-05
+pub(super) async fn task_that_keeps_killing_its_process_fails(fx: Fixture) {
     fx.plan("a", &make::windows(0, 1)).await;
-    for round in 1..=3 {
+    for round in 1..=4 {
         let lease = fx.next().await;
+        // The first death does not say whose fault it was.
+        assert_eq!((lease.suspect, lease.attempts), (round > 1, (round - 1).max(1)));
+        fx.start(&lease).await;
         let swept = fx.sweep(true).await;
-        if round < 3 {
+        if round < 4 {
             assert_eq!((swept.requeued.len(), swept.failed.len()), (1, 0));
             continue;
         }
@@ -67,6 +72,37 @@ pub(super) async fn task_that_keeps_losing_its_lease_fails(fx: Fixture) {
         assert_eq!((tasks.at(0, "lease_owner"), tasks.at(0, "leased_until")), (Cell::Null, Cell::Null));
     }
     assert!(fx.claim(9).await.is_empty());
+}
+
+pub(super) async fn death_counts_only_for_a_suspect_that_was_running(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 3)).await;
+    let state = |leases: &[Lease]| leases.iter().map(|lease| (lease.suspect, lease.attempts)).collect::<Vec<_>>();
+    let leases = fx.claim(3).await;
+    fx.start(&leases[0]).await;
+    fx.start(&leases[1]).await;
+    fx.sweep(true).await;
+    let leases = fx.claim(3).await;
+    assert_eq!(state(&leases), [(true, 1), (true, 1), (false, 1)], "the third one had not begun");
+    // Deferring neither clears a suspect nor counts; a failure counts.
+    for (lease, counted) in [(&leases[1], false), (&leases[2], true)] {
+        let error = Fault::transient(Code::RateLimited, "later");
+        let run = fx.start(lease).await;
+        fx.end(lease, run, RunEnd::Requeue { delay: Duration::ZERO, error, counted }).await;
+    }
+    fx.start(&leases[0]).await;
+    fx.sweep(true).await;
+    let leases = fx.claim(3).await;
+    assert_eq!(state(&leases), [(true, 2), (true, 1), (false, 2)]);
+    let run = fx.start(&leases[0]).await;
+    fx.commit(&leases[0], run, 1, vec![make::record("a", 1)], true).await;
+    fx.sweep(true).await;
+    let leases = fx.claim(3).await;
+    assert_eq!(state(&leases), [(true, 1), (true, 1), (false, 2)], "its progress had cleared it");
+    let run = fx.start(&leases[0]).await;
+    fx.commit(&leases[0], run, 2, vec![make::record("b", 2)], true).await;
+    let error = Fault::transient(Code::RateLimited, "later");
+    fx.end(&leases[0], run, RunEnd::Requeue { delay: Duration::ZERO, error, counted: false }).await;
+    assert_eq!(state(&[fx.next().await]), [(false, 1)]);
 }
 
 pub(super) async fn orphan_run_fails_with_its_reason(fx: Fixture) {

@@ -68,7 +68,8 @@ impl MemStore {
             self.keep_raw(now, op.run, op.batch_no, raw);
         }
         if op.progress {
-            self.tasks[place(op.lease.task.0)].attempts = 0;
+            let task = &mut self.tasks[place(op.lease.task.0)];
+            (task.attempts, task.suspect) = (0, false);
         }
         let project_key = &op.stream.project_key;
         let captured = self.capture(now, op.capture.as_ref(), project_key, Some(op.lineage.job));

@@ -195,6 +195,7 @@ impl MemStore {
             fence: Fence(0),
             lease_count: 0,
             attempts: 0,
+            suspect: false,
             error: None,
             runs: Vec::new(),
             created_at: now,

@@ -66,6 +66,7 @@ impl MemStore {
             fence: task.fence,
             until,
             attempts: task.attempts,
+            suspect: task.suspect,
             lineage: task.lineage,
             cursor: task.cursor,
             project_key: task.origin.project_key.clone(),
@@ -123,7 +124,13 @@ impl MemStore {
             self.close_orphan(now, id, &error);
             let task = &mut self.tasks[place(id.0)];
             task.error = Some(error);
-            if task.attempts >= op.max_attempts {
+            let was_executing = task.status == TaskStatus::Executing;
+            let counts = was_executing && task.suspect || task.poll.is_some();
+            if !counts {
+                task.attempts = task.attempts.saturating_sub(1);
+                task.suspect |= was_executing;
+            }
+            if counts && task.attempts >= op.max_attempts {
                 task.finished_at = Some(now);
                 self.set_task(id, TaskStatus::Failed, None);
                 failed.push(id);

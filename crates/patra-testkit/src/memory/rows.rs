@@ -150,6 +150,7 @@ pub struct Task {
     pub fence: Fence,
     pub lease_count: u32,
     pub attempts: u32,
+    pub suspect: bool,
     pub error: Option<Fault>,
     /// The runs of the task, oldest first.
     pub runs: Vec<RunId>,

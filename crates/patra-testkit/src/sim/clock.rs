@@ -48,6 +48,8 @@ impl World {
             return;
         }
         self.check.steps = true;
+        // A store remembers the time at which it was made.
+        self.store.mem.seen_at = Some(self.now);
         let furthest = FURTHEST[rng.below(FURTHEST.len() as u64) as usize];
         for _ in 0..=rng.below(MOST_STEPS) {
             let at = self.now.shifted(rng.below(self.profile.rough.as_micros() as u64).cast_signed());

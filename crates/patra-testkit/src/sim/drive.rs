@@ -44,7 +44,12 @@ impl World {
         let now = self.processes[process].local(self.now);
         let machines = &mut self.processes[process].machines;
         match (from.machine, tx) {
-            (Machine::Run(number), _) => self.feed_run(process, number, RunInput::Tx(result)),
+            (Machine::Run(number), tx) => {
+                if result.is_ok() && tx.pages().iter().any(|page| page.progress) {
+                    self.progress(process, number);
+                }
+                self.feed_run(process, number, RunInput::Tx(result));
+            }
             (Machine::Planner, _) => {
                 let mut wants = self.pool.planner.pop().unwrap_or_default();
                 if let Some(planner) = &mut machines.planner {
@@ -87,6 +92,18 @@ impl World {
                 self.do_executor(process, wants);
             }
         }
+    }
+
+    /// A run has committed a batch that counts as progress.
+    fn progress(&mut self, process: usize, number: u32) {
+        let now = self.processes[process].local(self.now);
+        let machines = &mut self.processes[process].machines;
+        let Some(lease) = machines.find(number).map(|active| active.lease) else { return };
+        let mut wants = self.pool.executor.pop().unwrap_or_default();
+        if let Some(executor) = &mut machines.executor {
+            executor.on_progress(now, lease, &mut wants);
+        }
+        self.do_executor(process, wants);
     }
 
     pub(super) fn on_fetched(&mut self, process: usize, life: u32, run: u32, result: PageResult) {
@@ -276,9 +293,11 @@ impl World {
                     let over = machines.runs.remove(at);
                     let lease = over.lease;
                     self.pool.actives.push(over);
+                    let mut wants = self.pool.executor.pop().unwrap_or_default();
                     if let Some(executor) = &mut machines.executor {
-                        executor.on_ended(now, lease);
+                        executor.on_ended(now, lease, &mut wants);
                     }
+                    self.do_executor(process, wants);
                 }
             }
         }
@@ -408,6 +427,11 @@ impl World {
                     let done =
                         |op: &Arc<CommitBatch>| BatchCommitted { batch, stats: op.stats, replayed: false, captured };
                     *result = Ok(Done::CommitBatches(tx.pages().iter().map(done).collect()));
+                }
+            }
+            (Some(Mutant::SuspectsUnknown), _) => {
+                if let Ok(Done::ClaimTasks(claimed)) = result {
+                    claimed.leases.iter_mut().for_each(|lease| lease.suspect = false);
                 }
             }
             (Some(mutant), Tx::StartRun(op)) => {

@@ -128,6 +128,7 @@ impl Machines {
                 capacity,
                 lease: profile.lease,
                 idle_poll,
+                max_attempts: profile.attempts,
                 ..executor::Options::new(owner.clone())
             };
             Executor::new(options, rng.fork(), local)

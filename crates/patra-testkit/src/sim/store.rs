@@ -79,6 +79,12 @@ impl Store {
             (Mutant::SweepIgnoresAttempts, Tx::Sweep(op)) => {
                 self.mem.apply(now, &Sweep { max_attempts: u32::MAX, ..*op }.into())
             }
+            (Mutant::DeathBlamesAll, Tx::Sweep(_)) => {
+                for task in self.mem.tasks.iter_mut().filter(|task| task.status == TaskStatus::Executing) {
+                    task.suspect = true;
+                }
+                self.mem.apply(now, tx)
+            }
             (Mutant::LeaseByLocalClock, Tx::ClaimTasks(_) | Tx::Renew(_) | Tx::Sweep(_)) => self.mem.apply(local, tx),
             (Mutant::LedgerWithoutRecords, Tx::CommitBatch(op)) => {
                 self.mem.apply(now, &Arc::new(CommitBatch { records: Vec::new(), ..(**op).clone() }).into())

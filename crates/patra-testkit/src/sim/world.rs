@@ -1,5 +1,6 @@
 //! The world of one seed: processes, store and upstream, moved one event at a time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use patra_core::state::TaskStatus;
 use patra_core::tx::{Done, Tx, TxError};
 
 use super::Mutant;
-use super::api::{ApiRecord, MockApi, PoisonKind};
+use super::api::{ApiRecord, MockApi};
 use super::check::{Broken, Checker};
 use super::clock::StoreClock;
 use super::crash::ServerCrashes;
@@ -49,6 +50,8 @@ pub(super) struct World {
     pub(super) hash: u64,
     pub(super) trace: bool,
     pub(super) broken: Option<Broken>,
+    /// Runs of each process that died, by the owner of its leases.
+    pub(super) deaths: BTreeMap<String, usize>,
 }
 
 /// Reusable memory of an ended world.
@@ -109,6 +112,7 @@ impl World {
             steps: 0,
             hash: seed,
             broken: None,
+            deaths: BTreeMap::new(),
             rng,
             profile,
             mutant,
@@ -249,11 +253,9 @@ impl World {
     fn calm_down(&mut self) -> Result<(), Broken> {
         self.calm = true;
         self.profile.faults = Faults::default();
-        if self.api.poison.is_some_and(|poison| poison.kind == PoisonKind::Deadly) {
-            // A task that crashes its process costs its neighbours an attempt too; alone, it does not.
-            self.profile.capacity = 1;
-        }
         self.outage_until = Ts::MIN;
+        // The wall clock is right again.
+        self.set_clock(0);
         if !self.store.mem.holds.is_empty() {
             self.release_later(self.profile.lease * 2);
         }
@@ -354,12 +356,14 @@ impl World {
 
     fn on_arrive(&mut self, mut exchange: Box<Exchange>, unknown: bool) -> Result<(), Broken> {
         let local = self.processes[exchange.from.process].local(self.now);
+        let owners = self.owners(&exchange.tx);
         let now = self.store_now();
         if let Some(step) = self.noticed_by(&exchange.tx) {
             self.check.follow(step);
         }
         exchange.result = self.apply(now, local, &exchange.tx);
         self.after_sweep(&exchange.tx, &exchange.result);
+        self.check_deaths(&owners, &exchange.result)?;
         if self.trace {
             self.say(&format!("  -> {:?}", exchange.result));
         }
@@ -418,6 +422,7 @@ impl World {
     }
 
     pub(super) fn crash(&mut self, process: usize) {
+        self.note_death(process);
         let this = &mut self.processes[process];
         this.alive = false;
         this.machines.runs.clear();
@@ -428,10 +433,12 @@ impl World {
 
     fn restart(&mut self, process: usize, life: u32) {
         let local = self.processes[process].local(self.now);
-        let this = &mut self.processes[process];
+        let this = &self.processes[process];
         if this.life != life {
             return;
         }
+        self.note_death(process);
+        let this = &mut self.processes[process];
         (this.alive, this.draining, this.paused_until) = (true, false, Ts::MIN);
         this.life += 1;
         this.silent_until = Ts::MIN;

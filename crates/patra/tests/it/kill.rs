@@ -10,7 +10,7 @@ use patra_core::rng::Rng;
 use patra_upstream::{Dataset, FaultSchedule, MockApi, RetryAfter, Script};
 use serde_json::Value;
 
-use crate::support::{Workspace, manifest, now_micros};
+use crate::support::{On, Workspace, manifest, now_micros};
 
 /// Kills of one case before it is left to finish.
 const KILLS_PER_CASE: usize = 5;
@@ -49,7 +49,7 @@ async fn case(place: &Workspace, rng: &mut Rng) -> usize {
     place.apply(&emitting(server.base_url()));
     let mut kills = 0;
     for _ in 0..KILLS_PER_CASE {
-        let mut child = place.patra().args(RUN).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = place.patra().args(RUN).args(TWO).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let moment = Duration::from_micros(rng.below(400_000));
         tokio::time::sleep(moment).await;
         let ended = child.try_wait().unwrap();
@@ -61,7 +61,7 @@ async fn case(place: &Workspace, rng: &mut Rng) -> usize {
         kills += 1;
     }
     let mut last: Command = place.patra();
-    let output = tokio::task::spawn_blocking(move || last.args(RUN).output().unwrap()).await.unwrap();
+    let output = tokio::task::spawn_blocking(move || last.args(RUN).args(TWO).output().unwrap()).await.unwrap();
     assert!(output.status.success(), "the undisturbed run failed: {}", String::from_utf8_lossy(&output.stderr));
     compare(place, &server);
     kills
@@ -72,8 +72,8 @@ fn emitting(base_url: &str) -> String {
     manifest(base_url).replace("    fields:", "    record: { emit: true }\n    fields:")
 }
 
-const RUN: [&str; 9] =
-    ["run", "far", "records", "--to", "2024-01-03T12:00:00Z", "--concurrency", "2", "--lease-secs", "1"];
+const RUN: [&str; 7] = ["run", "far", "records", "--to", "2024-01-03T12:00:00Z", "--lease-secs", "1"];
+const TWO: [&str; 2] = ["--concurrency", "2"];
 
 fn upstream(rng: &mut Rng) -> MockApi {
     let dataset = Dataset::builder().seed(rng.next_u64()).count(2_500).build();
@@ -120,4 +120,32 @@ fn compare(place: &Workspace, server: &MockApi) {
 fn event_ids(event: &Value) -> Vec<String> {
     let records = event["payload"]["records"].as_array().unwrap();
     records.iter().map(|record| record["id"].as_str().unwrap().to_owned()).collect()
+}
+
+// covers: ING-9.4-05
+on_both!(only_the_task_that_kills_its_process_fails);
+async fn only_the_task_that_kills_its_process_fails(on: On) {
+    // The other tasks are slow enough to die with it.
+    let script = Script { latency_ms: 20, ..Script::default() };
+    let server = MockApi::start(([127, 0, 0, 1], 0).into(), Dataset::new(8, 1_500), script).unwrap();
+    for place in on.places() {
+        place.apply(&manifest(server.base_url()));
+        let mut deaths = 0;
+        loop {
+            let mut run = place.patra();
+            run.env("PATRA_CRASH_POINT", "task.3:1").args(RUN).args(["--concurrency", "6"]);
+            let output = tokio::task::spawn_blocking(move || run.output().unwrap()).await.unwrap();
+            if output.status.code().is_some() {
+                break;
+            }
+            deaths += 1;
+            assert!(deaths < 20, "{:?}", place.list(&["tasks"]));
+        }
+        assert_eq!(deaths, 6, "the first one does not say which task it was");
+        for task in place.list(&["tasks"]) {
+            let expected = if task["id"] == 3 { "FAILED" } else { "SUCCEEDED" };
+            assert_eq!(task["status_code"], expected, "{task}");
+        }
+        assert_eq!(place.list(&["items"]).len(), 1_500, "the window was read again by a new task");
+    }
 }

@@ -177,6 +177,7 @@ fn lease() -> Lease {
         fence: Fence(9),
         until: at(60),
         attempts: 1,
+        suspect: false,
         lineage: TaskLineage { job: JobId(1), plan: PlanId(2), slice: SliceId(3) },
         cursor: CursorId(5),
         project_key: "default".into(),

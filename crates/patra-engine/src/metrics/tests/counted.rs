@@ -43,6 +43,7 @@ fn lease(source: &str) -> Lease {
         fence: Fence(1),
         until: Ts::from_secs(60),
         attempts: 1,
+        suspect: false,
         lineage: TaskLineage { job: JobId(1), plan: PlanId(1), slice: SliceId(1) },
         cursor: CursorId(1),
         project_key: "default".into(),

@@ -343,7 +343,7 @@ impl Generator {
     }
 
     fn sweep(&mut self) -> Tx {
-        Sweep { limit: 1_000, max_attempts: 3, all_owners: self.rng.chance(200) }.into()
+        Sweep { limit: 1_000, max_attempts: 1, all_owners: self.rng.chance(200) }.into()
     }
 
     fn key(&mut self) -> Tx {

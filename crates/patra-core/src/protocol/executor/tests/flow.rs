@@ -14,6 +14,7 @@ fn lease(task: i64, fence: i64) -> Lease {
         fence: Fence(fence),
         until: at(0),
         attempts: 1,
+        suspect: false,
         lineage: TaskLineage { job: JobId(1), plan: PlanId(1), slice: SliceId(task) },
         cursor: CursorId(1),
         project_key: "default".into(),
@@ -75,7 +76,7 @@ fn executor_claims_for_its_free_capacity_and_waits_when_idle() {
 
     let mut full = holding_two();
     assert!(polled(&mut full, at(1)).is_empty());
-    full.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) });
+    full.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) }, &mut Vec::new());
     assert!(matches!(&polled(&mut full, at(1))[..], [Want::Claim(claim)] if claim.limit == 1));
 }
 
@@ -115,7 +116,7 @@ fn a_lease_that_ran_out_while_the_store_was_away_is_dropped_by_its_own_clock() {
 fn a_draining_executor_claims_nothing_but_keeps_its_leases() {
     let mut executor = holding_two();
     executor.drain();
-    executor.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) });
+    executor.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) }, &mut Vec::new());
     assert!(polled(&mut executor, at(1)).is_empty());
     assert!(matches!(&polled(&mut executor, at(20))[..], [Want::Renew(_)]));
 }
@@ -128,7 +129,7 @@ fn claim(executor: &mut Executor, leases: i64) -> bool {
     let leased: Vec<_> = (1..=leases).map(|task| lease(task, 1)).collect();
     executor.on_claimed(at(0), at(0), Ok(ClaimedTasks { leases: leased, now: at(0) }), &mut Vec::new());
     for task in 1..=leases {
-        executor.on_ended(at(0), LeaseRef { task: TaskId(task), fence: Fence(1) });
+        executor.on_ended(at(0), LeaseRef { task: TaskId(task), fence: Fence(1) }, &mut Vec::new());
     }
     claim.reverse_priority
 }
@@ -178,7 +179,7 @@ fn paused_work_is_returned_and_stays_leased_until_then() {
         polled(&mut executor, at(60)).iter().all(|want| !matches!(want, Want::Stop(_))),
         "its run may end in peace"
     );
-    executor.on_ended(at(61), two);
+    executor.on_ended(at(61), two, &mut Vec::new());
     assert_eq!(executor.held(), 1);
     // A lost lease is not returned.
     let renewed = Renewed { held: vec![], paused: vec![one], now: at(62) };
@@ -203,8 +204,77 @@ fn executor_under_pressure_uses_a_share_of_its_capacity() {
     let mut executor = holding_two();
     executor.set_share(50);
     assert!(polled(&mut executor, at(1)).is_empty(), "it keeps its tasks");
-    executor.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) });
+    executor.on_ended(at(1), LeaseRef { task: TaskId(1), fence: Fence(4) }, &mut Vec::new());
     assert!(polled(&mut executor, at(1)).is_empty() && executor.wake_at() > at(1), "one is its share now");
     executor.set_share(100);
     assert!(matches!(&polled(&mut executor, at(1))[..], [Want::Claim(claim)] if claim.limit == 1));
+}
+
+fn suspect(task: i64, attempts: u32) -> Lease {
+    Lease { suspect: true, attempts, ..lease(task, 1) }
+}
+
+fn of(task: i64) -> LeaseRef {
+    LeaseRef { task: TaskId(task), fence: Fence(1) }
+}
+
+fn started(wants: &[Want]) -> Vec<i64> {
+    let task = |want: &Want| if let Want::Start(lease) = want { Some(lease.task.0) } else { None };
+    wants.iter().filter_map(task).collect()
+}
+
+/// An executor that has just claimed these tasks, and what it starts.
+fn claimed(leases: Vec<Lease>) -> (Executor, Vec<i64>) {
+    let mut executor = Executor::new(Options { capacity: 8, ..Options::new("me") }, Rng::new(1), at(0));
+    polled(&mut executor, at(0));
+    let mut wants = Vec::new();
+    executor.on_claimed(at(0), at(0), Ok(ClaimedTasks { leases, now: at(0) }), &mut wants);
+    (executor, started(&wants))
+}
+
+#[test]
+fn suspects_start_one_after_the_other_beside_the_rest() {
+    let (mut executor, first) = claimed(vec![suspect(1, 1), lease(2, 1), suspect(3, 4), suspect(4, 2)]);
+    assert_eq!(first, [2, 1]);
+    let mut wants = Vec::new();
+    executor.on_progress(at(1), of(2), &mut wants);
+    assert_eq!(started(&wants), [0; 0], "an innocent task says nothing about the suspect");
+    executor.on_progress(at(1), of(1), &mut wants);
+    assert_eq!(started(&wants), [3], "cleared by its first batch");
+    executor.on_ended(at(2), of(3), &mut wants);
+    assert_eq!(started(&wants), [3, 4]);
+    assert_eq!(executor.held(), 3);
+}
+
+#[test]
+fn suspect_on_its_last_attempt_runs_alone() {
+    let (mut executor, first) = claimed(vec![suspect(1, 5), lease(2, 1), suspect(3, 1)]);
+    assert_eq!(first, [2, 3]);
+    let mut wants = Vec::new();
+    executor.on_progress(at(1), of(3), &mut wants);
+    let [Want::GiveBack(one), Want::GiveBack(two)] = &wants[..] else { panic!("{wants:?}") };
+    assert_eq!((one.task.0, two.task.0), (2, 3));
+    wants.clear();
+    assert!(!executor.is_to_claim(at(5)), "nothing new while the others end");
+    executor.on_ended(at(5), of(2), &mut wants);
+    assert!(wants.is_empty(), "{wants:?}");
+    executor.on_ended(at(5), of(3), &mut wants);
+    assert_eq!(started(&wants), [1]);
+    assert!(!executor.is_to_claim(at(6)));
+    wants.clear();
+    executor.on_progress(at(7), of(1), &mut wants);
+    assert!(executor.is_to_claim(at(7)), "it is none any more");
+}
+
+#[test]
+fn suspect_that_waits_keeps_its_lease_or_is_forgotten() {
+    let (mut executor, first) = claimed(vec![suspect(1, 1), suspect(2, 1)]);
+    assert_eq!(first, [1]);
+    let Some(Want::Renew(renew)) = polled(&mut executor, at(20)).pop() else { panic!("no renewal") };
+    assert_eq!(renew.leases, [of(1), of(2)]);
+    let (mut wants, held) = (Vec::new(), vec![of(1)]);
+    executor.on_renewed(at(20), at(20), &renew.leases, Ok(Renewed { held, paused: vec![], now: at(20) }), &mut wants);
+    assert!(wants.is_empty(), "its run has not begun: {wants:?}");
+    executor.on_ended(at(21), of(1), &mut wants);
+    assert!(wants.is_empty(), "{wants:?}");
 }

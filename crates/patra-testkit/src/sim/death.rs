@@ -1,0 +1,46 @@
+//! Deaths of processes, and whose fault they are: a task fails for a death only if it ran alone.
+
+use patra_core::TaskId;
+use patra_core::tx::{Done, Tx, TxError};
+
+use super::check::Broken;
+use super::process::Process;
+use super::world::World;
+
+impl World {
+    /// Records how many runs a process had when it died.
+    pub(super) fn note_death(&mut self, process: usize) {
+        let this = &self.processes[process];
+        self.deaths.entry(owner(process, this)).or_insert(this.machines.runs.len());
+    }
+
+    /// Who holds which task before a sweep.
+    pub(super) fn owners(&self, tx: &Tx) -> Vec<(TaskId, String)> {
+        if !matches!(tx, Tx::Sweep(_)) {
+            return Vec::new();
+        }
+        let held = |task: &crate::memory::Task| Some((task.id, task.lease.as_ref()?.0.clone()));
+        self.store.mem.tasks.iter().filter_map(held).collect()
+    }
+
+    /// A task that fails with a process was alone there.
+    pub(super) fn check_deaths(
+        &self,
+        owners: &[(TaskId, String)],
+        result: &Result<Done, TxError>,
+    ) -> Result<(), Broken> {
+        let Ok(Done::Sweep(swept)) = result else { return Ok(()) };
+        for (task, held_by) in owners.iter().filter(|(task, _)| swept.failed.contains(task)) {
+            // A process that is alive has lost the lease by its own clock: nothing died with the task.
+            let runs = self.deaths.get(held_by).copied().unwrap_or(0);
+            if runs > 1 {
+                return Err(format!("deaths: task {task} failed with its process {held_by}, which ran {runs} tasks"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn owner(index: usize, process: &Process) -> String {
+    format!("{index}.{}", process.life)
+}
