@@ -43,7 +43,8 @@ pg_start() {
   pg_as_owner "$pg_bin/initdb" -D "$pg_folder/data" -U patra -A trust -E UTF8 --no-locale --no-sync >/dev/null
   local port
   for _ in 1 2 3 4 5 6 7 8; do
-    port=$((20000 + RANDOM % 20000))
+    # Below the ports that the system gives to outgoing connections.
+    port=$((20000 + RANDOM % 12000))
     if pg_as_owner "$pg_bin/pg_ctl" -D "$pg_folder/data" -l "$pg_folder/log" -w -t 30 \
       -o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='$pg_folder' -c max_connections=200 $*" start >/dev/null; then
       pg_as_owner "$pg_bin/createdb" -h 127.0.0.1 -p "$port" -U patra patra

@@ -5,11 +5,12 @@ import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 
+/** A free port below those that the system gives to outgoing connections: nothing takes it before the server does. */
 export const freePort = () => new Promise((resolve) => {
-  const probe = net.createServer().listen(0, '127.0.0.1', () => {
-    const { port } = probe.address();
-    probe.close(() => resolve(port));
-  });
+  const port = 20_000 + Math.floor(Math.random() * 12_000);
+  const probe = net.createServer();
+  probe.on('error', () => resolve(freePort()));
+  probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(port)));
 });
 
 export class Sandbox {

@@ -237,7 +237,9 @@ impl PageWalk {
         match rule.kind {
             PagingKind::Token { .. } => !self.unchecked,
             PagingKind::Time => true,
-            PagingKind::Offset | PagingKind::Page { .. } | PagingKind::Url => seams() || self.pages == 1,
+            PagingKind::Offset | PagingKind::Page { .. } | PagingKind::Url => {
+                seams() || (self.pages == 1 && self.from_the_start)
+            }
         }
     }
 

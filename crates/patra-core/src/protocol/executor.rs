@@ -250,10 +250,6 @@ impl Executor {
     }
 
     fn next_to_start(&mut self) -> Option<Box<Lease>> {
-        if self.draining {
-            // The runs give their tasks back at once.
-            return self.waiting.pop_front();
-        }
         let alone = self.waiting.iter().position(|lease| self.must_be_alone(lease));
         self.clearing &= alone.is_some();
         if self.clearing {

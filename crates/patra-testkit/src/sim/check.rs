@@ -42,6 +42,8 @@ pub(super) struct Checker {
     max_attempts: u32,
     /// Whether the store's clock is set back in this world.
     pub(super) steps: bool,
+    /// The latest time that the store's clock showed before it was set back.
+    pub(super) set_back_from: Ts,
 }
 
 /// The state of a task at the last check.
@@ -81,7 +83,7 @@ impl Checker {
         self.item_of.clear();
         self.quarantined.clear();
         self.stops.clear();
-        Checker { max_attempts, batches: 0, inserted: 0, steps: false, ..self }
+        Checker { max_attempts, batches: 0, inserted: 0, steps: false, set_back_from: Ts::MIN, ..self }
     }
 
     /// A sweep is about to move the leases with the clock.

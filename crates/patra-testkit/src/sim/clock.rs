@@ -62,7 +62,10 @@ impl World {
 
     pub(super) fn set_clock(&mut self, offset: i64) {
         // A work poller notices it and wakes its sweeper.
-        self.clock.unnoticed |= offset < self.clock.offset;
+        if offset < self.clock.offset {
+            self.clock.unnoticed = true;
+            self.check.set_back_from = self.check.set_back_from.max(self.store_now());
+        }
         self.clock.offset = offset;
         for process in 0..self.processes.len() {
             self.rewake(process);

@@ -8,10 +8,13 @@ use super::process::Process;
 use super::world::World;
 
 impl World {
-    /// Records how many runs a process had when it died.
+    /// Records how many runs a process had when it died, for each of its tasks.
     pub(super) fn note_death(&mut self, process: usize) {
         let this = &self.processes[process];
-        self.deaths.entry(owner(process, this)).or_insert(this.machines.runs.len());
+        let (owner, runs) = (owner(process, this), this.machines.runs.len());
+        for active in &this.machines.runs {
+            self.deaths.entry((owner.clone(), active.lease.task)).or_insert(runs);
+        }
     }
 
     /// Who holds which task before a sweep.
@@ -31,8 +34,8 @@ impl World {
     ) -> Result<(), Broken> {
         let Ok(Done::Sweep(swept)) = result else { return Ok(()) };
         for (task, held_by) in owners.iter().filter(|(task, _)| swept.failed.contains(task)) {
-            // A process that is alive has lost the lease by its own clock: nothing died with the task.
-            let runs = self.deaths.get(held_by).copied().unwrap_or(0);
+            // A task that is not found has lost its lease before: nothing died with it.
+            let runs = self.deaths.get(&(held_by.clone(), *task)).copied().unwrap_or(0);
             if runs > 1 {
                 return Err(format!("deaths: task {task} failed with its process {held_by}, which ran {runs} tasks"));
             }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patra_core::Ts;
 use patra_core::paging::Verify;
 use patra_core::protocol::run;
 use patra_core::rng::Rng;
 use patra_core::state::TaskStatus;
 use patra_core::tx::{Done, Tx, TxError};
+use patra_core::{TaskId, Ts};
 
 use super::Mutant;
 use super::api::{ApiRecord, MockApi};
@@ -50,8 +50,8 @@ pub(super) struct World {
     pub(super) hash: u64,
     pub(super) trace: bool,
     pub(super) broken: Option<Broken>,
-    /// Runs of each process that died, by the owner of its leases.
-    pub(super) deaths: BTreeMap<String, usize>,
+    /// How many runs a process had when it died, by the owner of its leases and by task.
+    pub(super) deaths: BTreeMap<(String, TaskId), usize>,
 }
 
 /// Reusable memory of an ended world.

@@ -1,10 +1,9 @@
 //! Runs every command of the pages that readers follow, in order: getting started, the API quickstart, the handbook.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{psql, root};
+use crate::support::{free_port, psql, root};
 
 /// A page, with the readers' addresses replaced by those of the test.
 struct Page {
@@ -40,8 +39,9 @@ impl Page {
                       command -v sqlite3 > /dev/null || sqlite3() { echo 'skipped: sqlite3 is not installed'; }\nset -x\n";
         let log = self.folder.path().join("log");
         let file = std::fs::File::create(&log).unwrap();
-        let status = Command::new("bash")
-            .args(["-c", &(before.to_owned() + &blocks.concat())])
+        // Some loops of the pages wait for a server, and would do so for ever.
+        let status = Command::new("timeout")
+            .args(["300", "bash", "-c", &(before.to_owned() + &blocks.concat())])
             .current_dir(self.folder.path())
             .env("PATH", format!("{}:{}", programs().display(), std::env::var("PATH").unwrap()))
             .env("PATRA_LISTEN", &self.listen)
@@ -56,9 +56,8 @@ impl Page {
     }
 }
 
-/// A free port.
 fn free_address() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 /// Folder of `patra` and `patra-upstream`.

@@ -8,15 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::packaging::terminate;
-use crate::support::{Workspace, http};
+use crate::support::{Workspace, free_port, http};
 
 /// Host and port in a database URL.
 fn host(url: &str) -> &str {
     url.split_once('@').unwrap().1.split_once('/').unwrap().0
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Forwards connections of this port to the database. The first ones are cut: the first after no byte, the second

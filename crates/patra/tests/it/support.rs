@@ -1,9 +1,10 @@
 //! Shared by the tests: a place to work in (a folder with SQLite, or a PostgreSQL schema) and the program itself.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime};
 
 use patra_core::rng::Rng;
@@ -267,4 +268,16 @@ pub(crate) async fn run_through_kills(
 #[expect(clippy::disallowed_methods, reason = "a seed that differs between runs")]
 pub(crate) fn now_micros() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as u64
+}
+
+/// A free port below those that the system gives to outgoing connections: nothing takes it before the server does.
+pub(crate) fn free_port() -> u16 {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let first = (std::process::id() % 12_000) as u16;
+    loop {
+        let port = 20_000 + (first + TAKEN.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }

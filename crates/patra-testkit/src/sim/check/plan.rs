@@ -8,7 +8,7 @@ use patra_core::state::{Direction, TaskStatus};
 use patra_core::tx::{Done, PlanTarget, RunEnd, Tx, TxError};
 use patra_core::{CursorId, Ts, Window};
 
-use super::segment::{check_ranges, within_segments};
+use super::segment::within_segments;
 use super::{Broken, Checker};
 use crate::memory::{Cursor, MemStore, Task};
 use crate::sim::api::MockApi;
@@ -70,7 +70,7 @@ impl Checker {
             return Err(format!("plans have work: plan {} is empty", saved.plan));
         }
         let plan = &mem.plans[saved.plan.0 as usize - 1];
-        let Some(window) = plan.window else { return check_ranges(mem, saved, op.complete) };
+        let Some(window) = plan.window else { return self.check_ranges(mem, saved, op.complete) };
         if !op.complete {
             return Ok(());
         }

@@ -13,10 +13,63 @@ impl Checker {
     /// Every refresh candidate of a task has been checked since the task was made.
     pub(super) fn check_segment(&self, mem: &MemStore, task: &Task) -> Result<(), Broken> {
         let segment = segment_of(task)?;
-        match forgotten(mem, &segment.criteria, task.created_at, |key| segment.range.contains(key)) {
+        match self.forgotten(mem, &segment.criteria, task.created_at, |key| segment.range.contains(key)) {
             Some(key) => Err(format!("no gap: task {} succeeded without a look at {key}", task.id)),
             None => Ok(()),
         }
+    }
+
+    /// The ranges of a plan have no gap, and no refresh candidate lies behind the last range of a complete plan.
+    pub(super) fn check_ranges(&self, mem: &MemStore, saved: &PlanSaved, complete: bool) -> Result<(), Broken> {
+        let mut tasks: Vec<_> = mem.tasks.iter().filter(|task| task.lineage.plan == saved.plan).collect();
+        tasks.sort_by_key(|task| task.what.segment.as_ref().map(|segment| segment.ordinal));
+        let (mut end, mut next) = (None, None);
+        for task in &tasks {
+            let (segment, ordinal) =
+                (segment_of(task)?, task.what.segment.as_ref().map_or(0, |segment| segment.ordinal));
+            // Plans of one activity may interleave: their ordinals rise within each plan.
+            if segment.range.after != end || next.is_some_and(|next| ordinal < next) {
+                return Err(format!(
+                    "no gap: segment {ordinal} of plan {} begins behind {:?}",
+                    saved.plan, segment.range.after
+                ));
+            }
+            (end, next) = (Some(segment.range.through), Some(ordinal + 1));
+        }
+        let (true, Some(first), Some(end)) = (complete, tasks.first(), end) else { return Ok(()) };
+        let asked = mem.instances[first.lineage.job.0 as usize - 1].created_at;
+        match self.forgotten(mem, &segment_of(first)?.criteria, asked, |key| **key > *end) {
+            Some(key) => Err(format!("no gap: {key} is in no segment of plan {}", saved.plan)),
+            None => Ok(()),
+        }
+    }
+
+    /// A refresh candidate of `since` that has not been checked from then on.
+    fn forgotten(
+        &self,
+        mem: &MemStore,
+        wanted: &RefreshCriteria,
+        since: Ts,
+        inside: impl Fn(&String) -> bool,
+    ) -> Option<String> {
+        if since <= self.set_back_from {
+            // What was checked after that may bear an earlier time.
+            return None;
+        }
+        let items = || mem.items.iter().filter(|item| item.endpoint_name == "e" && inside(&item.key));
+        let item = match wanted {
+            RefreshCriteria::Stale { before } => items().find(|item| item.checked_at < *before),
+            RefreshCriteria::MappedOtherThan { generation } => {
+                items().find(|item| *item.generation != **generation && item.checked_at < since)
+            }
+            RefreshCriteria::Signalled => {
+                let rows =
+                    mem.signals.values().filter(|row| row.status == SignalStatus::Open && inside(&row.about.key));
+                let row = rows.into_iter().find(|row| row.about.endpoint_name == "e" && row.updated_at < since);
+                return row.map(|row| row.about.key.clone());
+            }
+        };
+        item.map(|item| item.key.clone())
     }
 
     /// A signal of an unavailable record stays open until it is given up.
@@ -33,30 +86,6 @@ impl Checker {
             }
         }
         Ok(())
-    }
-}
-
-/// The ranges of a plan have no gap, and no refresh candidate lies behind the last range of a complete plan.
-pub(super) fn check_ranges(mem: &MemStore, saved: &PlanSaved, complete: bool) -> Result<(), Broken> {
-    let mut tasks: Vec<_> = mem.tasks.iter().filter(|task| task.lineage.plan == saved.plan).collect();
-    tasks.sort_by_key(|task| task.what.segment.as_ref().map(|segment| segment.ordinal));
-    let (mut end, mut next) = (None, None);
-    for task in &tasks {
-        let (segment, ordinal) = (segment_of(task)?, task.what.segment.as_ref().map_or(0, |segment| segment.ordinal));
-        // Plans of one activity may interleave: their ordinals rise within each plan.
-        if segment.range.after != end || next.is_some_and(|next| ordinal < next) {
-            return Err(format!(
-                "no gap: segment {ordinal} of plan {} begins behind {:?}",
-                saved.plan, segment.range.after
-            ));
-        }
-        (end, next) = (Some(segment.range.through), Some(ordinal + 1));
-    }
-    let (true, Some(first), Some(end)) = (complete, tasks.first(), end) else { return Ok(()) };
-    let asked = mem.instances[first.lineage.job.0 as usize - 1].created_at;
-    match forgotten(mem, &segment_of(first)?.criteria, asked, |key| **key > *end) {
-        Some(key) => Err(format!("no gap: {key} is in no segment of plan {}", saved.plan)),
-        None => Ok(()),
     }
 }
 
@@ -80,23 +109,6 @@ pub(super) fn within_segments(mem: &MemStore, cursor: &Cursor, mark: &CursorValu
 fn segment_of(task: &Task) -> Result<IdSegment, Broken> {
     let bounds = TaskBounds::of_task(&task.what.task_params).map_err(|error| error.to_string())?;
     bounds.ids.ok_or_else(|| format!("task {} has a segment without ids", task.id))
-}
-
-/// A refresh candidate of `since` that has not been checked from then on.
-fn forgotten(mem: &MemStore, wanted: &RefreshCriteria, since: Ts, inside: impl Fn(&String) -> bool) -> Option<String> {
-    let items = || mem.items.iter().filter(|item| item.endpoint_name == "e" && inside(&item.key));
-    let item = match wanted {
-        RefreshCriteria::Stale { before } => items().find(|item| item.checked_at < *before),
-        RefreshCriteria::MappedOtherThan { generation } => {
-            items().find(|item| *item.generation != **generation && item.checked_at < since)
-        }
-        RefreshCriteria::Signalled => {
-            let rows = mem.signals.values().filter(|row| row.status == SignalStatus::Open && inside(&row.about.key));
-            let row = rows.into_iter().find(|row| row.about.endpoint_name == "e" && row.updated_at < since);
-            return row.map(|row| row.about.key.clone());
-        }
-    };
-    item.map(|item| item.key.clone())
 }
 
 /// Whether the result is that of a new commit, not of a repeated one.

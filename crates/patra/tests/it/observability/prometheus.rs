@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{read, serve};
 use crate::cli::upstream;
-use crate::support::Workspace;
+use crate::support::{Workspace, free_port};
 
 /// Turns minutes into seconds and shortens the allowed lag. Nothing else is changed.
 fn hurried(rules: &str) -> String {
@@ -46,8 +46,7 @@ impl Prometheus {
         let config = shipped.replace("127.0.0.1:9464", scraped).replace("15s", "1s");
         assert!(config.contains(scraped), "the shipped file names another port");
         let config = place.file("prometheus.yml", &config);
-        // A port that was free a moment ago.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let address = format!("127.0.0.1:{}", free_port());
         let child = Command::new("prometheus")
             .arg(format!("--config.file={config}"))
             .arg(format!("--storage.tsdb.path={}", place.folder.path().join("tsdb").display()))
