@@ -92,17 +92,17 @@ struct Inner {
 impl SqliteStore {
     /// Takes the lock, creates or migrates the database and starts the writer. Blocks for that long: call it before
     /// serving.
-    pub fn open(options: Options) -> Result<SqliteStore, OpenError> {
+    pub fn open(options: &Options) -> Result<SqliteStore, OpenError> {
         connect::check_library()?;
         let lock = lock::Lock::take(&options.path)?;
-        let mut connection = connect::writer(&options)?;
+        let mut connection = connect::writer(options)?;
         if options.backup_before_migration {
-            copy_before_migration(&connection, &options)?;
+            copy_before_migration(&connection, options)?;
         }
         migrate::run(&mut connection, &*options.clock).map_err(|error| error.at(&options.path))?;
         let seen = exec::clock::seen(&connection).map_err(|error| OpenError::sqlite(&options.path, error))?;
         let clock = Arc::new(clock::StoreClock::new(Arc::clone(&options.clock), seen));
-        let reader = SqliteReader::open(&options, Arc::clone(&clock))?;
+        let reader = SqliteReader::open(options, Arc::clone(&clock))?;
         let writer = writer::Writer::start(connection, clock, writer::Operations::STORE)
             .map_err(|source| OpenError::Thread { source })?;
         Ok(SqliteStore { inner: Arc::new(Inner { writer, reader, _lock: lock }) })

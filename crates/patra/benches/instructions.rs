@@ -133,7 +133,7 @@ async fn commit(times: usize) {
     let clock = Arc::new(ManualClock::new(Ts::from_secs(1_700_000_000)));
     let mut options = Options::new(folder.path().join("patra.db"), clock.clone());
     options.synchronous = Synchronous::Normal;
-    let store = Arc::new(SqliteStore::open(options).unwrap());
+    let store = Arc::new(SqliteStore::open(&options).unwrap());
     let fx = Fixture::new(Subject { store, time: clock });
     fx.plan("a", &make::windows(0, 1)).await;
     let lease = fx.next().await;

@@ -36,7 +36,7 @@ async fn open_store(global: &Global) -> Result<Opened, Error> {
         return Ok(Opened { store: Arc::new(store), alone: false });
     }
     let options = sqlite_options(global);
-    let store = tokio::task::spawn_blocking(move || SqliteStore::open(options)).await;
+    let store = tokio::task::spawn_blocking(move || SqliteStore::open(&options)).await;
     let store = store.map_err(|error| Error::unexpected(error.to_string()))?.map_err(|error| sqlite(&error))?;
     Ok(Opened { store: Arc::new(store), alone: true })
 }

@@ -12,7 +12,7 @@ fn options(path: &Path) -> Options {
 
 /// A database with one row in a table of its own.
 fn made(path: &Path, row: &str) {
-    drop(SqliteStore::open(options(path)).unwrap());
+    drop(SqliteStore::open(&options(path)).unwrap());
     write(path, row);
 }
 
@@ -40,7 +40,7 @@ fn backup_in_use_restores_and_keeps_the_replaced_database() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("data/patra.db");
     made(&database, "first");
-    let store = SqliteStore::open(options(&database)).unwrap();
+    let store = SqliteStore::open(&options(&database)).unwrap();
     let copy = folder.path().join("copies/one.db");
     let taken = backup(&database, &copy).unwrap();
     assert_eq!((taken.schema_version, &taken.path), (inspect(&copy).unwrap().schema_version, &copy));
@@ -57,7 +57,7 @@ fn backup_in_use_restores_and_keeps_the_replaced_database() {
     assert!(replaced.ends_with("patra.db.replaced-19700101T000000Z"), "{}", replaced.display());
     assert_eq!(rows(&replaced), ["first", "second"]);
     // A copy is a normal database.
-    drop(SqliteStore::open(options(&database)).unwrap());
+    drop(SqliteStore::open(&options(&database)).unwrap());
     #[cfg(unix)]
     for (path, expected) in [(&database, 0o600), (&copy, 0o600), (&folder.path().join("data"), 0o700)] {
         assert_eq!(mode(path), expected, "{}", path.display());
@@ -95,8 +95,8 @@ async fn migration_of_an_existing_database_starts_with_a_backup() {
     let database = folder.path().join("patra.db");
     let backups = folder.path().join(FOLDER);
     // A missing or unchanged database is not copied.
-    drop(SqliteStore::open(options(&database)).unwrap());
-    drop(SqliteStore::open(options(&database)).unwrap());
+    drop(SqliteStore::open(&options(&database)).unwrap());
+    drop(SqliteStore::open(&options(&database)).unwrap());
     assert!(!backups.exists());
     let older = || {
         fs::remove_file(&database).unwrap();
@@ -107,7 +107,7 @@ async fn migration_of_an_existing_database_starts_with_a_backup() {
     };
     for _ in 0..KEPT + 2 {
         older();
-        let store = SqliteStore::open(options(&database)).unwrap();
+        let store = SqliteStore::open(&options(&database)).unwrap();
         assert_eq!(store.ping().await.unwrap(), 1);
     }
     let mut copies: Vec<_> = fs::read_dir(&backups).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -119,8 +119,8 @@ async fn migration_of_an_existing_database_starts_with_a_backup() {
     older();
     fs::remove_dir_all(&backups).unwrap();
     fs::write(&backups, "in the way").unwrap();
-    let refused = SqliteStore::open(options(&database)).unwrap_err();
+    let refused = SqliteStore::open(&options(&database)).unwrap_err();
     assert!(matches!(refused, OpenError::NoBackup { .. }), "{refused}");
     assert!(migrate::version(&Connection::open(&database).unwrap()).unwrap() == 0);
-    SqliteStore::open(Options { backup_before_migration: false, ..options(&database) }).unwrap();
+    SqliteStore::open(&Options { backup_before_migration: false, ..options(&database) }).unwrap();
 }

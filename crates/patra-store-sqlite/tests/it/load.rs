@@ -17,7 +17,7 @@ const EACH: u32 = 100;
 async fn many_writers_and_readers_never_see_a_busy_database() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("patra.db");
-    let store = SqliteStore::open(Options::new(&path, Arc::new(ManualClock::default()))).unwrap();
+    let store = SqliteStore::open(&Options::new(&path, Arc::new(ManualClock::default()))).unwrap();
     let mut tasks = Vec::new();
     for writer in 0..WRITERS {
         let store = store.clone();

@@ -29,7 +29,7 @@ impl Subjects {
         let number = self.count.fetch_add(1, Ordering::SeqCst);
         let clock = Arc::new(ManualClock::default());
         let path = self.folder.path().join(format!("{number}/patra.db"));
-        let store = SqliteStore::open(Options::new(path, clock.clone())).expect("a store");
+        let store = SqliteStore::open(&Options::new(path, clock.clone())).expect("a store");
         Subject { store: Arc::new(store), time: clock }
     }
 }

@@ -30,21 +30,21 @@ fn key(prefix: &str) -> CreateKey {
 #[tokio::test]
 async fn second_owner_is_refused_with_the_pid_of_the_first() {
     let folder = tempfile::tempdir().unwrap();
-    let first = SqliteStore::open(options(folder.path())).unwrap();
+    let first = SqliteStore::open(&options(folder.path())).unwrap();
     let clone = first.clone();
-    let refused = SqliteStore::open(options(folder.path())).unwrap_err();
+    let refused = SqliteStore::open(&options(folder.path())).unwrap_err();
     assert!(refused.to_string().contains(&format!("pid {}", std::process::id())), "{refused}");
     drop(first);
-    assert!(SqliteStore::open(options(folder.path())).is_err(), "a clone still holds it");
+    assert!(SqliteStore::open(&options(folder.path())).is_err(), "a clone still holds it");
     drop(clone);
-    let second = SqliteStore::open(options(folder.path())).unwrap();
+    let second = SqliteStore::open(&options(folder.path())).unwrap();
     assert_eq!(second.ping().await, Ok(1));
 }
 
 #[tokio::test]
 async fn writes_are_visible_after_reopening_and_to_readers_of_an_owned_file() {
     let folder = tempfile::tempdir().unwrap();
-    let store = SqliteStore::open(options(folder.path())).unwrap();
+    let store = SqliteStore::open(&options(folder.path())).unwrap();
     store.execute(key("one").into()).await.unwrap();
     let reader = SqliteStore::open_read_only(&options(folder.path())).unwrap();
     assert!(reader.key("one").await.unwrap().is_some());
@@ -55,7 +55,7 @@ async fn writes_are_visible_after_reopening_and_to_readers_of_an_owned_file() {
     let alone = SqliteStore::open_read_only(&options(folder.path())).unwrap();
     assert!(alone.key("two").await.unwrap().is_some());
     drop(alone);
-    let store = SqliteStore::open(options(folder.path())).unwrap();
+    let store = SqliteStore::open(&options(folder.path())).unwrap();
     assert!(store.key("one").await.unwrap().is_some());
 }
 
@@ -67,18 +67,18 @@ fn foreign_file_is_refused_by_name() {
     assert!(!folder.path().join("patra.db").exists(), "asking must not make the file");
 
     fs::write(folder.path().join("patra.db"), "this is a text and not a database, whatever it is called").unwrap();
-    let text = SqliteStore::open(options(folder.path())).unwrap_err();
+    let text = SqliteStore::open(&options(folder.path())).unwrap_err();
     assert!(matches!(text, OpenError::NotADatabase { .. }), "{text}");
 
     fs::write(folder.path().join("file"), "").unwrap();
-    let folder = SqliteStore::open(options(&folder.path().join("file"))).unwrap_err();
+    let folder = SqliteStore::open(&options(&folder.path().join("file"))).unwrap_err();
     assert!(matches!(folder, OpenError::FolderNotCreatable { .. }), "{folder}");
 }
 
 /// Opens the store with this clock, and returns how long its schedule waits.
 async fn schedule_waits(folder: &Path, clock: &Arc<ManualClock>) -> (SqliteStore, Duration) {
-    let store = SqliteStore::open(Options::new(folder.join("patra.db"), clock.clone())).unwrap();
-    let due = store.next_due().await.unwrap();
+    let store = SqliteStore::open(&Options::new(folder.join("patra.db"), clock.clone())).expect("a store");
+    let due = store.next_due().await.expect("due times");
     (store, due.schedule.map_or(Duration::ZERO, |at| at.since(due.now)))
 }
 
@@ -116,7 +116,7 @@ async fn clock_that_was_set_back_before_the_start_delays_nothing() {
 #[tokio::test]
 async fn reader_and_writer_have_one_time() {
     let (folder, clock) = (tempfile::tempdir().unwrap(), Arc::new(ManualClock::default()));
-    let store = SqliteStore::open(Options::new(folder.path().join("patra.db"), clock.clone())).unwrap();
+    let store = SqliteStore::open(&Options::new(folder.path().join("patra.db"), clock.clone())).unwrap();
     let written = async || match store.execute(FireDue { limit: 1 }.into()).await.unwrap() {
         Done::FireDue(fired) => fired.now,
         other => panic!("{other:?}"),

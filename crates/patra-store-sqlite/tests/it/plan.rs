@@ -15,7 +15,7 @@ async fn a_task_is_executed_only_while_its_plan_is_ready_or_partial() {
     for (status, goes) in [("READY", true), ("PARTIAL", true), ("FAILED", false), ("CANCELLED", false)] {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, clock) = (folder.path().join("patra.db"), Arc::new(ManualClock::default()));
-        let store = SqliteStore::open(Options::new(path.clone(), clock.clone())).expect("a store");
+        let store = SqliteStore::open(&Options::new(path.clone(), clock.clone())).expect("a store");
         let fx = Fixture::new(Subject { store: Arc::new(store), time: clock });
         fx.plan("a", &make::windows(0, 1)).await;
         let lease = fx.next().await;

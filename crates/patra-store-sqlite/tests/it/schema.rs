@@ -48,7 +48,7 @@ fn catalogue(db: &Connection) -> Catalogue {
 fn new_catalogue() -> Catalogue {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("patra.db");
-    let store = SqliteStore::open(Options::new(&path, Arc::new(ManualClock::default()))).unwrap();
+    let store = SqliteStore::open(&Options::new(&path, Arc::new(ManualClock::default()))).unwrap();
     let found = catalogue(&Connection::open(&path).unwrap());
     drop(store);
     found
