@@ -13,7 +13,7 @@ use crate::expr::NullPolicy;
 use crate::keywords::{
     AbsentList, AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, Keyword, MissingDetail,
     OAuth2Grant, OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
-    ResponseFormat, VerifyMode,
+    ResponseFormat, TotalMeaning, VerifyMode,
 };
 
 /// Cursor types have no enumeration; a test compares them with the database constraints.
@@ -43,6 +43,7 @@ pub fn dictionary() -> Vec<DictType> {
         keywords::<RecordKind>("record_kind", "kind of a record"),
         keywords::<ResponseFormat>("response_format", "format of a response"),
         keywords::<AbsentList>("absent_list", "handling of a response without its list"),
+        keywords::<TotalMeaning>("total_meaning", "meaning of the total of a response"),
         keywords::<DedupScope>("dedup_scope", "scope of unique ids"),
         keywords::<FieldType>("field_type", "type of a field"),
         keywords::<OnFieldError>("on_error", "handling of fields that cannot be cast"),

@@ -292,6 +292,17 @@ keywords! {
 }
 
 keywords! {
+    /// What the total number of records that a response reports means.
+    TotalMeaning {
+        /// As many records must arrive, and a change means that records joined or left.
+        #[default]
+        Exact = "exact",
+        /// It may change, or not be reached, without a record that is missing.
+        Estimate = "estimate",
+    }
+}
+
+keywords! {
     /// How the rest of a slice is treated when `max_page` is reached (C-24).
     OnMaxPage {
         /// The rest is skipped, and the slice is PARTIAL.

@@ -39,7 +39,7 @@ pub use iso_duration::IsoDuration;
 pub use keywords::{
     AbsentList, AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, MissingDetail, OAuth2Grant,
     OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
-    ResponseFormat, VerifyMode,
+    ResponseFormat, TotalMeaning, VerifyMode,
 };
 pub use layers::{ExplainedSetting, Overrides, SettingLayer};
 pub use manifest::Manifest;

@@ -297,6 +297,8 @@ CREATE TABLE ing_task (
   done_to timestamptz,
   ordinal bigint,
   last_id text COLLATE "C",
+  -- SUCCEEDED, while nothing shows that no record moved past the reader.
+  is_unverified integer NOT NULL DEFAULT 0 CHECK (is_unverified IN (0, 1)),
   -- Narrower tasks have taken its place.
   replaced integer NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),
   -- The task that it drives again, and the request that asked for it.

@@ -317,6 +317,8 @@ CREATE TABLE ing_task (
   attempt_count INTEGER NOT NULL DEFAULT 0,
   -- It was running when its process died, and has committed nothing since.
   is_suspect INTEGER NOT NULL DEFAULT 0 CHECK (is_suspect IN (0, 1)),
+  -- SUCCEEDED, while nothing shows that no record moved past the reader.
+  is_unverified INTEGER NOT NULL DEFAULT 0 CHECK (is_unverified IN (0, 1)),
   -- Narrower tasks took its place.
   replaced INTEGER NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),
   -- The source that it polls, and the host that it asks.

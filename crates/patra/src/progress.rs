@@ -46,8 +46,6 @@ pub(crate) struct Counts {
     pub(crate) throttled: AtomicU64,
     /// Tasks that ended FAILED or PARTIAL in this process, whichever job they belong to.
     pub(crate) tasks_failed: AtomicU64,
-    /// Slices that were read to their end in this process without proof that nothing moved past the reader.
-    pub(crate) unverified: AtomicU64,
     /// Runs that ended in this process.
     ended: watch::Sender<u64>,
     last_reason: Mutex<String>,
@@ -111,10 +109,6 @@ impl RunListener for Counts {
             RunEvent::Ended { ended, .. } => {
                 if let RunOutcome::Closed(TaskStatus::Failed | TaskStatus::Partial, _) = ended.outcome {
                     self.tasks_failed.fetch_add(1, Relaxed);
-                }
-                let succeeded = matches!(ended.outcome, RunOutcome::Closed(TaskStatus::Succeeded, _));
-                if succeeded && ended.stats.verification.is_some_and(|by| !by.is_complete()) {
-                    self.unverified.fetch_add(1, Relaxed);
                 }
                 self.ended.send_modify(|ended| *ended += 1);
             }

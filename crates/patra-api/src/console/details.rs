@@ -65,6 +65,7 @@ fn progressed(progress: &JobProgress) -> Facts {
         ("tasks queued", progress.tasks_queued),
         ("tasks active", progress.tasks_active),
         ("tasks succeeded", progress.tasks_succeeded),
+        ("of these unverified", progress.tasks_unverified),
         ("tasks partial", progress.tasks_partial),
         ("tasks failed", progress.tasks_failed),
         ("tasks cancelled", progress.tasks_cancelled),

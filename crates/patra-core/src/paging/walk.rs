@@ -237,9 +237,7 @@ impl PageWalk {
         match rule.kind {
             PagingKind::Token { .. } => !self.unchecked,
             PagingKind::Time => true,
-            PagingKind::Offset | PagingKind::Page { .. } | PagingKind::Url => {
-                seams() || (self.pages == 1 && self.from_the_start)
-            }
+            _ => seams() || (self.pages == 1 && self.from_the_start),
         }
     }
 
@@ -363,7 +361,7 @@ impl PageWalk {
             Some(total) if self.last_pass == Some(pass) || self.restarts >= MAX_RESTARTS => {
                 let reason = format!(
                     "the server reports {total} records and returned {distinct}; if its total is an estimate, declare \
-                     response.total_is_estimate"
+                     `response.total: estimate`"
                 );
                 incomplete(&reason)
             }

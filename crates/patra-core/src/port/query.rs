@@ -199,6 +199,9 @@ pub struct JobProgress {
     pub tasks_active: u64,
     pub tasks_succeeded: u64,
     pub tasks_partial: u64,
+    /// The part of `tasks_succeeded` whose slices were read to the end, while nothing shows that no record moved past
+    /// the reader.
+    pub tasks_unverified: u64,
     /// Replaced by tasks with narrower windows, which are counted instead.
     pub tasks_split: u64,
     pub tasks_failed: u64,

@@ -232,7 +232,7 @@ impl Executor {
         }
     }
 
-    /// Starts the leases that may run beside those that are running.
+    /// Starts the leases that may run alongside those that are running.
     fn start_waiting(&mut self, wants: &mut Vec<Want>) {
         while let Some(lease) = self.next_to_start() {
             let suspect = RunningSuspect { lease: LeaseRef::from(&*lease), alone: self.must_be_alone(&lease) };
@@ -262,8 +262,8 @@ impl Executor {
             // One that must be alone comes last: the others need not wait for it.
             None => {
                 let innocent = self.waiting.iter().position(|lease| !lease.suspect);
-                let beside = || self.waiting.iter().position(|lease| !self.must_be_alone(lease));
-                innocent.or_else(beside).or(alone.filter(|_| self.running.is_empty()))
+                let suspect = || self.waiting.iter().position(|lease| !self.must_be_alone(lease));
+                innocent.or_else(suspect).or(alone.filter(|_| self.running.is_empty()))
             }
         };
         self.waiting.remove(at?)

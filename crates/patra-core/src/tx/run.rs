@@ -298,6 +298,14 @@ pub struct EndRun {
     pub poll: Option<PollEnd>,
 }
 
+impl EndRun {
+    /// Whether the slice was read to its end, while nothing shows that it is complete.
+    pub fn is_unverified(&self) -> bool {
+        let by = self.stats.verification;
+        self.end == RunEnd::Succeeded && by.is_some_and(|by| !by.is_complete())
+    }
+}
+
 /// How a run ends, and the next state of its task. Lease columns are cleared in every case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunEnd {

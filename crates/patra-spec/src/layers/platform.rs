@@ -42,7 +42,7 @@ pub(super) fn platform(snapshot: &Snapshot, declared: &EndpointConfig) -> Endpoi
         response: ResponseConfig {
             format: Some(snapshot.response.format),
             lenient: Some(snapshot.response.lenient),
-            total_is_estimate: Some(snapshot.response.total_is_estimate),
+            total: Some(snapshot.response.total),
             items_path: Some(snapshot.response.items_path.clone()),
             absent: Some(snapshot.response.absent).filter(|_| snapshot.response.format.may_lack_list()),
             ..ResponseConfig::default()

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use patra_core::{Code, Level};
 
 use super::IdPaths;
-use crate::keywords::{AbsentList, ResponseFormat};
+use crate::keywords::{AbsentList, ResponseFormat, TotalMeaning};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -41,9 +41,8 @@ pub struct ResponseConfig {
     pub total_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_header: Option<String>,
-    /// The total is an estimate and may change between pages.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_is_estimate: Option<bool>,
+    pub total: Option<TotalMeaning>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_more_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ pub(super) fn response(reader: &mut ManifestReader, path: &str, node: &YamlNode)
         updated_at_format: reader.get(s, "updated_at_format", ManifestReader::text),
         total_path: reader.get(s, "total_path", ManifestReader::text),
         total_header: reader.get(s, "total_header", ManifestReader::text),
-        total_is_estimate: reader.get(s, "total_is_estimate", ManifestReader::flag),
+        total: reader.get(s, "total", ManifestReader::keyword),
         has_more_path: reader.get(s, "has_more_path", ManifestReader::text),
         has_more_header: reader.get(s, "has_more_header", ManifestReader::text),
         version_path: reader.get(s, "version_path", ManifestReader::text),

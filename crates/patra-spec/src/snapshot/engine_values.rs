@@ -8,7 +8,7 @@ use patra_core::window::Cut;
 use patra_core::{Ts, Window, gate, health, paging, retry};
 
 use super::{ASCENDING, DEFAULT_ORDER_BY, Snapshot};
-use crate::keywords::{OnMaxPage, OutOfRange, PagingType, RateScope, VerifyMode};
+use crate::keywords::{OnMaxPage, OutOfRange, PagingType, RateScope, TotalMeaning, VerifyMode};
 
 /// Rate limit key of a host, from any URL on it.
 pub fn host_key(url: &str) -> String {
@@ -101,7 +101,7 @@ impl Snapshot {
             tail_probe: declared.tail_probe || self.may_grow(),
             ceiling: declared.result_ceiling,
             can_cut: self.window.supports_updated_since,
-            estimates: self.response.total_is_estimate,
+            estimates: self.response.total == TotalMeaning::Estimate,
             split_at_max: declared.on_max_page == OnMaxPage::Split,
             verify: match (declared.verify, declared.r#type) {
                 (VerifyMode::Auto, PagingType::Offset) | (VerifyMode::Seams, _) => paging::Verify::Seams,

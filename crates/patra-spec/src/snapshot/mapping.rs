@@ -8,7 +8,7 @@ use super::Snapshot;
 
 /// Keys of `response` that do not affect records: they only find the next page or detect errors.
 const NOT_ABOUT_RECORDS: &[&str] =
-    &["totalPath", "totalHeader", "totalIsEstimate", "hasMorePath", "hasMoreHeader", "absent", "errors"];
+    &["totalPath", "totalHeader", "total", "hasMorePath", "hasMoreHeader", "absent", "errors"];
 
 impl Snapshot {
     /// Hash of the mapping rules (C-62). It stays the same as long as the same response gives the same records,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use patra_core::{Code, Level};
 
-use crate::keywords::{AbsentList, FieldType, OnFieldError, ParamLocation, ResponseFormat};
+use crate::keywords::{AbsentList, FieldType, OnFieldError, ParamLocation, ResponseFormat, TotalMeaning};
 use crate::manifest::{CsvConfig, HtmlConfig, IdPaths, XmlConfig};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,8 +36,8 @@ pub struct ResponseSpec {
     pub total_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_header: Option<String>,
-    #[serde(skip_serializing_if = "is_false")]
-    pub total_is_estimate: bool,
+    #[serde(skip_serializing_if = "is_exact")]
+    pub total: TotalMeaning,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_more_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,6 +130,10 @@ pub struct OutputFieldSpec {
 
 fn is_error(absent: &AbsentList) -> bool {
     *absent == AbsentList::Error
+}
+
+fn is_exact(total: &TotalMeaning) -> bool {
+    *total == TotalMeaning::Exact
 }
 
 pub(super) fn is_false(flag: &bool) -> bool {

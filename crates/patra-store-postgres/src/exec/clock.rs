@@ -1,5 +1,5 @@
 //! Steps of the server's clock. A sweep notices that it was set back, and moves the stored times that wait. Steps forward
-//! cannot be told from time that passed.
+//! look like time that passed.
 
 use patra_core::gate::GateState;
 use patra_core::tx::Recurrence;

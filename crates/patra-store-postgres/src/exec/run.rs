@@ -102,13 +102,14 @@ LEFT JOIN (
 const END_RUNS: &str = "
 WITH ended AS MATERIALIZED (
   SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[], $7::bigint[],
-      $8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::int[])
+      $8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::timestamptz[], $12::timestamptz[], $13::int[],
+      $14::int[])
     AS ended (task, run, task_status, run_status, error, stats, attempts, scheduled_at, finished_at, items, done_from,
-      done_to, replaced)
+      done_to, replaced, is_unverified)
 ),
 closed AS (
   UPDATE ing_task_run r
-  SET status_code = ended.run_status, error = ended.error, stats = ended.stats, finished_at = $14
+  SET status_code = ended.run_status, error = ended.error, stats = ended.stats, finished_at = $15
   FROM ended
   WHERE r.id = ended.run
 )
@@ -116,8 +117,8 @@ UPDATE ing_task t
 SET status_code = ended.task_status, error = ended.error, attempt_count = ended.attempts,
   scheduled_at = coalesce(ended.scheduled_at, t.scheduled_at), finished_at = ended.finished_at,
   items = t.items + ended.items, done_from = coalesce(ended.done_from, t.done_from),
-  done_to = coalesce(ended.done_to, t.done_to), replaced = greatest(t.replaced, ended.replaced), lease_owner = NULL,
-  leased_until = NULL
+  done_to = coalesce(ended.done_to, t.done_to), replaced = greatest(t.replaced, ended.replaced),
+  is_unverified = ended.is_unverified, lease_owner = NULL, leased_until = NULL
 FROM ended
 WHERE t.id = ended.task";
 
@@ -270,7 +271,7 @@ pub(super) async fn end(session: &Session, ops: &[&EndRun]) -> Result<Vec<Result
         }
         endings.push(Closed::of(op, ending, now)?);
     }
-    let ended: Rows<'_, 13> = endings.iter().map(Closed::row).collect();
+    let ended: Rows<'_, 14> = endings.iter().map(Closed::row).collect();
     let ended: Vec<_> = ended.params().into_iter().chain([&now as Value<'_>]).collect();
     let is_advised = found.first().map_or(Ok(false), |row| row.try_get(3))?;
     let resolved = if is_advised { resolved(&endings, &tasks)? } else { Vec::new() };
@@ -330,6 +331,7 @@ struct Closed<'a> {
     done_from: Option<Time>,
     done_to: Option<Time>,
     replaced: i32,
+    is_unverified: i32,
 }
 
 impl<'a> Closed<'a> {
@@ -347,11 +349,12 @@ impl<'a> Closed<'a> {
             done_from: op.done.map(|done| Time(done.from)),
             done_to: op.done.map(|done| Time(done.to)),
             replaced: i32::from(matches!(op.end, RunEnd::Split { .. })),
+            is_unverified: i32::from(op.is_unverified()),
         })
     }
 
     /// The values in the order of the statement.
-    fn row(&self) -> [Value<'_>; 13] {
+    fn row(&self) -> [Value<'_>; 14] {
         [
             &self.op.lease.task.0,
             &self.op.run.0,
@@ -366,6 +369,7 @@ impl<'a> Closed<'a> {
             &self.done_from,
             &self.done_to,
             &self.replaced,
+            &self.is_unverified,
         ]
     }
 }

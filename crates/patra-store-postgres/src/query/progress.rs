@@ -17,12 +17,13 @@ WITH asked AS (
   UNION ALL
   SELECT i.id, i.status_code FROM ing_schedule_instance i JOIN asked ON i.root_id = asked.id
 ), per_trigger AS (
-  SELECT f.made, t.queued, t.active, t.succeeded, t.partial, t.split, t.failed, t.cancelled, t.started_at, t.finished_at
+  SELECT f.made, t.queued, t.active, t.succeeded, t.unverified, t.partial, t.split, t.failed, t.cancelled, t.started_at, t.finished_at
   FROM family f
   CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE status_code = 'QUEUED') AS queued,
       count(*) FILTER (WHERE status_code IN ('DISPATCHED', 'EXECUTING')) AS active,
       count(*) FILTER (WHERE status_code = 'SUCCEEDED' AND replaced = 0) AS succeeded,
+      count(*) FILTER (WHERE status_code = 'SUCCEEDED' AND is_unverified = 1) AS unverified,
       count(*) FILTER (WHERE status_code = 'PARTIAL' AND replaced = 0) AS partial,
       count(*) FILTER (WHERE replaced = 1) AS split,
       count(*) FILTER (WHERE status_code = 'FAILED' AND replaced = 0) AS failed,
@@ -36,6 +37,7 @@ WITH asked AS (
     count(*) FILTER (WHERE made <> 'REQUESTED' AND queued + active > 0) AS open,
     coalesce(sum(queued), 0)::bigint AS queued, coalesce(sum(active), 0)::bigint AS active,
     coalesce(sum(succeeded), 0)::bigint AS succeeded, coalesce(sum(partial), 0)::bigint AS partial,
+    coalesce(sum(unverified), 0)::bigint AS unverified,
     coalesce(sum(split), 0)::bigint AS split,
     coalesce(sum(failed), 0)::bigint AS failed, coalesce(sum(cancelled), 0)::bigint AS cancelled,
     min(started_at) AS started_at, max(finished_at) AS finished_at
@@ -58,7 +60,7 @@ SELECT asked.id, asked.status_code, asked.record_remarks, t.queued, t.active, t.
   (SELECT task.error FROM family f JOIN ing_task task ON task.schedule_instance_id = f.id
    WHERE task.status_code IN ('FAILED', 'PARTIAL') AND task.replaced = 0
    ORDER BY task.finished_at DESC, task.id DESC
-   LIMIT 1), b.out_of_window, b.filtered
+   LIMIT 1), b.out_of_window, b.filtered, t.unverified
 FROM asked, tasks t, batches b";
 
 pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Option<JobProgress>, Fail> {
@@ -84,6 +86,7 @@ pub(crate) async fn progress(session: &Session, public_id: String) -> Result<Opt
         tasks_queued: sum(3)?,
         tasks_active: sum(4)?,
         tasks_succeeded: sum(5)?,
+        tasks_unverified: sum(33)?,
         tasks_partial: sum(6)?,
         tasks_split: sum(20)?,
         tasks_failed: sum(7)?,

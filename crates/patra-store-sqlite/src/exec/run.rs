@@ -81,7 +81,8 @@ const CLOSE_TASK: &str = "
 UPDATE ing_task
 SET status_code = ?3, lease_owner = NULL, leased_until = NULL, error = ?4, attempt_count = ?5,
     scheduled_at = coalesce(?6, scheduled_at), finished_at = ?7, items = items + ?8,
-    done_from = coalesce(?9, done_from), done_to = coalesce(?10, done_to), replaced = max(replaced, ?11)
+    done_from = coalesce(?9, done_from), done_to = coalesce(?10, done_to), replaced = max(replaced, ?11),
+    is_unverified = ?12
 WHERE id = ?1 AND lease_epoch = ?2 AND status_code = 'EXECUTING'";
 
 #[cfg(test)]
@@ -214,6 +215,7 @@ pub(super) fn end(db: &Connection, op: &EndRun, now: Ts) -> Result<RunEnded> {
         op.done.map(|done| done.from.micros()),
         op.done.map(|done| done.to.micros()),
         matches!(op.end, RunEnd::Split { .. }),
+        op.is_unverified(),
     ])?;
     if let RunEnd::Split { slices, .. } = &op.end {
         split::replace(db, task, slices, now)?;

@@ -35,7 +35,8 @@ WHERE made.root_id = ?1 AND made.status_code <> 'REQUESTED'
 
 const COUNT_TASKS: &str = concat!(
     "
-SELECT task.status_code, count(*), task.replaced, min(task.started_at), max(task.finished_at)
+SELECT task.status_code, count(*), task.replaced, min(task.started_at), max(task.finished_at),
+  sum(task.is_unverified)
 FROM ",
     family!(),
     " family JOIN ing_task task ON task.schedule_instance_id = family.id
@@ -100,6 +101,7 @@ fn read_trigger(db: &Connection, public_id: &str, now: Ts) -> Result<Option<JobP
             tasks_queued: 0,
             tasks_active: 0,
             tasks_succeeded: 0,
+            tasks_unverified: 0,
             tasks_partial: 0,
             tasks_split: 0,
             tasks_failed: 0,
@@ -139,6 +141,7 @@ fn count_tasks(db: &Connection, progress: &mut JobProgress) -> Result<()> {
         let count = row.get::<_, i64>(1)?.unsigned_abs();
         first = [first, maybe_time(row, 3)?].into_iter().flatten().min();
         last = last.max(maybe_time(row, 4)?);
+        progress.tasks_unverified += row.get::<_, i64>(5)?.unsigned_abs();
         match word(row, 0)? {
             _ if row.get(2)? => progress.tasks_split += count,
             TaskStatus::Queued => progress.tasks_queued += count,

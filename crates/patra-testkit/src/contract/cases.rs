@@ -293,6 +293,7 @@ macro_rules! contract_cases {
         long_list_is_read_page_by_page,
         list_can_be_limited_to_a_span_of_time,
         progress_sums_up_the_work_of_a_trigger,
+        unverified_tasks_are_counted,
         keys_are_made_found_and_revoked,
         store_responds_to_a_ping,
         payloads_are_returned_byte_for_byte,

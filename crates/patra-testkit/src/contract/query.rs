@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use patra_core::cursor::CursorValue;
 use patra_core::gate::{GateLimits, GateRequest};
+use patra_core::paging::Verification;
 use patra_core::port::query::{Cell, CellKind, StoredApiKey, View, ViewFilter};
 use patra_core::record::{CandidateMark, DetailCandidate};
 use patra_core::record::{Record, RecordVersion};
@@ -188,6 +189,27 @@ pub(super) async fn progress_sums_up_the_work_of_a_trigger(fx: Fixture) {
     assert!(progress.is_finished() && progress.tasks_partial == 1 && progress.tasks() == 3);
     assert_eq!(fx.progress("other").await.tasks(), 0);
     assert_eq!(fx.subject.store.progress("unknown").await, Ok(None));
+}
+
+pub(super) async fn unverified_tasks_are_counted(fx: Fixture) {
+    fx.plan("a", &make::windows(0, 4)).await;
+    let ends = [
+        (RunEnd::Succeeded, Some(Verification::Unverified)),
+        (RunEnd::Succeeded, Some(Verification::Seams)),
+        (RunEnd::Succeeded, None),
+        (RunEnd::Partial { error: make::fault("capped") }, Some(Verification::Unverified)),
+    ];
+    for (end, verification) in ends {
+        let lease = fx.next().await;
+        let mut end = make::end(&lease, fx.start(&lease).await, end);
+        end.stats.verification = verification;
+        fx.ok(Arc::new(end)).await;
+    }
+    let progress = fx.progress("a").await;
+    assert_eq!((progress.tasks_succeeded, progress.tasks_unverified, progress.tasks_partial), (3, 1, 1));
+    let tasks = fx.rows(View::Tasks).await;
+    let marked: Vec<_> = (0..4).map(|at| tasks.at(at, "is_unverified")).collect();
+    assert_eq!(marked, [Cell::Int(0), Cell::Int(0), Cell::Int(0), Cell::Int(1)], "newest first");
 }
 
 pub(super) async fn keys_are_made_found_and_revoked(fx: Fixture) {

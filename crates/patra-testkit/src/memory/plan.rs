@@ -184,6 +184,7 @@ impl MemStore {
             credential,
             c_max,
             status: TaskStatus::Queued,
+            is_unverified: false,
             replaced: false,
             redrive,
             poll,

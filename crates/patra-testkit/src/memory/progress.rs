@@ -31,6 +31,7 @@ impl MemStore {
             tasks_queued: 0,
             tasks_active: 0,
             tasks_succeeded: 0,
+            tasks_unverified: 0,
             tasks_partial: 0,
             tasks_split: 0,
             tasks_failed: 0,
@@ -54,6 +55,7 @@ impl MemStore {
             if !task.status.is_final() {
                 open.insert(task.lineage.job);
             }
+            progress.tasks_unverified += u64::from(task.is_unverified);
             let count = match task.status {
                 _ if task.replaced => &mut progress.tasks_split,
                 TaskStatus::Queued => &mut progress.tasks_queued,

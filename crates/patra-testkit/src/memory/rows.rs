@@ -134,6 +134,8 @@ pub struct Task {
     pub credential: Option<CredentialId>,
     pub c_max: u32,
     pub status: TaskStatus,
+    /// SUCCEEDED, while nothing shows that no record moved past the reader.
+    pub is_unverified: bool,
     /// Whether other tasks replaced this one.
     pub replaced: bool,
     /// The task that this one redrives, and the id of that request.

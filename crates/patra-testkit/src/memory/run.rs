@@ -114,6 +114,7 @@ impl MemStore {
         }
         self.close_run(now, op);
         let task_status = self.release_task(now, op);
+        self.tasks[place(op.lease.task.0)].is_unverified = op.is_unverified();
         self.end_poll(now, op, task_status);
         match &op.end {
             RunEnd::Split { slices, .. } => self.replace_slice(now, op.lease.task, slices),

@@ -129,6 +129,7 @@ pub(super) fn task(row: &Task) -> ViewRow {
         or_null(row.done, |done| Cell::Time(done.to)),
         or_null(row.what.segment.as_ref(), |segment| Cell::Int(segment.ordinal)),
         text(row.status.as_str()),
+        Cell::Int(i64::from(row.is_unverified)),
         Cell::Int(i64::from(row.replaced)),
         or_null(row.redrive.as_ref(), |(task, _)| Cell::Int(task.0)),
         Cell::Int(i64::from(row.c_max)),

@@ -1,13 +1,42 @@
 //! Deaths of processes, and whose fault they are: a task fails for a death only if it ran alone.
 
-use patra_core::TaskId;
+use std::time::Duration;
+
 use patra_core::tx::{Done, Tx, TxError};
+use patra_core::{TaskId, Ts};
 
 use super::check::Broken;
-use super::process::Process;
+use super::event::Event;
+use super::process::{Machines, Process};
 use super::world::World;
 
 impl World {
+    pub(super) fn crash(&mut self, process: usize) {
+        self.note_death(process);
+        let this = &mut self.processes[process];
+        this.alive = false;
+        this.machines.runs.clear();
+        let life = this.life;
+        let at = self.now + Duration::from_micros(100_000) + self.below(self.profile.lease * 2);
+        self.agenda.push(at, &mut self.rng, Event::Restart { process, life });
+    }
+
+    pub(super) fn restart(&mut self, process: usize, life: u32) {
+        let local = self.processes[process].local(self.now);
+        let this = &self.processes[process];
+        if this.life != life {
+            return;
+        }
+        self.note_death(process);
+        let this = &mut self.processes[process];
+        (this.alive, this.draining, this.paused_until) = (true, false, Ts::MIN);
+        this.life += 1;
+        this.silent_until = Ts::MIN;
+        this.machines = Machines::new(process, this.life, this.role, &self.profile, &mut self.rng, local);
+        this.next_wake = Ts::MAX;
+        self.rewake(process);
+    }
+
     /// Records how many runs a process had when it died, for each of its tasks.
     pub(super) fn note_death(&mut self, process: usize) {
         let this = &self.processes[process];

@@ -43,7 +43,7 @@ mutants! {
     /// The sweep never fails a task.
     SweepIgnoresAttempts,
     /// A death counts as an attempt for every task that the process was running.
-    DeathBlamesAll,
+    DeathMarksAll,
     /// A process does not know which of its tasks are suspects, so they run together.
     SuspectsUnknown,
     /// Leases are made and checked by the callers' clocks.

@@ -79,7 +79,7 @@ impl Store {
             (Mutant::SweepIgnoresAttempts, Tx::Sweep(op)) => {
                 self.mem.apply(now, &Sweep { max_attempts: u32::MAX, ..*op }.into())
             }
-            (Mutant::DeathBlamesAll, Tx::Sweep(_)) => {
+            (Mutant::DeathMarksAll, Tx::Sweep(_)) => {
                 for task in self.mem.tasks.iter_mut().filter(|task| task.status == TaskStatus::Executing) {
                     task.suspect = true;
                 }

@@ -421,32 +421,6 @@ impl World {
         self.processes[process].paused_until + Duration::from_micros(self.rng.below(1_000))
     }
 
-    pub(super) fn crash(&mut self, process: usize) {
-        self.note_death(process);
-        let this = &mut self.processes[process];
-        this.alive = false;
-        this.machines.runs.clear();
-        let life = this.life;
-        let at = self.now + Duration::from_micros(100_000) + self.below(self.profile.lease * 2);
-        self.agenda.push(at, &mut self.rng, Event::Restart { process, life });
-    }
-
-    fn restart(&mut self, process: usize, life: u32) {
-        let local = self.processes[process].local(self.now);
-        let this = &self.processes[process];
-        if this.life != life {
-            return;
-        }
-        self.note_death(process);
-        let this = &mut self.processes[process];
-        (this.alive, this.draining, this.paused_until) = (true, false, Ts::MIN);
-        this.life += 1;
-        this.silent_until = Ts::MIN;
-        this.machines = Machines::new(process, this.life, this.role, &self.profile, &mut self.rng, local);
-        this.next_wake = Ts::MAX;
-        self.rewake(process);
-    }
-
     /// Schedules the process's next timer, if it is earlier than the scheduled one.
     pub(super) fn rewake(&mut self, process: usize) {
         let this = &self.processes[process];

@@ -260,7 +260,7 @@ impl Job {
             "tasks_succeeded": progress.tasks_succeeded,
             "tasks_failed": progress.tasks_failed,
             "tasks_partial": progress.tasks_partial,
-            "slices_unverified": get(&counts.unverified),
+            "slices_unverified": progress.tasks_unverified,
             "cursor": cursor,
             "remark": remark,
         });
@@ -276,7 +276,7 @@ impl Job {
         }
         text.push_str(&skipped(get(&counts.out_of_window), get(&counts.filtered)));
         if let Some(cursor) = &cursor {
-            text.push_str(&match get(&counts.unverified) {
+            text.push_str(&match progress.tasks_unverified {
                 0 => format!("; read up to {cursor}, all verified"),
                 1 => format!("; read up to {cursor}, 1 slice unverified"),
                 slices => format!("; read up to {cursor}, {slices} slices unverified"),
@@ -292,7 +292,7 @@ impl Job {
         if let (true, Some(remark)) = (progress.remarks.as_deref().is_some_and(left_out), &remark) {
             say(remark);
         }
-        if get(&counts.unverified) > 0 {
+        if progress.tasks_unverified > 0 {
             say("unverified: nothing shows whether records moved between two pages while they were read; \
                  `pagination.verify: twice` reads until two passes agree");
         }

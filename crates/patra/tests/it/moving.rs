@@ -234,7 +234,7 @@ fn total_that_is_not_reached_is_reported_with_both_numbers(on: On) {
         assert_eq!((code, ids.len()), (1, 60), "{text}");
         assert!(text.contains("reports 200 records and returned 60"), "{text}");
         assert!(!text.contains("all verified"), "{text}");
-        let (code, text, _) = harvest(&place, list(), PAGE, "", ", total_path: $.total, total_is_estimate: true");
+        let (code, text, _) = harvest(&place, list(), PAGE, "", ", total_path: $.total, total: estimate");
         assert_eq!(code, 0, "{text}");
     }
 }

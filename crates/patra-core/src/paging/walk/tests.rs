@@ -50,3 +50,17 @@ fn the_same_page_again_is_the_end_where_a_repetition_is() {
     let again = walk.after(&rule, &Position::Token(Some("b".into())), &facts, [1; 16], &[]);
     assert_eq!(again, PageStep::End(EndReason::Repeated));
 }
+
+#[test]
+fn only_the_first_page_of_the_list_keeps_its_place_without_a_proof() {
+    let rule = PagingRule::new(PagingKind::Page { base: 0 }, 2);
+    let facts = PageFacts { items: 2, ids: vec![[1; 16], [2; 16]], ..PageFacts::default() };
+    let mut first = PageWalk::new(true);
+    first.after(&rule, &Position::Page(0), &facts, [1; 16], &[]);
+    assert!(first.keeps_its_place(&rule));
+    // What was on the next page may have moved to this one before the run went on.
+    let mut resumed = PageWalk::resumed(&Position::Page(1), None, first.progress().as_ref());
+    let facts = PageFacts { items: 2, ids: vec![[3; 16], [4; 16]], ..PageFacts::default() };
+    resumed.after(&rule, &Position::Page(1), &facts, [2; 16], &[]);
+    assert!(!resumed.keeps_its_place(&rule));
+}

@@ -29,7 +29,7 @@ pub(super) fn response(endpoint: &EndpointConfig) -> ResponseSpec {
         updated_at_format: response.updated_at_format,
         total_path: response.total_path,
         total_header: lower(response.total_header),
-        total_is_estimate: response.total_is_estimate.unwrap_or(false),
+        total: response.total.unwrap_or_default(),
         has_more_path: response.has_more_path.or(paging_has_more),
         has_more_header: lower(response.has_more_header),
         version_path: response.version_path,

@@ -6,7 +6,8 @@ use rusqlite::types::Value;
 
 use crate::support::Workspace;
 
-/// Rows of all tables except the gate's: every request counts there, a replay's too.
+/// Rows of all tables except the gate's, where every request counts, a replay's too, and the clock's, which is
+/// recorded while a process runs.
 pub(super) fn dump(place: &Workspace) -> String {
     match place.database_url() {
         Some(url) => postgres(&url),
@@ -17,7 +18,7 @@ pub(super) fn dump(place: &Workspace) -> String {
 fn sqlite(place: &Workspace) -> String {
     let connection = rusqlite::Connection::open(place.folder.path().join("data/patra.db")).unwrap();
     let mut tables = connection
-        .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'ing_gate' ORDER BY name")
+        .prepare("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT IN ('ing_gate', 'ing_clock') ORDER BY name")
         .unwrap();
     let tables: Vec<String> = tables.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
     assert!(tables.iter().any(|table| table == "ing_task_run_batch"), "{tables:?}");
@@ -40,8 +41,10 @@ fn sqlite(place: &Workspace) -> String {
 }
 
 fn postgres(url: &str) -> String {
-    let dump =
-        Command::new("pg_dump").args(["--data-only", "--exclude-table=ing_gate", "--inserts", url]).output().unwrap();
+    let dump = Command::new("pg_dump")
+        .args(["--data-only", "--exclude-table=ing_(gate|clock)", "--inserts", url])
+        .output()
+        .unwrap();
     assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
     let text = String::from_utf8(dump.stdout).unwrap();
     // Newer versions start and end a dump with a random word.

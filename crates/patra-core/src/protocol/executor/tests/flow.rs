@@ -233,7 +233,7 @@ fn claimed(leases: Vec<Lease>) -> (Executor, Vec<i64>) {
 }
 
 #[test]
-fn suspects_start_one_after_the_other_beside_the_rest() {
+fn suspects_start_one_after_the_other_alongside_the_rest() {
     let (mut executor, first) = claimed(vec![suspect(1, 1), lease(2, 1), suspect(3, 4), suspect(4, 2)]);
     assert_eq!(first, [2, 1]);
     let mut wants = Vec::new();
