@@ -17,6 +17,7 @@ mod mutant;
 mod partition;
 mod process;
 mod profile;
+mod refuse;
 mod request;
 mod scene;
 mod store;

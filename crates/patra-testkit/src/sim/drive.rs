@@ -421,8 +421,13 @@ impl World {
     /// Applies mutants that act between the store and a machine.
     fn distort(&mut self, Exchange { tx, result, .. }: &mut Exchange) {
         match (self.mutant, &*tx) {
-            (Some(Mutant::UnknownIsDone), tx) if !tx.pages().is_empty() => {
-                if matches!(result, Err(TxError::Unknown(_))) {
+            (Some(mutant @ (Mutant::UnknownIsDone | Mutant::RefusalIsDone)), tx) if !tx.pages().is_empty() => {
+                let pretended = match result {
+                    Err(TxError::Unknown(_)) => mutant == Mutant::UnknownIsDone,
+                    Err(TxError::Refused(_)) => mutant == Mutant::RefusalIsDone,
+                    _ => false,
+                };
+                if pretended {
                     let (batch, captured) = (patra_core::BatchId(0), Captured::None);
                     let done =
                         |op: &Arc<CommitBatch>| BatchCommitted { batch, stats: op.stats, replayed: false, captured };

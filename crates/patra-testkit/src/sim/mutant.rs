@@ -42,6 +42,8 @@ mutants! {
     SweepLeavesRunOpen,
     /// The sweep never fails a task.
     SweepIgnoresAttempts,
+    /// A page that the store has refused counts as committed.
+    RefusalIsDone,
     /// A death counts as an attempt for every task that the process was running.
     DeathMarksAll,
     /// A process does not know which of its tasks are suspects, so they run together.

@@ -50,6 +50,8 @@ pub(super) struct World {
     pub(super) hash: u64,
     pub(super) trace: bool,
     pub(super) broken: Option<Broken>,
+    /// Draws the operations that the store refuses.
+    pub(super) refusals: Option<Rng>,
     /// How many runs a process had when it died, by the owner of its leases and by task.
     pub(super) deaths: BTreeMap<(String, TaskId), usize>,
 }
@@ -113,6 +115,7 @@ impl World {
             hash: seed,
             broken: None,
             deaths: BTreeMap::new(),
+            refusals: None,
             rng,
             profile,
             mutant,
@@ -194,6 +197,7 @@ impl World {
         self.plan_acts();
         self.plan_steps(self.hash);
         self.plan_crashes(self.hash);
+        self.plan_refusals(self.hash);
         self.agenda.push(self.now + self.profile.rough, &mut self.rng, Event::Calm);
         for process in 0..self.processes.len() {
             self.rewake(process);
@@ -315,7 +319,9 @@ impl World {
             sent: self.processes[process].local(self.now),
         };
         let at = self.now + self.store_delay() + self.stall(process);
-        let fault = if at < self.outage_until {
+        let fault = if let Some(refused) = self.refuses() {
+            Some(refused)
+        } else if at < self.outage_until {
             Some(TxError::Unavailable(String::new()))
         } else if self.rng.chance(self.profile.faults.busy) {
             Some(TxError::Busy)
