@@ -45,10 +45,15 @@ impl ClockStep {
         if at > self.from.min(self.to) && at < Ts::NEVER { self.to + at.since(self.from) } else { at }
     }
 
-    /// The end of a lease, for a store that notices a step late: leases up to `from` may have been granted since.
+    /// The end of a lease, for a store that notices a step late: one that ends soon may have been granted since. `longest`:
+    /// no lease is granted for longer, so one that ends later has run out before the step.
     #[must_use]
-    pub fn lease_until(self, at: Ts) -> Ts {
-        if at > self.from { self.to + at.since(self.from) } else { at }
+    pub fn lease_until(self, at: Ts, longest: Duration) -> Ts {
+        match at {
+            _ if at > self.from => self.to + at.since(self.from),
+            _ if self.is_back() && at > self.to + longest => self.to,
+            _ => at,
+        }
     }
 
     /// The time since which something is so: as long ago as before.
@@ -141,6 +146,8 @@ mod tests {
 
     const BACK: ClockStep = ClockStep { from: Ts::from_secs(1_800_000_000), to: Ts::from_secs(1_800_000_000 - 3_600) };
 
+    const LONGEST: Duration = Duration::from_secs(60);
+
     fn forward() -> ClockStep {
         ClockStep { from: at(0), to: at(HOUR) }
     }
@@ -151,11 +158,12 @@ mod tests {
             assert_eq!(step.wait_until(at(7)), at(now + 7), "{step:?}");
             assert!(step.wait_until(at(-7)) <= at(now), "what was due is due");
             assert_eq!(step.wait_until(Ts::NEVER), Ts::NEVER);
-            assert_eq!(step.lease_until(at(7)), at(now + 7));
+            assert_eq!(step.lease_until(at(7), LONGEST), at(now + 7));
             assert_eq!(step.since(at(-7)), at(now - 7));
         }
         assert_eq!(BACK.wait_until(at(-HOUR - 1)), at(-HOUR - 1), "the order of due work stays");
-        assert_eq!(BACK.lease_until(at(-HOUR + 30)), at(-HOUR + 30), "granted since the step");
+        assert_eq!(BACK.lease_until(at(-HOUR + 30), LONGEST), at(-HOUR + 30), "granted since the step");
+        assert_eq!(BACK.lease_until(at(-7), LONGEST), at(-HOUR), "it had run out");
         assert_eq!(BACK.since(at(-2 * HOUR)), at(-2 * HOUR));
     }
 

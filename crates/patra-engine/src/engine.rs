@@ -190,7 +190,8 @@ async fn listen(shared: Arc<Shared>) {
 /// Takes back every lease: their holders ran in an earlier process on this database.
 async fn take_back(ports: &Ports, options: &Options) -> Result<(), TxError> {
     loop {
-        let sweep = Sweep { limit: 1_000, max_attempts: options.run.max_attempts, all_owners: true };
+        let (max_attempts, longest_lease) = (options.run.max_attempts, options.longest_lease());
+        let sweep = Sweep { limit: 1_000, max_attempts, all_owners: true, longest_lease };
         let swept = ports.store.run(sweep).await?;
         if swept.requeued.len() + swept.failed.len() < 1_000 {
             return Ok(());

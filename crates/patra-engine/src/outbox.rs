@@ -17,7 +17,7 @@ use crate::shared::Shared;
 /// Events of one claim. Events of one topic are delivered one after the other, topics in parallel.
 const AT_ONCE: u32 = 20;
 /// Time for the last delivery of a claim: more than a webhook may take, and the lease must not end meanwhile.
-const LAST_DELIVERY: Duration = Duration::from_secs(15);
+pub(crate) const LAST_DELIVERY: Duration = Duration::from_secs(15);
 /// Interval between two claims when no event is known to wait.
 const CLAIM_EVERY: Duration = Duration::from_secs(5);
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use patra_core::port::{Clock, Notifier, Store, Transport, transport};
+use patra_core::protocol::token::REFRESH_LEASE;
 use patra_core::source::NetworkStatus;
 use patra_core::tx::PartitionKey;
 use patra_core::{Ts, protocol};
@@ -21,6 +22,7 @@ use crate::gate::RateGate;
 use crate::health::HealthRegistry;
 use crate::maintenance::MaintenanceOptions;
 use crate::metrics::Metrics;
+use crate::outbox::LAST_DELIVERY;
 use crate::pool::CaptureRules;
 use crate::prepared::PreparedSpecs;
 
@@ -104,6 +106,11 @@ impl Options {
             only: None,
             webhooks: BTreeMap::new(),
         }
+    }
+
+    /// No lease is granted for longer: on tasks and jobs, on events with their last delivery, on the refresh of a token.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.lease.max(REFRESH_LEASE) + LAST_DELIVERY
     }
 
     /// How long an idle part sleeps when the work poller does not wake it.

@@ -12,8 +12,12 @@ use crate::shared::{Shared, sleep_until};
 
 pub(crate) async fn serve(shared: Arc<Shared>, rng: Rng) {
     let clock = &shared.ports.clock;
-    let options =
-        Options { every: shared.options.idle_sleep(), limit: 100, max_attempts: shared.options.run.max_attempts };
+    let options = Options {
+        every: shared.options.idle_sleep(),
+        limit: 100,
+        max_attempts: shared.options.run.max_attempts,
+        longest_lease: shared.options.longest_lease(),
+    };
     let mut machine = Sweeper::new(options, rng, clock.steady());
     loop {
         tokio::select! {

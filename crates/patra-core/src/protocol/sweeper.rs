@@ -12,6 +12,7 @@ pub struct Options {
     pub every: Duration,
     pub limit: u32,
     pub max_attempts: u32,
+    pub longest_lease: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -34,7 +35,8 @@ impl Sweeper {
             return None;
         }
         self.in_flight = true;
-        Some(Sweep { limit: self.options.limit, max_attempts: self.options.max_attempts, all_owners: false })
+        let Options { limit, max_attempts, longest_lease, .. } = self.options;
+        Some(Sweep { limit, max_attempts, all_owners: false, longest_lease })
     }
 
     /// A lease may have expired.
@@ -64,7 +66,12 @@ mod tests {
     #[test]
     fn a_full_sweep_is_followed_at_once_and_an_idle_one_after_about_the_interval() {
         let now = Ts::from_secs(100);
-        let options = Options { every: Duration::from_secs(1), limit: 2, max_attempts: 5 };
+        let options = Options {
+            every: Duration::from_secs(1),
+            limit: 2,
+            max_attempts: 5,
+            longest_lease: Duration::from_secs(60),
+        };
         let mut sweeper = Sweeper::new(options, Rng::new(1), now);
         assert!(sweeper.poll(now).is_some());
         assert!(sweeper.poll(now).is_none(), "one at a time");

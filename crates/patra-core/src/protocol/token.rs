@@ -45,11 +45,14 @@ pub struct Options {
     pub rejected_pause: Duration,
 }
 
+/// Lease on the refresh of a token.
+pub const REFRESH_LEASE: Duration = Duration::from_secs(60);
+
 impl Options {
     pub fn new(owner: impl Into<String>) -> Options {
         Options {
             owner: owner.into(),
-            lease: Duration::from_secs(60),
+            lease: REFRESH_LEASE,
             request_timeout: Duration::from_secs(20),
             refresh_ahead: Duration::from_secs(60),
             busy_poll: Duration::from_millis(500),

@@ -144,6 +144,8 @@ pub struct Sweep {
     pub limit: u32,
     pub max_attempts: u32,
     pub all_owners: bool,
+    /// No lease is granted for longer. When the clock was set back, one that ends later has run out before.
+    pub longest_lease: Duration,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,6 +1,8 @@
 //! Steps of the server's clock. A sweep notices that it was set back, and moves the stored times that wait. Steps forward
 //! look like time that passed.
 
+use std::time::Duration;
+
 use patra_core::gate::GateState;
 use patra_core::tx::Recurrence;
 use patra_core::{ClockStep, Ts};
@@ -46,8 +48,30 @@ macro_rules! wait {
     };
 }
 
-/// Ends of leases: `ClockStep::lease_until`. `$1` is the time that was remembered.
+/// Ends of leases: `ClockStep::lease_until`. `$1` is the time that was remembered, `$3` the time now, `$4` the end of the
+/// longest lease that may have been granted since the step.
 macro_rules! lease {
+    ($table:literal, $column:literal, $which:literal) => {
+        concat!(
+            "UPDATE ",
+            $table,
+            " SET ",
+            $column,
+            " = CASE WHEN ",
+            $column,
+            " > $1 THEN ",
+            $column,
+            " + $2::bigint * interval '1 microsecond' ELSE $3 END WHERE ",
+            $which,
+            " AND ",
+            $column,
+            " > least($1, $4::timestamptz)"
+        )
+    };
+}
+
+/// Times since which something is so: `ClockStep::since`. `$1` is the time now.
+macro_rules! since {
     ($table:literal, $column:literal, $which:literal) => {
         concat!(
             "UPDATE ",
@@ -62,13 +86,6 @@ macro_rules! lease {
             $column,
             " > $1"
         )
-    };
-}
-
-/// Times since which something is so: `ClockStep::since`. `$1` is the time now.
-macro_rules! since {
-    ($table:literal, $column:literal, $which:literal) => {
-        lease!($table, $column, $which)
     };
 }
 
@@ -133,17 +150,17 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 /// Moves the times that wait, if the clock was set back since the last sweep of any process.
-pub(super) async fn follow(session: &Session) -> Result<(), Fail> {
+pub(super) async fn follow(session: &Session, longest_lease: Duration) -> Result<(), Fail> {
     let [see] = session.prepare([SEE]).await?;
     let row = &session.one(&see, &[]).await?;
     let Time(now) = row.try_get(0)?;
     if maybe(row, 1)?.and_then(|seen| ClockStep::back(seen, now)).is_some() {
-        follow_back(session).await?;
+        follow_back(session, longest_lease).await?;
     }
     Ok(())
 }
 
-async fn follow_back(session: &Session) -> Result<(), Fail> {
+async fn follow_back(session: &Session, longest_lease: Duration) -> Result<(), Fail> {
     let [lock, write] = session.prepare([LOCK, WRITE_SEEN]).await?;
     session.begin().await?;
     let row = session.one(&lock, &[]).await?;
@@ -159,7 +176,8 @@ async fn follow_back(session: &Session) -> Result<(), Fail> {
         moved += session.write(&statement, &[&Time(step.to), &by]).await?;
     }
     for statement in session.prepare([LEASES, JOB_LEASES, EVENT_LEASES, REFRESHES]).await? {
-        moved += session.write(&statement, &[&Time(step.from), &by]).await?;
+        let (to, fresh) = (Time(step.to), Time(step.to + longest_lease));
+        moved += session.write(&statement, &[&Time(step.from), &by, &to, &fresh]).await?;
     }
     moved += move_schedules(session, step).await? + move_gates(session, step).await?;
     let [count] = session.prepare([COUNT_AHEAD]).await?;

@@ -102,7 +102,7 @@ pub(super) async fn renew(session: &Session, op: &Renew) -> Result<Renewed, Fail
 }
 
 pub(super) async fn sweep(session: &Session, op: Sweep) -> Result<Swept, Fail> {
-    clock::follow(session).await?;
+    clock::follow(session, op.longest_lease).await?;
     let [sweep] = session.prepare([SWEEP]).await?;
     let error = Json::of(&Fault::transient(Code::LockLost, "lease_expired"))?;
     let (limit, max_attempts) = (i64::from(op.limit), i64::from(op.max_attempts));

@@ -121,7 +121,7 @@ async fn session_killed_in_an_autocommit_statement_leaves_the_outcome_unknown() 
     let Some(schema) = Schema::new() else { return };
     // One connection that has prepared the statement, so that it is killed while it executes.
     let store = PostgresStore::open(Options { pool_size: 1, ..schema.options() }).await.unwrap();
-    let sweep = Sweep { limit: 1, max_attempts: 5, all_owners: false };
+    let sweep = Sweep { limit: 1, max_attempts: 5, all_owners: false, longest_lease: Duration::from_secs(60) };
     run(&store, sweep).await.unwrap();
     let mut client = schema.client().await;
     let killer = schema.client().await;

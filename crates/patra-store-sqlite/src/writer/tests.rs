@@ -89,7 +89,8 @@ fn short_operations_do_not_wait_for_long_ones_twice() {
         let room = Arc::clone(&room).try_acquire_owned().unwrap();
         sender.send(Job { tx, reply: oneshot::channel().0, _room: room }).unwrap();
     };
-    let long = || Tx::from(Sweep { limit: 5_000, max_attempts: 1, all_owners: false });
+    let long =
+        || Tx::from(Sweep { limit: 5_000, max_attempts: 1, all_owners: false, longest_lease: Duration::from_secs(60) });
     let mut backlog = Backlog::default();
     let mut next = || -> Vec<String> { backlog.next(&waiting).iter().map(|job| job.tx.name().to_owned()).collect() };
     for tx in [long(), create("a"), long(), revoke("b")] {

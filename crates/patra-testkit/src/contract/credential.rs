@@ -13,7 +13,7 @@ use patra_core::tx::{
 };
 use patra_core::{CredentialId, Fence, Ts};
 
-use super::Fixture;
+use super::{Fixture, make};
 
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -212,9 +212,9 @@ pub(super) async fn refresh_of_a_dead_owner_is_taken_over_after_its_lease(fx: Fi
 pub(super) async fn start_of_the_only_process_clears_running_refreshes(fx: Fixture) {
     let id = fx.saved("key").await;
     let (fence, _) = fx.leased(id, "dead", 0).await;
-    fx.ok(Sweep { limit: 10, max_attempts: 3, all_owners: false }).await;
+    fx.ok(Sweep { limit: 10, max_attempts: 3, all_owners: false, longest_lease: make::LONG }).await;
     assert!(matches!(fx.ok(lease(id, "b", 0)).await, RefreshLeased::Busy { .. }));
-    fx.ok(Sweep { limit: 10, max_attempts: 3, all_owners: true }).await;
+    fx.ok(Sweep { limit: 10, max_attempts: 3, all_owners: true, longest_lease: make::LONG }).await;
     assert!(fx.leased(id, "b", 0).await.0 > fence);
 }
 

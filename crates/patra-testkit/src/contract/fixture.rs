@@ -211,7 +211,7 @@ impl Fixture {
     }
 
     pub async fn sweep(&self, everyone: bool) -> Swept {
-        self.ok(Sweep { limit: 1_000, max_attempts: 3, all_owners: everyone }).await
+        self.ok(Sweep { limit: 1_000, max_attempts: 3, all_owners: everyone, longest_lease: make::LONG }).await
     }
 
     pub async fn advance(&self, cursor: CursorId) -> tx::AdvanceRecorded {

@@ -105,7 +105,7 @@ pub(super) async fn crash_does_not_repeat_a_poll_endlessly(fx: Fixture) {
     assert_eq!(fx.due().await.sources, []);
     let dead = fx.ok(ClaimPolls { owner: "dead".into(), limit: 1, lease: make::SHORT, per_host: 1 }).await;
     fx.pass(make::BEYOND).await;
-    let swept = fx.ok(Sweep { limit: 10, max_attempts: 1, all_owners: false }).await;
+    let swept = fx.ok(Sweep { limit: 10, max_attempts: 1, all_owners: false, longest_lease: make::LONG }).await;
     assert_eq!(swept.failed, tasks(&dead.leases));
     let state = fx.state(ids[0]).await;
     assert_eq!((state.fetch_error_count, state.last_error), (0, None));

@@ -150,14 +150,14 @@ pub(super) async fn many_live_leases_do_not_hide_one_dead_one(fx: Fixture) {
     }
     let dead = fx.claim_for(1, make::SHORT).await.remove(0);
     fx.pass(make::BEYOND).await;
-    let swept = fx.ok(Sweep { limit: 1, max_attempts: 3, all_owners: false }).await;
+    let swept = fx.ok(Sweep { limit: 1, max_attempts: 3, all_owners: false, longest_lease: make::LONG }).await;
     assert_eq!(swept.requeued, [dead.task]);
 }
 
 pub(super) async fn sweep_stops_at_its_limit_and_continues_the_next_time(fx: Fixture) {
     fx.plan("a", &make::windows(0, 5)).await;
     fx.claim(5).await;
-    let some = fx.ok(Sweep { limit: 2, max_attempts: 3, all_owners: true }).await;
+    let some = fx.ok(Sweep { limit: 2, max_attempts: 3, all_owners: true, longest_lease: make::LONG }).await;
     assert_eq!(some.requeued.len(), 2);
     assert_eq!(fx.sweep(true).await.requeued.len(), 3);
 }

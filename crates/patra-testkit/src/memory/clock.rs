@@ -1,5 +1,7 @@
 //! Steps of the clock, noticed by a sweep as on a server: some time after they happened.
 
+use std::time::Duration;
+
 use patra_core::state::{PauseKind, TaskStatus};
 use patra_core::{ClockStep, JobId, TaskId, Ts};
 
@@ -7,27 +9,27 @@ use super::{MemStore, place};
 
 impl MemStore {
     /// Moves the times that wait, if the clock was set back since the last sweep.
-    pub(super) fn follow_clock(&mut self, now: Ts) {
+    pub(super) fn follow_clock(&mut self, now: Ts, longest: Duration) {
         let step = self.seen_at.and_then(|seen| ClockStep::back(seen, now));
         if let Some(step) = step {
-            self.move_times(step);
+            self.move_times(step, longest);
         }
         if step.is_some() || self.seen_at.is_none_or(|seen| seen < now) {
             self.seen_at = Some(now);
         }
     }
 
-    fn move_times(&mut self, step: ClockStep) {
-        self.move_work(step);
+    fn move_times(&mut self, step: ClockStep, longest: Duration) {
+        self.move_work(step, longest);
         for row in &mut self.schedules {
             row.next_due_at = step.scheduled(row.next_due_at, &row.when);
         }
         for event in self.outbox.values_mut().filter(|event| event.ended_at.is_none()) {
             event.not_before = step.wait_until(event.not_before);
-            move_lease(&mut event.lease, step);
+            move_lease(&mut event.lease, step, longest);
         }
         for state in &mut self.credential_states {
-            move_lease(&mut state.lease, step);
+            move_lease(&mut state.lease, step, longest);
             state.usage.cooling_until = state.usage.cooling_until.map(|at| step.wait_until(at));
         }
         for gate in &mut self.gates {
@@ -55,17 +57,17 @@ impl MemStore {
         }
     }
 
-    fn move_work(&mut self, step: ClockStep) {
+    fn move_work(&mut self, step: ClockStep, longest: Duration) {
         let waiting: Vec<JobId> = self.index.waiting.iter().copied().collect();
         for id in waiting {
             let row = &mut self.instances[place(id.0)];
             row.not_before = step.wait_until(row.not_before);
-            move_lease(&mut row.lease, step);
+            move_lease(&mut row.lease, step, longest);
         }
         let leased: Vec<(Ts, TaskId)> = self.index.leased.iter().copied().collect();
         for (until, id) in leased {
             let row = &mut self.tasks[place(id.0)];
-            move_lease(&mut row.lease, step);
+            move_lease(&mut row.lease, step, longest);
             if let Some((_, moved)) = &row.lease {
                 self.index.leased.remove(&(until, id));
                 self.index.leased.insert((*moved, id));
@@ -91,8 +93,8 @@ impl MemStore {
     }
 }
 
-fn move_lease(lease: &mut Option<(String, Ts)>, step: ClockStep) {
+fn move_lease(lease: &mut Option<(String, Ts)>, step: ClockStep, longest: Duration) {
     if let Some((_, until)) = lease {
-        *until = step.lease_until(*until);
+        *until = step.lease_until(*until, longest);
     }
 }

@@ -106,7 +106,7 @@ impl MemStore {
     }
 
     pub(super) fn sweep(&mut self, now: Ts, op: Sweep) -> Swept {
-        self.follow_clock(now);
+        self.follow_clock(now, op.longest_lease);
         if op.all_owners {
             for id in &self.index.waiting {
                 self.instances[place(id.0)].lease = None;

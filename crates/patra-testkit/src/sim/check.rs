@@ -5,6 +5,8 @@ mod control;
 mod plan;
 mod segment;
 
+use std::time::Duration;
+
 use patra_core::paging::Position;
 use patra_core::record::{RecordVersion, RejectedRecord};
 use patra_core::state::{BatchStatus, JobStatus, RunStatus, TaskStatus};
@@ -87,10 +89,10 @@ impl Checker {
     }
 
     /// A sweep is about to move the leases with the clock.
-    pub(super) fn follow(&mut self, step: ClockStep) {
+    pub(super) fn follow(&mut self, step: ClockStep, longest: Duration) {
         let tasks = self.tasks.iter_mut().map(|seen| &mut seen.until);
         for until in tasks.chain(self.triggers.iter_mut().map(|seen| &mut seen.until)) {
-            *until = until.map(|at| step.lease_until(at));
+            *until = until.map(|at| step.lease_until(at, longest));
         }
     }
 

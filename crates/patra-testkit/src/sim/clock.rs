@@ -1,6 +1,8 @@
 //! Steps of the store's clock. It is never ahead of the true time for more than a planned window can be: a cursor that
 //! passed records which do not exist yet would miss them, whatever the store did.
 
+use std::time::Duration;
+
 use patra_core::rng::Rng;
 use patra_core::tx::{Done, Tx, TxError};
 use patra_core::{ClockStep, Ts};
@@ -12,6 +14,12 @@ use super::world::World;
 const STEPPING: u64 = 150;
 const MOST_STEPS: u64 = 3;
 
+/// How long a step waits for a sweep that sees the one before.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Permille of these worlds in which the clock is never right again.
+const STAYING: u64 = 400;
+
 /// The furthest that the clock is set back, in seconds: long enough that no world ends if nobody notices.
 const FURTHEST: [u64; 4] = [5, 60, 3_600, 90_000];
 
@@ -22,6 +30,10 @@ pub(super) struct StoreClock {
     offset: i64,
     /// Set back, and not noticed yet.
     pub(super) unnoticed: bool,
+    /// No sweep has seen the clock since it was set.
+    unseen: bool,
+    /// It is not right again before the end of the world.
+    pub(super) stays: bool,
 }
 
 impl StoreClock {
@@ -48,6 +60,7 @@ impl World {
             return;
         }
         self.check.steps = true;
+        self.clock.stays = rng.chance(STAYING);
         // A store remembers the time at which it was made.
         self.store.mem.seen_at = Some(self.now);
         let furthest = FURTHEST[rng.below(FURTHEST.len() as u64) as usize];
@@ -60,12 +73,23 @@ impl World {
         }
     }
 
+    /// Sets the clock, once a sweep has seen the step before: what is stored between two steps that no sweep has seen keeps
+    /// the time of the first.
+    pub(super) fn on_set_clock(&mut self, offset: i64) {
+        match (self.calm, self.clock.unseen) {
+            (true, _) => {}
+            (false, true) => self.agenda.push(self.now + AGAIN, &mut self.rng, Event::SetClock { offset }),
+            (false, false) => self.set_clock(offset),
+        }
+    }
+
     pub(super) fn set_clock(&mut self, offset: i64) {
         // A work poller notices it and wakes its sweeper.
         if offset < self.clock.offset {
             self.clock.unnoticed = true;
             self.check.set_back_from = self.check.set_back_from.max(self.store_now());
         }
+        self.clock.unseen = true;
         self.clock.offset = offset;
         for process in 0..self.processes.len() {
             self.rewake(process);
@@ -73,12 +97,15 @@ impl World {
     }
 
     /// The step that this transaction will notice.
-    pub(super) fn noticed_by(&self, tx: &Tx) -> Option<ClockStep> {
-        let seen = self.store.mem.seen_at.filter(|_| matches!(tx, Tx::Sweep(_)))?;
-        ClockStep::back(seen, self.store_now())
+    pub(super) fn noticed_by(&self, tx: &Tx) -> Option<(ClockStep, Duration)> {
+        let Tx::Sweep(op) = tx else { return None };
+        let step = ClockStep::back(self.store.mem.seen_at?, self.store_now())?;
+        Some((step, op.longest_lease))
     }
 
     pub(super) fn after_sweep(&mut self, tx: &Tx, result: &Result<Done, TxError>) {
-        self.clock.unnoticed &= !(matches!(tx, Tx::Sweep(_)) && result.is_ok());
+        let has_looked = matches!(tx, Tx::Sweep(_)) && result.is_ok();
+        self.clock.unnoticed &= !has_looked;
+        self.clock.unseen &= !has_looked;
     }
 }

@@ -143,7 +143,8 @@ impl Machines {
             };
             Planner::new(options, rng.fork(), local)
         });
-        let sweep = sweeper::Options { every: profile.sweep, limit: 3, max_attempts: profile.attempts };
+        let (every, longest_lease) = (profile.sweep, profile.lease);
+        let sweep = sweeper::Options { every, limit: 3, max_attempts: profile.attempts, longest_lease };
         Machines {
             executor,
             planner,

@@ -343,7 +343,7 @@ impl Generator {
     }
 
     fn sweep(&mut self) -> Tx {
-        Sweep { limit: 1_000, max_attempts: 1, all_owners: self.rng.chance(200) }.into()
+        Sweep { limit: 1_000, max_attempts: 1, all_owners: self.rng.chance(200), longest_lease: make::LONG }.into()
     }
 
     fn key(&mut self) -> Tx {
