@@ -16,7 +16,7 @@ const LIMITS: Limits = Limits {
     stall: NEVER,
     drain: Duration::from_millis(300),
 };
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 const NEVER: Duration = Duration::from_secs(3_600);
 
 async fn start(limits: Limits) -> (SocketAddr, CancellationToken, JoinHandle<()>) {

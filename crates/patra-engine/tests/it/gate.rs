@@ -128,7 +128,8 @@ async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
     let progress = world.finished("job").await;
     assert_eq!((progress.inserted, progress.tasks_failed), (95, 0));
     let asked = world.transport.requests.load(Relaxed);
-    assert_eq!(asked, 13, "nothing is asked for twice, the ends of two slices apart");
+    // The first slice waits before its last page is read for the second time, and then reads it twice more.
+    assert_eq!(asked, 14, "nothing is asked for twice, the ends of two slices apart");
     assert!(began.elapsed() > Duration::from_secs(3_600), "seven an hour: {:?}", began.elapsed());
     stop(engine).await;
     let mem = world.store.lock();
@@ -140,7 +141,7 @@ async fn a_quota_that_is_used_up_sends_tasks_back_and_the_work_goes_on_later() {
     let (hits, permits): (u32, u32) =
         (rates().map(|rate| rate.quota_hard_hits).sum(), rates().map(|rate| rate.permits_total).sum());
     assert!(hits > 0, "{hits}");
-    assert_eq!(permits, 13);
+    assert_eq!(permits, 14);
 }
 
 /// Sends with four tasks per gate, at a pace that changes, until the quota is used up for good. Returns the number of

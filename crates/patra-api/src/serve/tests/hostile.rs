@@ -8,10 +8,10 @@ use patra_core::tx::KeyScope;
 use super::*;
 use crate::routes::tests::TestServer;
 
-/// Hostile connections of each kind by default: several times what the server accepts in this test.
-const CONNECTIONS: usize = 300;
+/// Hostile connections of each kind by default: more than the server accepts in this test.
+const CONNECTIONS: usize = 200;
 /// Requests of the client with a key.
-const REQUESTS: usize = 40;
+const REQUESTS: usize = 20;
 
 /// Connections that the client tries for one request.
 const TRIES: usize = 3;
