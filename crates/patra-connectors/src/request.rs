@@ -3,6 +3,9 @@
 mod body;
 mod param;
 
+use std::sync::Arc;
+
+use ipnet::IpNet;
 use serde_json::json;
 use url::Url;
 
@@ -31,6 +34,7 @@ pub(crate) struct RequestRenderer {
     headers: Vec<ParamTemplate>,
     body: BodyTemplate,
     proxy: Option<String>,
+    allow_net: Arc<[IpNet]>,
     compression: bool,
     limits: TransferLimits,
     page_base: u64,
@@ -76,6 +80,7 @@ impl RequestRenderer {
             headers: ParamTemplate::all(spec, &rules, ParamLocation::Header, &spec.http.headers_template)?,
             body: BodyTemplate::new(spec, &rules)?,
             proxy: spec.http.proxy.clone(),
+            allow_net: spec.http.allow_net.as_slice().into(),
             compression: spec.http.compression,
             limits: TransferLimits {
                 connect_timeout: spec.connect_timeout(),
@@ -121,9 +126,16 @@ impl RequestRenderer {
             headers.push(("Content-Type".to_owned(), kind.to_owned()));
         }
         let digest = digest(self.method, template, &url, &headers, body.as_deref(), now);
-        let (limits, proxy, compression) = (self.limits, self.proxy.clone(), self.compression);
-        let request =
-            HttpRequest { headers, body, limits, proxy, compression, origin, ..HttpRequest::new(self.method, url) };
+        let request = HttpRequest {
+            headers,
+            body,
+            limits: self.limits,
+            proxy: self.proxy.clone(),
+            compression: self.compression,
+            origin,
+            allow_net: Arc::clone(&self.allow_net),
+            ..HttpRequest::new(self.method, url)
+        };
         Ok(RenderedRequest { request, digest })
     }
 

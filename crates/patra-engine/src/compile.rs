@@ -46,6 +46,7 @@ struct CompileKey {
     operation: Operation,
     overrides: String,
     entries: Option<&'static str>,
+    allow_net: Vec<String>,
 }
 
 /// A compiled spec with the attributes of its plan.
@@ -99,6 +100,8 @@ struct EndpointOptions<'a> {
     overrides: &'a str,
     /// Replaces the endpoint's own `items_path`: see [`Target`].
     entries: Option<&'static str>,
+    /// Added to the networks that the endpoint may reach.
+    allow_net: &'a [String],
 }
 
 impl Compiler {
@@ -142,7 +145,8 @@ impl Compiler {
         target: &PollTarget,
     ) -> Result<Arc<FrozenSpec>, CompileError> {
         let registered = self.of_target(store, target).await?;
-        let asked = EndpointOptions { operation: Operation::Harvest, overrides: "{}", entries: target.entries };
+        let (operation, overrides) = (Operation::Harvest, "{}");
+        let asked = EndpointOptions { operation, overrides, entries: target.entries, allow_net: &target.allow_net };
         self.of(registered, &target.provenance_code, &target.endpoint_name, asked)
     }
 
@@ -191,7 +195,8 @@ impl Compiler {
     async fn frozen(&mut self, queries: &dyn Queries, trigger: &ClaimedJob) -> Result<Arc<FrozenSpec>, CompileError> {
         let code = &trigger.provenance_code;
         let registered = self.registered(queries, code).await?;
-        let asked = EndpointOptions { operation: trigger.operation, overrides: &trigger.overrides, entries: None };
+        let (operation, overrides) = (trigger.operation, &trigger.overrides);
+        let asked = EndpointOptions { operation, overrides, entries: None, allow_net: &[] };
         let frozen = self.of(registered, code, &trigger.endpoint_name, asked)?;
         frozen.check_project(code, &trigger.project_key)?;
         Ok(frozen)
@@ -220,7 +225,7 @@ impl Compiler {
         (version, registered): (String, ManifestOrigin<'_>),
         code: &str,
         endpoint: &str,
-        EndpointOptions { operation, overrides: asked, entries }: EndpointOptions<'_>,
+        EndpointOptions { operation, overrides: asked, entries, allow_net }: EndpointOptions<'_>,
     ) -> Result<Arc<FrozenSpec>, CompileError> {
         let key = CompileKey {
             document_hash: format!("{code}:{version}"),
@@ -228,6 +233,7 @@ impl Compiler {
             operation,
             overrides: asked.to_owned(),
             entries,
+            allow_net: allow_net.to_vec(),
         };
         if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
@@ -237,6 +243,11 @@ impl Compiler {
             && let Some(known) = manifest.to_mut().endpoints.get_mut(endpoint)
         {
             known.response.items_path = Some(path.to_owned());
+        }
+        if !allow_net.is_empty()
+            && let Some(known) = manifest.to_mut().endpoints.get_mut(endpoint)
+        {
+            known.http.allow_net.get_or_insert_default().extend_from_slice(allow_net);
         }
         let overrides = overrides(asked)?;
         let compiled = patra_spec::compile_with(&manifest, endpoint, operation, &overrides);

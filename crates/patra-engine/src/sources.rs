@@ -15,7 +15,7 @@ use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{self, MAX_MINUTES};
 use patra_core::tweet;
 use patra_core::tx::{MAX_SOURCES, NewSource, NewSourceConfig, SaveSources, TxError};
-use patra_spec::Manifest;
+use patra_spec::{Manifest, network};
 
 pub use built_in::{BUILT_IN, BUILT_IN_TWITTER, COLLECTOR_CONTACT, MAX_CONTACT_BYTES, TweetUpstream, checked_contact};
 pub(crate) use built_in::{built_in, sources_from, tweets_from};
@@ -74,6 +74,8 @@ pub(crate) struct PollTarget {
     pub(crate) manifest: Option<Box<Manifest>>,
     /// Items path of a feed whose source declares how entries are identified.
     pub(crate) entries: Option<&'static str>,
+    /// Private networks that the source may reach.
+    pub(crate) allow_net: Vec<String>,
 }
 
 /// A source as it was submitted.
@@ -216,14 +218,37 @@ fn address(text: &str) -> Result<String, String> {
     Ok(url.into())
 }
 
+/// Whether a config lets its source into private networks, which only an administrator may do.
+pub fn names_networks(config: &Value) -> bool {
+    !matches!(config.get("allow_net"), None | Some(Value::Null))
+}
+
+/// Private networks that the source may reach.
+fn networks(config: &Value) -> Result<Vec<String>, String> {
+    if !names_networks(config) {
+        return Ok(Vec::new());
+    }
+    let list = config.get("allow_net").and_then(Value::as_array);
+    let list = list.filter(|list| list.len() <= network::MAX_NETWORKS).ok_or_else(|| {
+        format!("`allow_net` must be a list of at most {} networks, such as [\"10.0.0.0/8\"]", network::MAX_NETWORKS)
+    })?;
+    let parsed = list.iter().map(|item| network::parse(item.as_str().unwrap_or_default()).map(|net| net.to_string()));
+    parsed.collect::<Result<_, _>>().map_err(|reason| format!("`allow_net`: {reason}"))
+}
+
 /// Target of a source's polls, by its type and config.
 pub(crate) fn target(r#type: &str, config: &Value) -> Result<PollTarget, String> {
+    Ok(PollTarget { allow_net: networks(config)?, ..endpoint(r#type, config)? })
+}
+
+fn endpoint(r#type: &str, config: &Value) -> Result<PollTarget, String> {
     let of = |endpoint: &str, params: Params| PollTarget {
         provenance_code: PROVENANCE.to_owned(),
         endpoint_name: endpoint.to_owned(),
         params,
         manifest: None,
         entries: None,
+        allow_net: Vec::new(),
     };
     match r#type {
         "rss" | "digest_feed" | "website" => {
@@ -296,6 +321,7 @@ fn custom(config: &Value) -> Result<PollTarget, String> {
             params,
             manifest: None,
             entries: None,
+            allow_net: Vec::new(),
         });
     }
     let url = given(config, "url")?.or(given(config, "endpoint")?);
@@ -333,6 +359,7 @@ fn custom(config: &Value) -> Result<PollTarget, String> {
         params: Params::from([("url".to_owned(), url)]),
         manifest: Some(Box::new(manifest)),
         entries: None,
+        allow_net: Vec::new(),
     })
 }
 

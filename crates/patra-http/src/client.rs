@@ -2,10 +2,12 @@
 
 mod pools;
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{self, HeaderMap};
+use ipnet::IpNet;
 use tokio::time::timeout;
 
 use patra_core::port::BoxFuture;
@@ -19,6 +21,9 @@ use crate::{body, connect, fault, redirect};
 
 use pools::ClientPools;
 
+/// Most sets of private networks whose connections are kept; the least recently used one is dropped first.
+const MAX_INNER_ROUTES: usize = 32;
+
 /// The HTTP client of all collecting requests. Cheap to clone; clones share their connections.
 ///
 /// A redirect is followed only while `max_redirects` allows it: with 0, a 3xx response is returned like any other; with
@@ -27,8 +32,17 @@ use pools::ClientPools;
 pub struct Client {
     /// The route to public addresses, or to all of them for a service of the operator.
     outer: Route,
-    /// The route that also leads into the allowed private networks, if there are any.
-    inner: Option<Route>,
+    /// The routes that also lead into private networks.
+    inner: Arc<InnerRoutes>,
+}
+
+/// Routes into private networks: those that the operator allows for all requests, and those that a request names.
+struct InnerRoutes {
+    /// Allowed for all.
+    allow: Vec<IpNet>,
+    lookup: Lookup,
+    /// Ordered by use, the most recent last.
+    routes: Mutex<VecDeque<Route>>,
 }
 
 /// A guard, and the connections that were opened behind it. Routes share no connections.
@@ -46,6 +60,33 @@ impl Route {
     }
 }
 
+impl InnerRoutes {
+    fn new(allow: Vec<IpNet>, lookup: Lookup) -> InnerRoutes {
+        InnerRoutes { allow, lookup, routes: Mutex::default() }
+    }
+
+    /// The route for requests that name these networks; `None` if it leads nowhere else.
+    fn route(&self, named: &[IpNet]) -> Result<Option<Route>, Error> {
+        let mut allow: Vec<_> = self.allow.iter().chain(named).copied().collect();
+        if allow.is_empty() {
+            return Ok(None);
+        }
+        allow.sort_unstable();
+        allow.dedup();
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = routes.iter().position(|route| route.guard.allow == allow);
+        let route = match known.and_then(|at| routes.remove(at)) {
+            Some(route) => route,
+            None => Route::new(AddressGuard::new(allow), Arc::clone(&self.lookup))?,
+        };
+        if routes.len() >= MAX_INNER_ROUTES {
+            routes.pop_front();
+        }
+        routes.push_back(route.clone());
+        Ok(Some(route))
+    }
+}
+
 impl Client {
     /// Builds the client with the system's resolver. Certificates are read at the first https request.
     pub fn new(guard: AddressGuard) -> Result<Client, Error> {
@@ -55,8 +96,7 @@ impl Client {
     /// Builds the client with another resolver; the guard still checks its results.
     pub fn with_lookup(guard: AddressGuard, lookup: Lookup) -> Result<Client, Error> {
         let outer = Route::new(AddressGuard::default(), Arc::clone(&lookup))?;
-        let inner = (!guard.allow.is_empty()).then(|| Route::new(guard, lookup)).transpose()?;
-        Ok(Client { outer, inner })
+        Ok(Client { outer, inner: Arc::new(InnerRoutes::new(guard.allow, lookup)) })
     }
 
     /// A client for a service that the operator configured, which may be in a private network. `what` names the service
@@ -66,23 +106,27 @@ impl Client {
         if parsed.is_none_or(|url| !url.has_host()) {
             return Err(Error::Invalid { reason: format!("{what} needs an http or https URL") });
         }
-        Ok(Client { outer: Route::new(AddressGuard::open(), system_lookup())?, inner: None })
+        let outer = Route::new(AddressGuard::open(), system_lookup())?;
+        Ok(Client { outer, inner: Arc::new(InnerRoutes::new(Vec::new(), system_lookup())) })
     }
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
         let limits = request.limits;
         let proxy = request.proxy.as_deref().map(HttpProxy::parse).transpose()?;
         let request_origin = request.origin.clone();
+        let inner = self.inner.route(&request.allow_net)?;
         let mut hop = RequestHop::first(request)?;
         self.outer.pools.move_credentials(&mut hop)?;
         let mut inside = match &request_origin {
             Some(origin) => self.is_private(origin).await,
             None => true,
         };
+        let own = inner.as_ref().unwrap_or(&self.outer);
         let mut left = limits.max_redirects;
         let mut redirected: Option<Redirect> = None;
         loop {
-            let (response, private) = self.send_hop(&hop, proxy.as_ref(), &limits, inside).await?;
+            let (response, private) =
+                self.send_hop(&hop, proxy.as_ref(), &limits, (inner.as_ref().filter(|_| inside), own)).await?;
             // A public host cannot redirect into a private network.
             inside &= private;
             let target = match redirect::location(response.status(), response.headers()) {
@@ -100,19 +144,19 @@ impl Client {
         }
     }
 
-    /// Sends one hop and waits for the head of its response. Also returns whether it went into a private network, which
-    /// it may only if `inside` is set.
+    /// Sends one hop and waits for the head of its response. Also returns whether it went into a private network, by the
+    /// route `inner`. `own` is the route to the proxy.
     async fn send_hop(
         &self,
         hop: &RequestHop,
         proxy: Option<&HttpProxy>,
         limits: &TransferLimits,
-        inside: bool,
+        (inner, own): (Option<&Route>, &Route),
     ) -> Result<(reqwest::Response, bool), Error> {
-        match (self.send_through(&self.outer, hop, proxy, limits).await, &self.inner) {
+        match (self.send_through(&self.outer, hop, proxy, limits, own).await, inner) {
             // The address was refused before anything was sent.
-            (Err(Error::Refused { .. }), Some(inner)) if inside => {
-                Ok((self.send_through(inner, hop, proxy, limits).await?, true))
+            (Err(Error::Refused { .. }), Some(inner)) => {
+                Ok((self.send_through(inner, hop, proxy, limits, own).await?, true))
             }
             (sent, _) => Ok((sent?, false)),
         }
@@ -124,6 +168,7 @@ impl Client {
         hop: &RequestHop,
         proxy: Option<&HttpProxy>,
         limits: &TransferLimits,
+        own: &Route,
     ) -> Result<reqwest::Response, Error> {
         if let Some(host) = hop.url.host() {
             let refused =
@@ -132,13 +177,12 @@ impl Client {
         }
         if let Some(proxy) = proxy {
             // The manifest names the proxy itself, so it may be in an allowed network whatever the request is for.
-            let own = self.inner.as_ref().unwrap_or(route);
             proxy.check(&own.guard, &route.guard, route.pools.lookup(), hop, limits).await?;
         }
         let mut request = reqwest::Request::new(hop.method.clone(), hop.url.clone());
         *request.headers_mut() = hop.headers.clone();
         *request.body_mut() = hop.body.clone().map(Into::into);
-        let pools = if proxy.is_some() { &self.inner.as_ref().unwrap_or(route).pools } else { &route.pools };
+        let pools = if proxy.is_some() { &own.pools } else { &route.pools };
         let pool = pools.serving(hop, proxy).await?;
         let response = connect::bounded(limits, pool.execute(request)).await?;
         response.map_err(|error| fault::sending(&error, hop.host(), proxy.map(HttpProxy::host), limits))
@@ -170,10 +214,7 @@ impl Transport for Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Client")
-            .field("guard", &self.inner.as_ref().unwrap_or(&self.outer).guard)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Client").field("allow", &self.inner.allow).finish_non_exhaustive()
     }
 }
 

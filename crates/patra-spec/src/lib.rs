@@ -18,6 +18,7 @@ mod iso_duration;
 mod keywords;
 mod layers;
 pub mod manifest;
+pub mod network;
 mod origin;
 pub mod pattern;
 mod problem;

@@ -65,6 +65,12 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Whether an endpoint may reach private networks, which only an administrator may allow.
+    pub fn names_networks(&self) -> bool {
+        let sections = std::iter::once(&self.defaults).chain(self.endpoints.values());
+        sections.into_iter().any(|section| section.http.allow_net.as_ref().is_some_and(|networks| !networks.is_empty()))
+    }
+
     /// The document that the registry stores. [`patra_core::hash::canonical`] of it is the same for every spelling of
     /// the same manifest.
     pub fn to_document(&self) -> serde_json::Value {
@@ -184,6 +190,9 @@ pub struct HttpConfig {
     pub compression: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
+    /// Private networks that the requests may reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allow_net: Option<Vec<String>>,
 }
 
 /// The `pagination` section. Without it, a single response holds everything.

@@ -11,7 +11,7 @@ use patra_core::port::source::{ItemFilter, SourceFilter, StoredSource};
 use patra_core::source::TYPES;
 use patra_core::state::{PausedReason, TriggerType};
 use patra_core::tx::{ChangeSource, KeyScope};
-use patra_engine::sources::SourceDraft;
+use patra_engine::sources::{self, SourceDraft};
 use patra_engine::{PollRequested, poll_now};
 
 use super::context::{ConsoleContext, Done};
@@ -172,6 +172,10 @@ pub(super) async fn add(Extension(ctx): Extension<ConsoleContext>) -> Response {
             is_active: None,
             last_fetched_at: None,
         };
+        if sources::names_networks(&draft.config) {
+            ctx.may(KeyScope::Admin)?;
+            ctx.tenant.is_operator()?;
+        }
         let id = save(&ctx.api, ctx.tenant.project()?, draft).await?;
         Ok((Note::good(format!("Source {id} was added and is fetched now.")), format!("/sources/{id}")))
     };

@@ -67,11 +67,12 @@ pub(super) async fn apply(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
     Extension(granted): Extension<KeyScope>,
+    Extension(tenant): Extension<Tenant>,
     params: Result<Query<Params>, QueryRejection>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    match put(&api, granted, params, &headers, body).await {
+    match put(&api, granted, &tenant, params, &headers, body).await {
         Ok((data, created)) => {
             let status = if created { StatusCode::CREATED } else { StatusCode::OK };
             (status, success(&id, &data, json!({}))).into_response()
@@ -84,6 +85,7 @@ pub(super) async fn apply(
 async fn put(
     api: &Api,
     granted: KeyScope,
+    tenant: &Tenant,
     params: Result<Query<Params>, QueryRejection>,
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -99,6 +101,9 @@ async fn put(
     let text = std::str::from_utf8(&body).map_err(|_| Failure::bad_request("the manifest is not UTF-8"))?;
     let checked = registry::check("", text).map_err(unsound)?;
     let manifest = &checked.manifest;
+    if manifest.names_networks() {
+        tenant.is_operator()?;
+    }
     let ApplyOutcome { result, changes, effects } = match dry_run {
         true => registry::preview(&*api.store, manifest).await?,
         false => registry::apply(&*api.store, manifest).await?,

@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 use patra_core::port::CommandsExt as _;
 use patra_core::port::source::{ItemFilter, RawItem, SourceFilter, StoredSource};
 use patra_core::state::{PausedReason, TriggerType};
-use patra_core::tx::{ChangeSource, SaveSources, SourceChanged, TxError};
+use patra_core::tx::{ChangeSource, KeyScope, SaveSources, SourceChanged, TxError};
 use patra_core::{Code, Ts};
 use patra_engine::sources::{self, ImportReport, SourceDraft};
 use patra_engine::{PollRequested, check_source, poll_now};
 
 use super::input::{Given, PathText, path_text};
 use crate::Api;
-use crate::auth::Tenant;
+use crate::auth::{self, Tenant};
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
@@ -76,17 +76,28 @@ pub(super) async fn list(
 pub(super) async fn create(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<KeyScope>,
     Extension(tenant): Extension<Tenant>,
     body: Given<NewSource>,
 ) -> Response {
-    respond(&id, add(&api, &tenant, body).await)
+    respond(&id, add(&api, granted, &tenant, body).await)
 }
 
-async fn add(api: &Api, tenant: &Tenant, body: Given<NewSource>) -> RouteResult {
+async fn add(api: &Api, granted: KeyScope, tenant: &Tenant, body: Given<NewSource>) -> RouteResult {
     let NewSource { name, r#type, config, is_public, is_active, last_fetched_at } = body.read()?;
+    may_name_networks(granted, tenant, &config)?;
     let draft = SourceDraft { r#type, name, config, is_public, is_active, last_fetched_at };
     let id = save(api, tenant.project()?, draft).await?;
     Ok((StatusCode::CREATED, Json(source_json(&read(api, tenant, id).await?, false))).into_response())
+}
+
+/// Only an administrator may let a source into private networks, or change a source that may reach them.
+pub(crate) fn may_name_networks(granted: KeyScope, tenant: &Tenant, config: &Value) -> Result<(), Failure> {
+    if sources::names_networks(config) {
+        auth::require(granted, KeyScope::Admin)?;
+        tenant.is_operator()?;
+    }
+    Ok(())
 }
 
 /// Adds a source and returns its id.
@@ -122,6 +133,7 @@ pub(super) async fn show(
 pub(super) async fn change(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<KeyScope>,
     Extension(tenant): Extension<Tenant>,
     path: PathText,
     body: Given<Change>,
@@ -131,6 +143,10 @@ pub(super) async fn change(
         let Change { name, config, is_public, is_active } = body.read()?;
         let source = read(&api, &tenant, number).await?;
         let name = name.as_deref().map(sources::checked_name).transpose().map_err(Failure::bad_request)?;
+        if let Some(config) = &config {
+            may_name_networks(granted, &tenant, config)?;
+            may_name_networks(granted, &tenant, &serde_json::from_str(&source.config).unwrap_or_default())?;
+        }
         let checked = config.map(|config| sources::checked_config(&source.r#type, config));
         let config = checked.transpose().map_err(Failure::bad_request)?;
         // An equal configuration is no change, and queued work continues.

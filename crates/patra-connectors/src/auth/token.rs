@@ -1,6 +1,7 @@
 //! Requests tokens, by OAuth2 or by logging in, and reads the responses. A refusal is reduced to its status and its
 //! error code, because descriptions repeat what was sent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -75,6 +76,7 @@ impl Authoriser {
             ..TransferLimits::default()
         };
         request.proxy.clone_from(&like.proxy);
+        request.allow_net = Arc::clone(&like.allow_net);
         Ok(request)
     }
 

@@ -1,9 +1,11 @@
 //! Transport: one HTTP exchange. Retries, pacing and reading the body belong to the callers.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ipnet::IpNet;
 
 use super::BoxFuture;
 use crate::error::{Code, Fault, Level};
@@ -23,6 +25,8 @@ pub struct HttpRequest {
     /// The configured URL, if `url` comes from a response of it. A URL from a public host cannot lead into a private
     /// network, even one that is allowed.
     pub origin: Option<String>,
+    /// Private networks that this request may reach, in addition to those that the operator allows for all.
+    pub allow_net: Arc<[IpNet]>,
 }
 
 impl HttpRequest {
@@ -37,6 +41,7 @@ impl HttpRequest {
             proxy: None,
             compression: true,
             origin: None,
+            allow_net: Arc::default(),
         }
     }
 }

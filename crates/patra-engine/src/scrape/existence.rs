@@ -68,6 +68,7 @@ async fn spec(store: &dyn Store, params: &Params) -> Result<CompiledSpec, Box<Pa
         params: params.clone(),
         manifest: None,
         entries: None,
+        allow_net: Vec::new(),
     };
     let snapshot = Compiler::default().question(store, &target).await.map_err(|error| {
         let (level, reason) = match error {

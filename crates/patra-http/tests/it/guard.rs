@@ -119,3 +119,24 @@ async fn a_name_without_address_is_a_connect_error() {
     let client = Client::with_lookup(AddressGuard::default(), lookup).unwrap();
     assert!(matches!(client.send(get("http://none.test/")).await, Err(Error::Connect { .. })));
 }
+
+#[tokio::test]
+async fn network_that_a_request_names_is_open_to_it_alone() {
+    let server = canary().await;
+    let client = Client::new(AddressGuard::default()).unwrap();
+    let named = |networks: &[&str]| {
+        let mut request = get(server.url("/"));
+        request.allow_net = networks.iter().map(|net| net.parse().unwrap()).collect();
+        request
+    };
+    refused(&client.send(named(&[])).await, "none");
+    refused(&client.send(named(&["10.0.0.0/8"])).await, "another");
+    assert_eq!(client.send(named(&["127.0.0.1/32"])).await.unwrap().body, "canary");
+    // Its open connection does not serve a request that does not name the network.
+    refused(&client.send(named(&[])).await, "none, with an open connection");
+    // What a public host names is public, whatever the request may reach.
+    let mut linked = named(&["127.0.0.1/32"]);
+    linked.origin = Some("http://93.184.216.34/".to_owned());
+    refused(&client.send(linked).await, "a link");
+    assert_eq!(server.connections(), 1);
+}

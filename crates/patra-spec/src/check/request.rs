@@ -9,6 +9,7 @@ use super::ManifestChecker;
 use crate::expr::Template;
 use crate::keywords::{AuthType, RequestMethod};
 use crate::manifest::{BodyConfig, EndpointConfig, HttpConfig, RequestParamConfig};
+use crate::network;
 
 /// Longest allowed timeout (ING-4.2-08, C-44).
 pub(super) const MAX_TIMEOUT: Duration = Duration::from_secs(120);
@@ -55,12 +56,25 @@ impl ManifestChecker<'_> {
         if let Some(proxy) = &http.proxy {
             self.proxy(&format!("{path}.proxy"), proxy);
         }
+        self.allow_net(path, http);
     }
 
     /// Redirects are off by default and limited (ING-4.2-09).
     fn redirects(&mut self, path: &str, http: &HttpConfig) {
         if http.max_redirects.is_some_and(|hops| hops > MAX_REDIRECTS) {
             self.report(&format!("{path}.max_redirects"), format!("expected 0 to {MAX_REDIRECTS}"));
+        }
+    }
+
+    fn allow_net(&mut self, path: &str, http: &HttpConfig) {
+        let networks = http.allow_net.as_deref().unwrap_or_default();
+        if networks.len() > network::MAX_NETWORKS {
+            self.report(&format!("{path}.allow_net"), format!("expected at most {} networks", network::MAX_NETWORKS));
+        }
+        for (at, text) in networks.iter().enumerate() {
+            if let Err(reason) = network::parse(text) {
+                self.report(&format!("{path}.allow_net[{at}]"), reason);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use patra_core::state::Operation;
 use crate::iso_duration::IsoDuration;
 use crate::keywords::{OnMaxPage, OutOfRange};
 use crate::manifest::{EndpointConfig, Manifest};
+use crate::network;
 use crate::snapshot::{
     ASCENDING, DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_ORDER_BY, DEFAULT_READ_TIMEOUT_MS, HttpSpec,
     PaginationSpec, Snapshot, WindowSpec,
@@ -73,6 +74,8 @@ fn http(endpoint: &EndpointConfig) -> HttpSpec {
         max_redirects: http.max_redirects.unwrap_or(0),
         compression: http.compression.unwrap_or(true),
         proxy: http.proxy,
+        // The checks have refused what is no network.
+        allow_net: http.allow_net.iter().flatten().filter_map(|text| network::parse(text).ok()).collect(),
     }
 }
 

@@ -103,6 +103,7 @@ fn http(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<Http
         max_redirects: reader.get(s, "max_redirects", ManifestReader::integer),
         compression: reader.get(s, "compression", ManifestReader::flag),
         proxy: reader.get(s, "proxy", ManifestReader::text),
+        allow_net: reader.get(s, "allow_net", ManifestReader::scalars),
     };
     reader.close(&section);
     Some(http)

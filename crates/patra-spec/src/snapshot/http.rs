@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::keywords::RequestMethod;
@@ -38,6 +39,9 @@ pub struct HttpSpec {
     /// Proxy URL, without user and password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
+    /// Private networks that the requests may reach.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_net: Vec<IpNet>,
 }
 
 impl Default for HttpSpec {
@@ -59,6 +63,7 @@ impl Default for HttpSpec {
             max_redirects: 0,
             compression: true,
             proxy: None,
+            allow_net: Vec::new(),
         }
     }
 }

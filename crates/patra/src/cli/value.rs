@@ -115,22 +115,7 @@ pub(crate) fn url_source() -> OneOf<UrlSource> {
 /// `NAME=VALUE`.
 /// A network without host bits: `10.0.0.5/8` looks like one address and would allow 16 million.
 pub(crate) fn network(text: &str) -> Result<IpNet, String> {
-    let wrong = |_| format!("{text:?} is not a network such as 10.0.0.0/8");
-    let network: IpNet = text
-        .parse()
-        .or_else(|error| {
-            // An address alone is a network of one.
-            text.parse::<std::net::IpAddr>().map(IpNet::from).map_err(|_| error)
-        })
-        .map_err(wrong)?;
-    if network == network.trunc() {
-        return Ok(network);
-    }
-    Err(format!(
-        "{text} is an address with a prefix, not a network: write {} for the network, or {} for the address alone",
-        network.trunc(),
-        IpNet::from(network.addr())
-    ))
+    patra_spec::network::parse(text)
 }
 
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {

@@ -49,7 +49,7 @@ pub(super) fn code(code: Code) -> Entry {
              not public.",
             &[
                 "For a key: create one with the scope that the message names, such as `patra key create NAME --scope write`.",
-                "For a private address: allow its network with `--allow-net` or PATRA_ALLOW_NET.",
+                "For a private address: allow its network in `http.allow_net` of the manifest or `allow_net` of the source, or for all sources with `--allow-net` or PATRA_ALLOW_NET.",
                 "For a next page on another host: name the host under `allow_hosts` in the manifest.",
             ],
         ),

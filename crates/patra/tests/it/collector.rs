@@ -8,6 +8,7 @@ mod content;
 mod faults;
 mod feed_server;
 mod killed;
+mod networks;
 mod rules;
 
 use std::process::{Child, Command, Output, Stdio};
