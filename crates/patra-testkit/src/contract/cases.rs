@@ -1,5 +1,4 @@
 //! The list of all cases.
-
 /// Passes the list of all cases to a macro, after the given path.
 #[doc(hidden)]
 #[macro_export]

@@ -287,7 +287,8 @@ impl ApiRecord {
 
     /// The revision that a collector must have at `now`; without `late`, only revisions that appeared in time.
     pub(super) fn owed(&self, now: Ts, late: bool) -> Option<Revision> {
-        self.shown(now).filter(|shown| late || !shown.late)
+        // A record that comes and goes need not have been there when its page was read.
+        self.shown(now).filter(|shown| (late || !shown.late) && self.away.is_empty())
     }
 
     /// The visible revision at `now`.

@@ -474,12 +474,7 @@ impl Checker {
         late: bool,
     ) -> Result<(), Broken> {
         for (number, record) in api.records.iter().enumerate().filter(|(_, record)| record.partition == partition) {
-            // A record that comes and goes need not have been there when its page was read.
-            let steady = record.away.is_empty();
-            let Some(shown) = record
-                .owed(now, late)
-                .filter(|_| steady)
-                .filter(|shown| from <= shown.updated_at && shown.updated_at < to)
+            let Some(shown) = record.owed(now, late).filter(|shown| from <= shown.updated_at && shown.updated_at < to)
             else {
                 continue;
             };

@@ -35,7 +35,7 @@ impl Profile {
     /// Some worlds have passes. Drawn from a source of its own, so that other worlds stay as they are.
     pub(super) fn draw_passes(&mut self, seed: u64) -> Rng {
         let mut rng = Rng::new(seed ^ 0x7061_7373_6573);
-        if rng.chance(100) {
+        if rng.chance(150) {
             let guarded = rng.chance(500);
             self.partitions.get_or_insert_with(|| Partitions::draw(&mut rng));
             self.passes = Some(Passes {

@@ -158,7 +158,7 @@ impl World {
         if self.rng.chance(200) || scene::final_check(self).is_err() {
             self.complete(100, scene::final_check)?;
         }
-        if self.profile.partitions.is_some() && self.rng.chance(500) {
+        if self.profile.partitions.is_some() && (self.profile.passes.is_some() || self.rng.chance(500)) {
             self.complete(200, World::check_partitions)?;
         }
         if self.profile.update.is_some() && self.rng.chance(600) {
