@@ -13,14 +13,17 @@ impl MemStore {
     /// Commits all pages or none: every reason to refuse one is checked before the first is stored.
     pub(super) fn commit_batches(&mut self, now: Ts, ops: &[Arc<CommitBatch>]) -> Result<Vec<BatchCommitted>, TxError> {
         for (at, op) in ops.iter().enumerate() {
-            if self.committed(op)?.is_none() {
+            let is_new = self.committed(op)?.is_none();
+            if is_new {
                 self.check_page(op)?;
             }
             for other in &ops[..at] {
                 if other.batch_no == op.batch_no || other.idempotent_key == op.idempotent_key {
                     return refused("uk_batch_idem");
                 }
-                if op.before_token.is_some() && op.before_token == other.before_token {
+                // A page that was committed before keeps the token that it had.
+                let both_new = is_new && self.committed(other)?.is_none();
+                if both_new && op.before_token.is_some() && op.before_token == other.before_token {
                     return refused("uk_run_before_tok");
                 }
             }
