@@ -127,9 +127,11 @@ fn pagination(paging: &snapshot::PaginationSpec) -> PaginationConfig {
 }
 
 fn window(window: &snapshot::WindowSpec) -> WindowConfig {
+    if window.mode == WindowMode::Snapshot {
+        return WindowConfig { mode: Some(window.mode), missing: Some(window.missing), ..WindowConfig::default() };
+    }
     WindowConfig {
         mode: Some(window.mode),
-        missing: Some(window.missing).filter(|_| window.mode == WindowMode::Snapshot),
         supports_updated_since: Some(window.supports_updated_since),
         safety_lag: Some(window.safety_lag),
         max_window: Some(window.max_window),

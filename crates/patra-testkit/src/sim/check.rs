@@ -42,10 +42,8 @@ pub(super) struct Checker {
     quarantined: Vec<(usize, Ts)>,
     /// Active pauses and halts.
     stops: Vec<PauseId>,
-    /// When each slice was planned, by the time of the upstream.
-    slices: Vec<Ts>,
-    /// Whether each item is marked as missing.
-    marked: Vec<bool>,
+    /// When each slice was planned, by the time of the upstream; whether each item is marked as missing.
+    marks: (Vec<Ts>, Vec<bool>),
     max_attempts: u32,
     /// Whether the store's clock is set back in this world.
     pub(super) steps: bool,
@@ -90,8 +88,8 @@ impl Checker {
         self.item_of.clear();
         self.quarantined.clear();
         self.stops.clear();
-        self.slices.clear();
-        self.marked.clear();
+        self.marks.0.clear();
+        self.marks.1.clear();
         Checker { max_attempts, batches: 0, inserted: 0, steps: false, set_back_from: Ts::MIN, ..self }
     }
 

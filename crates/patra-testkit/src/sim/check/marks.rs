@@ -11,26 +11,26 @@ use crate::sim::api::{MockApi, number};
 impl Checker {
     /// A record is marked by a complete pass only, and only if its list was without it at some moment of the pass.
     pub(super) fn check_marking(&mut self, mem: &MemStore, truly: Ts, tx: &Tx, api: &MockApi) -> Result<(), Broken> {
-        while self.slices.len() < mem.slices.len() {
-            self.slices.push(truly);
+        while self.marks.0.len() < mem.slices.len() {
+            self.marks.0.push(truly);
         }
         let is_marked = |item: &Item| item.missing_since.is_some();
         for (at, item) in mem.items.iter().enumerate().filter(|(_, item)| is_marked(item)) {
-            if self.marked.get(at).copied().unwrap_or(false) {
+            if self.marks.1.get(at).copied().unwrap_or(false) {
                 continue;
             }
             let Tx::MarkMissing(op) = tx else { return Err(format!("marks: {} marked {}", tx.name(), item.key)) };
             if !self.is_complete(mem, op.lease.task.0) {
                 return Err(format!("marks: {} was marked by a pass that is not complete", item.key));
             }
-            let began = self.slices[op.lineage.slice.0 as usize - 1];
+            let began = self.marks.0[op.lineage.slice.0 as usize - 1];
             let record = number(&item.key).and_then(|number| api.records.get(number));
             if !record.is_some_and(|record| record.was_away(began, truly)) {
                 return Err(format!("marks: {} was in its list during the whole pass that marked it", item.key));
             }
         }
-        self.marked.clear();
-        self.marked.extend(mem.items.iter().map(is_marked));
+        self.marks.1.clear();
+        self.marks.1.extend(mem.items.iter().map(is_marked));
         Ok(())
     }
 
