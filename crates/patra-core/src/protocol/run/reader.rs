@@ -427,7 +427,7 @@ impl RunMachine {
             PageEnding::End => (None, false, Some(RunEnd::Succeeded)),
             PageEnding::Cut(reason) => {
                 let error = Fault::new(Code::PartialFail, Level::L1, reason);
-                (None, false, Some(RunEnd::Partial { error }))
+                (self.behind_a_cut(), false, Some(RunEnd::Partial { error }))
             }
             PageEnding::Over { next, end } => (Some(next), false, Some(end)),
         };

@@ -178,3 +178,14 @@ fn pages_that_are_read_twice_may_mark() {
     driver.read(one());
     check(&driver.read(one()));
 }
+
+#[test]
+fn run_that_dies_behind_a_page_without_its_end_is_read_again() {
+    let mut driver = reading(marking(tokens()));
+    driver.fetch();
+    let cut = FetchedPage { cut: Some("the end is missing".into()), ..FetchedPage::default() };
+    let batch = commit(&driver.on(RunInput::Fetched(Ok(Box::new(cut)))));
+    assert_eq!(batch.next, Some(Position::Token(None)), "not the end");
+    let end = end(&driver.on(committed()));
+    assert!(matches!(end.end, RunEnd::Partial { .. }) && end.stats.missing == 0);
+}
