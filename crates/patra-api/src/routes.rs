@@ -285,7 +285,7 @@ fn crawling() -> Served {
     let cookies = Served::default()
         .route(post("/api/v1/crawler/recover", "Recovers expired locks").failures(errors), locks::recover)
         .route(
-            get("/api/v1/crawler/cookies", "Cookies, without their values").query(PLATFORM).failures(errors),
+            get("/api/v1/crawler/cookies", "Cookies, without their values").query(COOKIES).failures(errors),
             cookies::list,
         )
         .route(
@@ -303,6 +303,14 @@ fn crawling() -> Served {
         .route(
             post("/api/v1/crawler/cookies/{cookie_name}/reactivate", "Reactivates a cookie").admin().failures(errors),
             cookies::reactivate,
+        )
+        .route(
+            post("/api/v1/crawler/cookies/{cookie_name}/pause", "Pauses a cookie").admin().failures(errors),
+            cookies::pause,
+        )
+        .route(
+            post("/api/v1/crawler/cookies/{cookie_name}/resume", "Resumes a paused cookie").admin().failures(errors),
+            cookies::resume,
         )
         .route(
             post("/api/v1/crawler/cookies/{cookie_name}/validate", "Checks a cookie with its platform")

@@ -12,6 +12,8 @@ use crate::time::Ts;
 pub const DEFAULT_PRIORITY: i32 = 1;
 /// Requests a day (CRAWL-08).
 pub const DEFAULT_DAILY_LIMIT: u32 = 100;
+/// Longest use of a cookie that counts towards its `max_parallel`: the use of a process that died ends then.
+pub const COOKIE_LEASE: Duration = Duration::from_secs(5 * 60);
 
 /// When errors invalidate a cookie, and how long it cools down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +45,26 @@ pub struct CookieUsage {
     /// When the current cooling began: errors of requests that were sent before do not ban (CRAWL-18).
     pub cooling_since: Option<Ts>,
     pub last_used_at: Option<Ts>,
+    /// From this time on the cookie is not used.
+    pub expires_at: Option<Ts>,
+    /// Since when a person has paused it.
+    pub paused_at: Option<Ts>,
+    /// Most uses at the same time; 0: no limit.
+    pub max_parallel: u32,
+    /// Uses in progress. Counted only for a cookie with `max_parallel`.
+    pub in_use: u32,
+}
+
+/// Why a cookie may not be picked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CookieObstacle {
+    Status(CookieStatus),
+    Expired(Ts),
+    Paused,
+    /// As many uses as its `max_parallel` are in progress.
+    InUse(u32),
+    /// It was used as often today as its daily limit allows.
+    Used(u32),
 }
 
 impl CookieUsage {
@@ -57,6 +79,10 @@ impl CookieUsage {
             cooling_until: None,
             cooling_since: None,
             last_used_at: None,
+            expires_at: None,
+            paused_at: None,
+            max_parallel: 0,
+            in_use: 0,
         }
     }
 
@@ -82,7 +108,25 @@ impl CookieUsage {
 
     /// Whether the cookie may be picked (CRAWL-22).
     pub fn is_selectable(&self, now: Ts, day: Ts) -> bool {
-        self.after_cooling(now).status == CookieStatus::Active && self.used_on(day) < self.daily_limit
+        self.obstacle(now, day, false).is_none()
+    }
+
+    /// Why the cookie may not be picked, if so. For a check by a person, it may be cooling or paused (CRAWL-GAP-06).
+    pub fn obstacle(&self, now: Ts, day: Ts, check: bool) -> Option<CookieObstacle> {
+        let status = self.after_cooling(now).status;
+        if status != CookieStatus::Active && !(check && status == CookieStatus::Cooling) {
+            return Some(CookieObstacle::Status(status));
+        }
+        if let Some(at) = self.expires_at.filter(|at| *at <= now) {
+            return Some(CookieObstacle::Expired(at));
+        }
+        if self.paused_at.is_some() && !check {
+            return Some(CookieObstacle::Paused);
+        }
+        if self.max_parallel > 0 && self.in_use >= self.max_parallel {
+            return Some(CookieObstacle::InUse(self.max_parallel));
+        }
+        (self.used_on(day) >= self.daily_limit).then_some(CookieObstacle::Used(self.daily_limit))
     }
 
     /// The usage after the cookie is picked for one request.
@@ -92,8 +136,21 @@ impl CookieUsage {
             daily_used: self.used_on(day).saturating_add(1),
             day: self.day.max(Some(day)),
             last_used_at: Some(now),
+            in_use: self.in_use.saturating_add(u32::from(self.max_parallel > 0)),
             ..self.after_cooling(now)
         }
+    }
+
+    /// The usage at `now`, on the day that began at `day`: a cooling that has ended is over, and a cookie at its limit
+    /// starts the new day with no use.
+    #[must_use]
+    pub fn refreshed(&self, now: Ts, day: Ts) -> CookieUsage {
+        let rested = self.after_cooling(now);
+        let spent = rested.daily_used > 0 && rested.daily_used >= rested.daily_limit;
+        if spent && rested.day < Some(day) {
+            return CookieUsage { daily_used: 0, day: Some(day), ..rested };
+        }
+        rested
     }
 
     /// The usage after a request succeeded.
@@ -135,29 +192,77 @@ impl CookieUsage {
     /// The usage after a person reactivated the cookie: errors are cleared, today's uses are not (CRAWL-10).
     #[must_use]
     pub fn reactivated(&self) -> CookieUsage {
-        let CookieUsage { daily_used, day, daily_limit, last_used_at, .. } = *self;
-        CookieUsage { daily_used, day, last_used_at, ..CookieUsage::new(daily_limit) }
+        CookieUsage {
+            status: CookieStatus::Active,
+            consecutive_errors: 0,
+            total_errors: 0,
+            cooling_until: None,
+            cooling_since: None,
+            ..self.clone()
+        }
     }
 }
 
-/// Number of a platform's cookies by status; a cookie whose cooling has ended counts as active.
+/// Number of a platform's cookies by status; a cookie whose cooling has ended counts as active. An active or cooling
+/// cookie that has expired or is paused counts only as that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct CookieCounts {
     pub active: u32,
     pub cooling: u32,
     pub invalid: u32,
     pub banned: u32,
+    pub paused: u32,
+    pub expired: u32,
+}
+
+/// The cookies of one platform.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CookieTotals {
+    pub counts: CookieCounts,
+    /// When the first cooling cookie becomes usable again.
+    pub next_active_at: Option<Ts>,
+}
+
+impl CookieTotals {
+    pub fn add(&mut self, usage: &CookieUsage, now: Ts) {
+        let usage = usage.after_cooling(now);
+        let word = match usage.status {
+            CookieStatus::Active | CookieStatus::Cooling if usage.expires_at.is_some_and(|at| at <= now) => "expired",
+            CookieStatus::Active | CookieStatus::Cooling if usage.paused_at.is_some() => "paused",
+            status => status.as_str(),
+        };
+        self.add_many(word, 1, usage.cooling_until);
+    }
+
+    /// Adds so many cookies of one kind. The words are the fields of [`CookieCounts`].
+    pub fn add_many(&mut self, word: &str, number: u32, cooling_until: Option<Ts>) {
+        let CookieCounts { active, cooling, invalid, banned, paused, expired } = &mut self.counts;
+        match word {
+            "active" => *active += number,
+            "cooling" => {
+                *cooling += number;
+                self.next_active_at = self.next_active_at.into_iter().chain(cooling_until).min();
+            }
+            "invalid" => *invalid += number,
+            "banned" => *banned += number,
+            "paused" => *paused += number,
+            _ => *expired += number,
+        }
+    }
 }
 
 impl CookieCounts {
-    pub fn add(&mut self, status: CookieStatus) {
-        let count = match status {
-            CookieStatus::Active => &mut self.active,
-            CookieStatus::Cooling => &mut self.cooling,
-            CookieStatus::Invalid => &mut self.invalid,
-            CookieStatus::Banned => &mut self.banned,
-        };
-        *count += 1;
+    /// The counts with their names, those of the statuses first.
+    pub fn named(&self) -> [(&'static str, u32); 6] {
+        let CookieCounts { active, cooling, invalid, banned, paused, expired } = *self;
+        [
+            ("active", active),
+            ("cooling", cooling),
+            ("invalid", invalid),
+            ("banned", banned),
+            ("paused", paused),
+            ("expired", expired),
+        ]
     }
 }
 
@@ -236,5 +341,29 @@ mod tests {
         assert_eq!(next.daily_used, 1);
         let late = next.used(at(86_400), at(0));
         assert_eq!((late.daily_used, late.day), (2, Some(at(86_400))), "no second helping for a clock that lags");
+    }
+
+    #[test]
+    fn paused_expired_or_full_cookie_is_not_selectable() {
+        let fresh = CookieUsage::new(9);
+        let obstacle = |usage: &CookieUsage| usage.obstacle(at(10), at(0), false);
+        let expired = CookieUsage { expires_at: Some(at(10)), ..fresh.clone() };
+        assert_eq!(obstacle(&expired), Some(CookieObstacle::Expired(at(10))));
+        assert!(expired.is_selectable(at(9), at(0)));
+        let paused = CookieUsage { paused_at: Some(at(1)), ..fresh.clone() };
+        assert_eq!(obstacle(&paused), Some(CookieObstacle::Paused));
+        assert_eq!(paused.obstacle(at(10), at(0), true), None, "a person may check it");
+        let single = CookieUsage { max_parallel: 1, ..fresh.clone() };
+        assert_eq!(obstacle(&single.used(at(1), at(0))), Some(CookieObstacle::InUse(1)));
+        assert_eq!(fresh.used(at(1), at(0)).in_use, 0, "without a limit nothing is counted");
+        let cooling = failing(&fresh, 3);
+        assert_eq!(obstacle(&cooling), Some(CookieObstacle::Status(CookieStatus::Cooling)));
+        assert_eq!(cooling.obstacle(at(10), at(0), true), None);
+        let mut totals = CookieTotals::default();
+        for usage in [&fresh, &expired, &paused, &cooling, &CookieUsage { paused_at: Some(at(1)), ..cooling.clone() }] {
+            totals.add(usage, at(10));
+        }
+        let counts = CookieCounts { active: 1, cooling: 1, paused: 2, expired: 1, ..CookieCounts::default() };
+        assert_eq!(totals, CookieTotals { counts, next_active_at: cooling.cooling_until });
     }
 }

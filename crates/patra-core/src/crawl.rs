@@ -75,6 +75,15 @@ pub fn after_failure(retry_count: u32) -> (CandidateStatus, u32) {
     }
 }
 
+/// Status and retries of a record whose holder released its lock. A holder that completed has not tried the record; one
+/// that failed may have failed because of it, so that counts as a try (CRAWL-40).
+pub fn after_release(status: ExecutionStatus, retry_count: u32) -> (CandidateStatus, u32) {
+    match status {
+        ExecutionStatus::Completed => (CandidateStatus::Pending, retry_count),
+        _ => after_failure(retry_count),
+    }
+}
+
 /// The idempotency key of a note (CRAWL-52).
 pub fn idempotency_key(note_id: &str) -> String {
     format!("{note_id}_v1")

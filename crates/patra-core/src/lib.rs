@@ -7,6 +7,7 @@ pub mod alert;
 pub mod bounds;
 pub mod clock_step;
 pub mod cookie;
+pub mod cookie_import;
 pub mod crawl;
 pub mod credential;
 pub mod cron;

@@ -35,8 +35,8 @@ pub use control::{
     WorkPaused, WorkResumed,
 };
 pub use cookie::{
-    CookieOutcomeRecorded, CookiePicked, CookieReactivated, CookieSaved, PickCookie, ReactivateCookie,
-    RecordCookieOutcome, Reseal, Resealed, SaveCookie, SealedText,
+    CookieOutcomeRecorded, CookiePaused, CookiePicked, CookieReactivated, CookieReleased, CookieSaved, PauseCookie,
+    PickCookie, ReactivateCookie, RecordCookieOutcome, ReleaseCookie, Reseal, Resealed, SaveCookie, SealedText,
 };
 pub use crawl::{
     AcquireExecution, AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued,
@@ -295,6 +295,10 @@ operations! {
     SaveCookie(SaveCookie) => CookieSaved,
     /// Takes a cookie from the pool for one request.
     PickCookie(PickCookie) => CookiePicked,
+    /// Ends a use of a cookie that counts its uses.
+    ReleaseCookie(ReleaseCookie) => CookieReleased,
+    /// Pauses or resumes a cookie.
+    PauseCookie(PauseCookie) => CookiePaused,
     /// Records how a request with a cookie ended.
     RecordCookieOutcome(RecordCookieOutcome) => CookieOutcomeRecorded,
     /// Reactivates a cookie.

@@ -1,7 +1,7 @@
 //! Evaluates the alert rules of all products on the state of the store, and notifies when an alert begins and ends. The
 //! rules are in [`patra_core::alert`]; any number of processes may do this at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::json;
 
@@ -11,11 +11,12 @@ use patra_core::alert::{
     UPSTREAM_REFUSED, UPSTREAM_THROTTLES, WORK_HALTED,
 };
 use patra_core::port::board::WorkFilter;
+use patra_core::port::crawl::PlatformTotals;
 use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
 use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{CommandsExt as _, Notifier, Store};
 use patra_core::source::MIN_SILENCE;
-use patra_core::state::{CookieStatus, PausedReason};
+use patra_core::state::PausedReason;
 use patra_core::tx::{AlertWatched, PartitionKey, TxError, WatchAlert};
 use patra_core::{Ts, Window};
 
@@ -40,9 +41,9 @@ pub(crate) struct AlertCondition {
 pub async fn watch(store: &dyn Store, options: &MaintenanceOptions) -> Result<(), TxError> {
     let mut settings = options.alerts.clone();
     settings.config(&store.settings().await?);
-    let (_, now) = store.cookies(None).await?;
+    let (cookies, now) = store.cookie_totals(None).await?;
     let mut watcher = AlertWatcher { store, settings, now, conditions: Vec::new() };
-    watcher.crawler().await?;
+    watcher.crawler(cookies).await?;
     watcher.sources().await?;
     watcher.endpoints().await?;
     watcher.queues().await?;
@@ -100,16 +101,10 @@ impl AlertWatcher<'_> {
         }
     }
 
-    async fn crawler(&mut self) -> Result<(), TxError> {
+    async fn crawler(&mut self, cookies: PlatformTotals) -> Result<(), TxError> {
         let off = operations::paused_sources(self.store).await?;
-        let (cookies, now) = self.store.cookies(None).await?;
-        let mut active: BTreeMap<String, u32> = BTreeMap::new();
-        for cookie in cookies {
-            let usable = cookie.usage.after_cooling(now).status == CookieStatus::Active;
-            *active.entry(cookie.platform).or_default() += u32::from(usable);
-        }
-        for (platform, count) in active {
-            let (count, is_off) = (f64::from(count), off.contains(&platform));
+        for (platform, totals) in cookies {
+            let (count, is_off) = (f64::from(totals.counts.active), off.contains(&platform));
             self.add(&COOKIES_EXHAUSTED, platform, count, |least| count < least && !is_off, String::new());
         }
         for crawled in self.store.crawled().await? {

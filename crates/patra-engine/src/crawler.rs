@@ -1,6 +1,7 @@
 //! The crawler: sends one request to a platform and returns its result. It renders, signs and paces like every request,
 //! takes its cookies from the pool, and cannot write: storing results is up to the orchestrator.
 
+mod admission;
 mod failure;
 pub mod flow;
 mod platform;
@@ -13,17 +14,20 @@ use futures_util::StreamExt as _;
 use serde_json::{Map, Value};
 
 use patra_connectors::PageRequest;
-use patra_core::cookie::CookieCounts;
 use patra_core::paging::{NextPage, PagingRule, Position};
 use patra_core::params::Params;
+use patra_core::port::crawl::CookieFilter;
 use patra_core::port::{Clock, CrawlQueries, Queries, Store};
 use patra_core::protocol::run::FetchedPage;
 use patra_core::{Code, Ts, Window};
 
 use crate::credentials::{CookieChoice, Credentials, GatePass, OutgoingRequest, noting};
 use crate::gate::{GateFeedback, RateGate};
+use crate::health::HealthRegistry;
+use crate::metrics::Metrics;
 use crate::shared::lock;
 
+use admission::Admission;
 pub use failure::CrawlFailure;
 pub(crate) use platform::Platform;
 use platform::{PlatformEndpoint, Platforms};
@@ -64,6 +68,8 @@ pub struct CrawlContext {
     /// Uses only this cookie.
     pub cookie_name: Option<String>,
     pub exclude_cookies: Vec<String>,
+    /// A person checks the named cookie: it may be cooling or paused.
+    pub check: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -124,6 +130,7 @@ struct CrawlerInner {
     queries: Arc<dyn Queries>,
     crawls: Arc<dyn CrawlQueries>,
     platforms: Platforms,
+    admission: Admission,
     times: CrawlTimes,
     /// Successful and failed requests by platform, not yet counted in the store.
     tally: Mutex<HashMap<String, (u64, u64)>>,
@@ -136,7 +143,9 @@ impl Crawler {
         gate: Arc<RateGate>,
         clock: Arc<dyn Clock>,
         times: CrawlTimes,
+        health: (Arc<HealthRegistry>, Arc<Metrics>),
     ) -> Crawler {
+        let admission = Admission::new(store, health, Arc::clone(&clock), times);
         Crawler {
             inner: Arc::new(CrawlerInner {
                 credentials,
@@ -145,6 +154,7 @@ impl Crawler {
                 queries: Arc::clone(store) as Arc<dyn Queries>,
                 crawls: Arc::clone(store) as Arc<dyn CrawlQueries>,
                 platforms: Platforms::default(),
+                admission,
                 times,
                 tally: Mutex::default(),
             }),
@@ -334,15 +344,25 @@ impl Crawler {
             request: exchange.request.clone(),
             permits: Arc::new(GatePass::new(Arc::clone(&inner.gate), side.lane.clone(), true, None)),
             // Only the orchestrator retries, so that retries do not multiply (CRAWL-83).
-            pool: CookieChoice { name: behalf.cookie_name.clone(), exclude: behalf.exclude_cookies.clone(), tries: 1 },
+            pool: CookieChoice {
+                name: behalf.cookie_name.clone(),
+                exclude: behalf.exclude_cookies.clone(),
+                tries: 1,
+                check: behalf.check,
+            },
         };
+        let admitted = inner.admission.admit(&side.spec, matches!(position, Position::Ids { .. })).await?;
         let left = inner.clock.steady();
         let sent = match inner.credentials.send(&outgoing).await {
             Ok(sent) => sent,
-            Err(refused) => return Err(self.refused(side, refused.fault, behalf).await),
+            Err(refused) => {
+                admitted.not_sent();
+                return Err(self.refused(side, refused.fault, behalf).await);
+            }
         };
         let latency = inner.clock.steady().since(left);
         let result = side.pager.read(exchange, sent.answer, latency, inner.clock.now());
+        admitted.ended(&result);
         inner.credentials.record_outcome(sent.cookie, &result).await;
         result.map_err(|refusal| {
             if refusal.throttled || refusal.lowers_rate() {
@@ -360,35 +380,30 @@ impl Crawler {
         if !empty && !matches!(trouble.code, Code::CookieExhausted | Code::CookieInvalid) {
             return trouble;
         }
-        let Ok((cookies, now)) = self.inner.crawls.cookies(Some(platform.clone())).await else { return trouble };
-        if empty && !cookies.is_empty() {
+        if let (Code::CookieInvalid, Some(name)) = (trouble.code, &behalf.cookie_name) {
+            let filter =
+                CookieFilter { platform: Some(platform.clone()), name: Some(name.clone()), ..CookieFilter::default() };
+            let Ok((cookies, now)) = self.inner.crawls.cookies(filter).await else { return trouble };
+            let status = cookies.first().map(|cookie| cookie.usage.after_cooling(now).status);
+            return trouble.detail("cookie_name", name.clone().into()).detail("status", serde_json::json!(status));
+        }
+        if trouble.code == Code::CookieInvalid {
+            return trouble;
+        }
+        let Ok((totals, _)) = self.inner.crawls.cookie_totals(Some(platform.clone())).await else { return trouble };
+        if empty && !totals.is_empty() {
             return trouble;
         }
         if empty {
             let message = format!("no usable cookie for platform {platform}: none is stored");
             trouble = CrawlFailure::new(Code::CookieExhausted, message);
         }
-        match (trouble.code, &behalf.cookie_name) {
-            (Code::CookieInvalid, Some(name)) => {
-                let found = cookies.iter().find(|cookie| cookie.cookie_name == *name);
-                let status = found.map(|cookie| cookie.usage.after_cooling(now).status);
-                trouble.detail("cookie_name", name.clone().into()).detail("status", serde_json::json!(status))
-            }
-            (Code::CookieInvalid, None) => trouble,
-            _ => {
-                let mut counts = CookieCounts::default();
-                let rested: Vec<_> = cookies.iter().map(|cookie| cookie.usage.after_cooling(now)).collect();
-                rested.iter().for_each(|usage| counts.add(usage.status));
-                let next = rested.iter().filter_map(|usage| usage.cooling_until).min();
-                trouble
-                    .detail("platform", platform.clone().into())
-                    .detail("active", counts.active.into())
-                    .detail("cooling", counts.cooling.into())
-                    .detail("invalid", counts.invalid.into())
-                    .detail("banned", counts.banned.into())
-                    .detail("next_active_at", serde_json::json!(next))
-            }
+        let totals = totals.first().map(|(_, totals)| *totals).unwrap_or_default();
+        trouble = trouble.detail("platform", platform.clone().into());
+        for (name, count) in totals.counts.named() {
+            trouble = trouble.detail(name, count.into());
         }
+        trouble.detail("next_active_at", serde_json::json!(totals.next_active_at))
     }
 
     /// Runs an operation within a time limit, and records which cookie it used.

@@ -11,7 +11,8 @@ mod sign;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -103,7 +104,17 @@ struct CredentialsInner {
     turns: Mutex<HashMap<CredentialId, Arc<tokio::sync::Mutex<()>>>>,
     hooks: Mutex<HashMap<String, Bucket>>,
     machines: AtomicU64,
+    /// Names the uses of cookies: a part of its own for this handle, and their number.
+    uses: (u64, AtomicU64),
     refreshes: TaskTracker,
+}
+
+impl CredentialsInner {
+    /// A unique name for the use of a cookie.
+    fn use_name(&self) -> String {
+        let (handle, number) = &self.uses;
+        format!("{}-{handle:x}-{}", self.owner, number.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// Why a credential was not enough.
@@ -131,6 +142,7 @@ impl Credentials {
                 turns: Mutex::default(),
                 hooks: Mutex::default(),
                 machines: AtomicU64::new(0),
+                uses: (RandomState::new().hash_one(0), AtomicU64::new(0)),
                 refreshes: TaskTracker::new(),
                 owner: owner.into(),
                 options,

@@ -50,7 +50,7 @@ impl Engine {
             metrics: Arc::new(Metrics::new(Arc::clone(&gate))),
             gate,
             batches: AtomicU64::new(0),
-            health: HealthRegistry::new(options.seed, options.slow_commit),
+            health: Arc::new(HealthRegistry::new(options.seed, options.slow_commit)),
             advances: AdvanceCoalescers::default(),
             credentials: Credentials::new(ports.clone(), options.credentials.clone(), options.owner.clone()),
             prepared: PreparedSpecs::default(),
@@ -207,5 +207,6 @@ fn crawler(shared: &Arc<Shared>) -> Crawler {
         clock: Arc::clone(clock),
     };
     let credentials = Credentials::new(ports, options.credentials.clone(), options.owner.clone());
-    Crawler::new(store, credentials, Arc::clone(&shared.gate), Arc::clone(clock), options.crawl_times)
+    let health = (Arc::clone(&shared.health), Arc::clone(&shared.metrics));
+    Crawler::new(store, credentials, Arc::clone(&shared.gate), Arc::clone(clock), options.crawl_times, health)
 }

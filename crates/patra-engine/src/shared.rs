@@ -125,7 +125,7 @@ pub(crate) struct Shared {
     pub(crate) ports: Ports,
     pub(crate) options: Options,
     pub(crate) gate: Arc<RateGate>,
-    pub(crate) health: HealthRegistry,
+    pub(crate) health: Arc<HealthRegistry>,
     pub(crate) advances: AdvanceCoalescers,
     pub(crate) metrics: Arc<Metrics>,
     /// Batches so far: selects the batches to log.

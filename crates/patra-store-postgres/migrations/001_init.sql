@@ -1183,13 +1183,57 @@ CREATE TABLE ing_credential_state (
   cooling_until timestamptz,
   cooling_since timestamptz,
   last_used_at timestamptz,
+  -- Of an ACTIVE cookie, else NULL: a copy of its definition, so that a pick reads one index.
+  cookie_name text COLLATE "C",
+  provenance_code text COLLATE "C",
+  endpoint_name text COLLATE "C",
+  priority integer NOT NULL DEFAULT 1,
+  daily_limit bigint NOT NULL DEFAULT 100,
+  -- When its account ends, and whether that time has come.
+  cookie_expires_at timestamptz,
+  expired bigint NOT NULL DEFAULT 0 CHECK (expired IN (0, 1)),
+  -- Since when a person has paused it.
+  paused_at timestamptz,
+  -- Most uses at the same time, 0 for no limit; and the uses in ing_cookie_lease.
+  max_parallel bigint NOT NULL DEFAULT 0 CHECK (max_parallel >= 0),
+  in_use bigint NOT NULL DEFAULT 0 CHECK (in_use >= 0),
   updated_at timestamptz NOT NULL,
   CHECK ((refresh_owner IS NULL) = (refresh_until IS NULL)),
-  CHECK ((cookie_code = 'cooling') = (cooling_until IS NOT NULL))
+  CHECK ((cookie_code = 'cooling') = (cooling_until IS NOT NULL)),
+  CHECK ((provenance_code IS NULL) = (endpoint_name IS NULL) AND (provenance_code IS NULL) = (cookie_name IS NULL))
 );
 CREATE UNIQUE INDEX uk_credential_state ON ing_credential_state (credential_id);
 CREATE INDEX idx_credential_refreshing ON ing_credential_state (refresh_until) WHERE refresh_owner IS NOT NULL;
 CREATE INDEX idx_cookie_cooling ON ing_credential_state (cooling_until) WHERE cooling_until IS NOT NULL;
+-- The cookies that may be used, in the order in which they are picked (CRAWL-22).
+CREATE INDEX idx_cookie_ready ON ing_credential_state
+  (provenance_code, endpoint_name, priority DESC, last_used_at NULLS FIRST, credential_id)
+  WHERE provenance_code IS NOT NULL AND cookie_code = 'active' AND daily_used < daily_limit
+    AND (max_parallel = 0 OR in_use < max_parallel) AND paused_at IS NULL AND expired = 0;
+-- The cookies whose state changes with time: their cooling ends, they expire, or a new day begins.
+CREATE INDEX idx_cookie_cooled ON ing_credential_state (provenance_code, cooling_until)
+  WHERE provenance_code IS NOT NULL AND cooling_until IS NOT NULL;
+CREATE INDEX idx_cookie_expiry ON ing_credential_state (provenance_code, cookie_expires_at)
+  WHERE provenance_code IS NOT NULL AND cookie_expires_at IS NOT NULL AND expired = 0;
+CREATE INDEX idx_cookie_spent ON ing_credential_state (provenance_code, used_day)
+  WHERE provenance_code IS NOT NULL AND daily_used > 0 AND daily_used >= daily_limit;
+-- The numbers of a platform's cookies by status, and its list.
+CREATE INDEX idx_cookie_count ON ing_credential_state
+  (provenance_code, endpoint_name, cookie_code, cooling_until, paused_at, cookie_expires_at)
+  WHERE provenance_code IS NOT NULL;
+CREATE INDEX idx_cookie_list ON ing_credential_state (provenance_code, cookie_name) WHERE provenance_code IS NOT NULL;
+
+-- Uses in progress of cookies with a `max_parallel`. One that is not released ends by itself.
+CREATE TABLE ing_cookie_lease (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  credential_id bigint NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  holder text COLLATE "C" NOT NULL,
+  expires_at timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX uk_cookie_lease ON ing_cookie_lease (holder);
+CREATE INDEX idx_cookie_lease ON ing_cookie_lease (provenance_code, expires_at);
+CREATE INDEX idx_cookie_lease_of ON ing_cookie_lease (credential_id, expires_at);
 
 -- Named locks: who has one, or had it. Whoever says nothing for too long has lost it.
 CREATE TABLE ing_execution (

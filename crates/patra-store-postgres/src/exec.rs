@@ -10,6 +10,7 @@ mod claim;
 mod clean;
 mod clock;
 mod cookie;
+mod cookie_pick;
 mod cover;
 mod crawl;
 mod credential;
@@ -111,7 +112,9 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
         Tx::FailRefresh(op) => Done::FailRefresh(credential::fail(session, &op).await?),
         Tx::MarkCredential(op) => Done::MarkCredential(credential::mark(session, &op).await?),
         Tx::SaveCookie(op) => Done::SaveCookie(cookie::save(session, &op).await?),
-        Tx::PickCookie(op) => Done::PickCookie(cookie::pick(session, &op).await?),
+        Tx::PickCookie(op) => Done::PickCookie(cookie_pick::pick(session, &op).await?),
+        Tx::ReleaseCookie(op) => Done::ReleaseCookie(cookie_pick::release(session, &op).await?),
+        Tx::PauseCookie(op) => Done::PauseCookie(cookie::pause(session, &op).await?),
         Tx::RecordCookieOutcome(op) => Done::RecordCookieOutcome(cookie::record_outcome(session, &op).await?),
         Tx::ReactivateCookie(op) => Done::ReactivateCookie(cookie::reactivate(session, &op).await?),
         Tx::Reseal(op) => Done::Reseal(cookie::reseal(session, &op).await?),
@@ -185,6 +188,10 @@ pub(crate) use missing::{MARK_ITEMS, READ_PART};
 #[cfg(test)]
 pub(crate) use poll::NEXT as NEXT_POLLS;
 
+/// The statements of a pick of a cookie.
+#[cfg(test)]
+pub(crate) use cookie_pick::{PICK as PICK_COOKIE, PICK_AND_WAIT};
+
 /// The statements of [`Session::begin_by_key`].
 #[cfg(test)]
 pub(crate) fn by_key() -> Vec<&'static str> {
@@ -225,6 +232,7 @@ pub(crate) fn statements() -> Vec<&'static str> {
         cursor::STATEMENTS,
         credential::STATEMENTS,
         cookie::STATEMENTS,
+        cookie_pick::STATEMENTS,
         execution::STATEMENTS,
         crawl::STATEMENTS,
         alert::STATEMENTS,

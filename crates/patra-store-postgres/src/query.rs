@@ -17,6 +17,7 @@ pub(crate) mod registry;
 pub(crate) mod source;
 
 use bytes::Bytes;
+pub(crate) use crawl::cookie_kind;
 use patra_core::RunId;
 use patra_core::port::query::{StoredApiKey, StoredRawResponse, StoredVersion};
 use patra_core::record::{RecordStream, RecordVersion};

@@ -156,6 +156,40 @@ async fn marks_read_only_their_part_of_a_list() {
     drop_schema(&client, &schema).await;
 }
 
+// covers: CRAWL-22, CRAWL-25
+#[tokio::test]
+async fn pick_reads_only_the_first_cookies_of_a_large_pool() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client
+        .batch_execute(
+            "INSERT INTO reg_prov_credential (alias, provenance_code, endpoint_name, version, type_code, priority, sealed,
+               key_id, status_code, created_at, updated_at)
+             SELECT 'c' || n, 'p' || n % 3, '*', 1, 'COOKIE', 1, 's', 'k', 'ACTIVE', now(), now()
+             FROM generate_series(1, 30000) n;
+             INSERT INTO ing_credential_state (credential_id, status_code, cookie_name, provenance_code, endpoint_name,
+               daily_used, used_day, last_used_at, updated_at)
+             SELECT id, 'ACTIVE', alias, provenance_code, '*', id % 50, 'epoch', 'epoch', now() FROM reg_prov_credential;
+             ANALYZE reg_prov_credential; ANALYZE ing_credential_state; ANALYZE ing_cookie_lease",
+        )
+        .await
+        .unwrap();
+    let values = "'p1', 'search', now(), ARRAY['c1'], 'holder', 1000000";
+    for sql in [exec::PICK_COOKIE, exec::PICK_AND_WAIT] {
+        for plan in plans(&client, sql, values).await {
+            assert_eq!(plan.matches("using idx_cookie_ready").count(), 2, "{plan}");
+            // The table of leases is empty here, so the planner may read it as a whole.
+            assert!(!plan.contains("Seq Scan on ing_credential") && !plan.contains("Seq Scan on reg_"), "{plan}");
+        }
+    }
+    for plan in plans(&client, query::crawl::PLATFORM_COOKIES, "'p1', 'c5', 100").await {
+        assert!(plan.contains("using idx_cookie_list") && !plan.contains("Seq Scan"), "{plan}");
+    }
+    for plan in plans(&client, query::crawl::COOKIE, "NULL, 'c5', 100").await {
+        assert!(plan.contains("using uk_cookie_name") && !plan.contains("Seq Scan"), "{plan}");
+    }
+    drop_schema(&client, &schema).await;
+}
+
 // covers: COLL-27, COLL-32
 #[tokio::test]
 async fn tick_reads_only_due_sources() {

@@ -10,6 +10,7 @@ mod claim;
 mod clean;
 pub(crate) mod clock;
 mod cookie;
+mod cookie_pick;
 mod cover;
 mod crawl;
 mod credential;
@@ -68,6 +69,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     clean::FORGET_STATEMENTS,
     clock::STATEMENTS,
     cookie::STATEMENTS,
+    cookie_pick::STATEMENTS,
     cover::STATEMENTS,
     crawl::STATEMENTS,
     credential::STATEMENTS,
@@ -178,7 +180,9 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
         Tx::FailRefresh(op) => Done::FailRefresh(credential::fail(db, op, now)?),
         Tx::MarkCredential(op) => Done::MarkCredential(credential::mark(db, op, now)?),
         Tx::SaveCookie(op) => Done::SaveCookie(cookie::save(db, op, now)?),
-        Tx::PickCookie(op) => Done::PickCookie(cookie::pick(db, op, now)?),
+        Tx::PickCookie(op) => Done::PickCookie(cookie_pick::pick(db, op, now)?),
+        Tx::ReleaseCookie(op) => Done::ReleaseCookie(cookie_pick::release(db, op, now)?),
+        Tx::PauseCookie(op) => Done::PauseCookie(cookie::pause(db, op, now)?),
         Tx::RecordCookieOutcome(op) => Done::RecordCookieOutcome(cookie::record_outcome(db, op, now)?),
         Tx::ReactivateCookie(op) => Done::ReactivateCookie(cookie::reactivate(db, op, now)?),
         Tx::Reseal(op) => Done::Reseal(cookie::reseal(db, op, now)?),
@@ -213,6 +217,7 @@ pub(crate) mod hot {
     pub(crate) use super::batch::REPLACE_ITEM;
     pub(crate) use super::claim::{HEAD, HEAD_WITH_HOLDS, NEXT_LANE};
     pub(crate) use super::clean::{FORGET_BACKGROUND_JOBS, OLD_POLLS, OLD_SCRAPES};
+    pub(crate) use super::cookie_pick::{COUNT as COUNT_COOKIES, IS_DUE as ARE_COOKIES_DUE, PICK as PICK_COOKIE};
     pub(crate) use super::cover::{BEYOND_BACKFILL, BEYOND_FORWARD, NEWEST_PLAN, NEXT_ORDINAL, SEGMENTS};
     pub(crate) use super::crawl::{CLAIM as CLAIM_NOTES, READ_FORGOTTEN};
     pub(crate) use super::cursor::{

@@ -63,6 +63,9 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
 ];
 
 #[cfg(test)]
+pub(crate) use crawl::{COUNT_COOKIES, COUNT_PLATFORM_COOKIES};
+pub(crate) use crawl::{cookie_kind, read_totals};
+#[cfg(test)]
 pub(crate) use list::statement as list_statement;
 
 impl CredentialQueries for SqliteReader {

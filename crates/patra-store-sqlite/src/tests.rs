@@ -157,6 +157,21 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
     check(exec::hot::NEXT_POLLS, "SEARCH ing_task USING INDEX idx_task_poll (scheduled_at<?)");
     check(exec::hot::CLAIM_NOTES, "SEARCH crawl_candidate USING INDEX idx_crawl_status (status=?)");
     check(exec::hot::READ_FORGOTTEN, "SEARCH crawl_candidate USING INDEX idx_crawl_locked (locked_at<?)");
+    for statement in [exec::hot::COUNT_COOKIES, query::COUNT_COOKIES, query::COUNT_PLATFORM_COOKIES] {
+        let plan = plan(&db, statement);
+        assert!(plan.contains("USING COVERING INDEX idx_cookie_count"), "{statement}\n{plan}");
+    }
+    // A pick reads the first row of an index, in its order.
+    let pick = plan(&db, exec::hot::PICK_COOKIE);
+    let ready =
+        "SEARCH ing_credential_state USING COVERING INDEX idx_cookie_ready (provenance_code=? AND endpoint_name=?)";
+    let ready = [ready, &ready.replace("COVERING ", "")];
+    let found = pick.lines().filter(|line| ready.iter().any(|ready| line.contains(ready))).count();
+    let sorts = pick.lines().filter(|line| line.contains("TEMP B-TREE")).count();
+    assert!(found == 2 && sorts == 1, "only the two heads are compared:\n{pick}");
+    for index in ["idx_cookie_lease", "idx_cookie_cooled", "idx_cookie_expiry", "idx_cookie_spent"] {
+        check(exec::hot::ARE_COOKIES_DUE, &format!("{index} (provenance_code=? AND"));
+    }
     // Only due rows are sorted, and nothing else is read.
     let due = plan(&db, query::source::READ_DUE);
     assert!(due.contains("SEARCH source USING INDEX idx_source_due (next_due_at"), "{due}");

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod contract;
+pub mod cookie_load;
 pub mod gate;
 pub mod memory;
 pub mod postgres;

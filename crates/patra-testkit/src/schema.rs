@@ -82,7 +82,12 @@ const REQUIRED: &[(&str, &str)] = &[
         "reg_prov_credential",
         "alias provenance_code endpoint_name version type_code priority sealed key_id status_code created_at updated_at",
     ),
-    ("ing_credential_state", "credential_id version cookie_code daily_used consecutive_errors total_errors updated_at"),
+    (
+        "ing_credential_state",
+        "credential_id version cookie_code daily_used consecutive_errors total_errors priority daily_limit expired \
+         max_parallel in_use updated_at",
+    ),
+    ("ing_cookie_lease", "credential_id provenance_code holder expires_at"),
     (
         "crawl_candidate",
         "project_key platform note_id note_url status retry_count tokens exec_meta created_at updated_at",
@@ -127,7 +132,11 @@ const OPTIONAL: &[(&str, &str)] = &[
          slice_id task_id run_id batch_no expr_hash record_remarks",
     ),
     ("reg_prov_credential", "daily_limit"),
-    ("ing_credential_state", "used_day cooling_until cooling_since last_used_at"),
+    (
+        "ing_credential_state",
+        "used_day cooling_until cooling_since last_used_at cookie_name provenance_code endpoint_name cookie_expires_at \
+         paused_at",
+    ),
     ("crawl_candidate", "processing_lock locked_at source_keyword last_error_code"),
     ("ing_execution", "completed_at"),
     ("item_note", "note_url processing_lock locked_at last_error_code published_at"),
@@ -212,6 +221,10 @@ const PARTIAL: &[(&str, &str, &str)] = &[
     ("idx_task_cred", "ing_task", "credential_id"),
     ("idx_cookie_pick", "reg_prov_credential", "provenance_code status_code priority"),
     ("idx_cookie_cooling", "ing_credential_state", "cooling_until"),
+    ("idx_cookie_ready", "ing_credential_state", "provenance_code endpoint_name priority last_used_at credential_id"),
+    ("idx_cookie_cooled", "ing_credential_state", "provenance_code cooling_until"),
+    ("idx_cookie_expiry", "ing_credential_state", "provenance_code cookie_expires_at"),
+    ("idx_cookie_spent", "ing_credential_state", "provenance_code used_day"),
     ("idx_execution_beat", "ing_execution", "heartbeat_at"),
     ("idx_crawl_lock", "crawl_candidate", "processing_lock"),
     ("idx_crawl_locked", "crawl_candidate", "locked_at"),
@@ -227,6 +240,7 @@ pub const CURSORS: &[&str] = &["ing_cursor", "ing_cursor_event"];
 pub const CRAWLER: &[&str] = &[
     "reg_prov_credential",
     "ing_credential_state",
+    "ing_cookie_lease",
     "crawl_candidate",
     "ing_execution",
     "item_note",

@@ -3,15 +3,11 @@ const { statusCode, body, error } = $input.first().json;
 if (!body?.success) {
   throw new Error(`Cookies cannot be listed, ${body?.error?.code || statusCode || 'no response'} (${body?.error?.message || error?.message || 'no further details'})`);
 }
-const over = (cookie) => cookie.status === 'cooling' && Date.parse(cookie.cooling_until) <= Date.now();
-const platforms = {};
-for (const cookie of body.data.items) {
-  const counts = (platforms[cookie.platform] ||= { active: 0, cooling: 0, invalid: 0, banned: 0 });
-  counts[over(cookie) ? 'active' : cookie.status] += 1;
-}
-const describe = ([platform, counts]) => `${platform} (${counts.cooling} cooling, ${counts.invalid} invalid, ${counts.banned} banned)`;
+// The counts are those of all cookies; the list is its first page.
+const { platforms } = body.data;
+const describe = ([platform, counts]) => `${platform} (${counts.cooling} cooling, ${counts.invalid} invalid, ${counts.banned} banned, ${counts.paused} paused, ${counts.expired} expired)`;
 const exhausted = Object.entries(platforms).filter(([, counts]) => counts.active < 1).map(describe);
 // Validating a cookie counts as one use of it.
-const usable = (cookie) => cookie.status === 'active' && cookie.daily_used < cookie.daily_limit;
+const usable = (cookie) => cookie.status === 'active' && !cookie.paused_at && cookie.daily_used < cookie.daily_limit;
 const to_try = $('Settings').first().json.validate ? body.data.items.filter(usable).map((cookie) => cookie.cookie_name) : [];
 return [{ json: { platforms, exhausted, to_try } }];

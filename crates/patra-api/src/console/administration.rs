@@ -5,6 +5,7 @@ use axum::response::Response;
 
 use patra_core::port::CommandsExt as _;
 use patra_core::port::board::WorkFilter;
+use patra_core::port::crawl::CookieFilter;
 use patra_core::port::pool::UrlFilter;
 use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
 use patra_core::project::LibraryScope;
@@ -199,16 +200,20 @@ pub(super) async fn credentials(Extension(ctx): Extension<ConsoleContext>) -> Re
     ctx.show(page.await)
 }
 
+/// Cookies on the page; the list of the API has them all.
+const SHOWN_COOKIES: u32 = 200;
+
 async fn cookies(ctx: &ConsoleContext) -> Result<Table, Failure> {
     let head = ["cookie", "platform", "status", "used today", "errors in a row", "cooling until", "last used"];
     let mut table = Table::new("Cookies", &head, "There are none.");
-    let (cookies, now) = ctx.api.store.cookies(None).await?;
+    let filter = CookieFilter { limit: SHOWN_COOKIES, ..CookieFilter::default() };
+    let (cookies, now) = ctx.api.store.cookies(filter).await?;
     for cookie in cookies {
         let usage = cookie.usage.after_cooling(now);
         let cells = vec![
             Shown::text(cookie.cookie_name.as_str()),
             Shown::text(cookie.platform.as_str()),
-            Shown::status(usage.status.as_str()),
+            Shown::status(if usage.paused_at.is_some() { "paused" } else { usage.status.as_str() }),
             Shown::amount(format!("{} of {}", usage.daily_used, usage.daily_limit)),
             Shown::number(usage.consecutive_errors),
             Shown::maybe_time(usage.cooling_until),

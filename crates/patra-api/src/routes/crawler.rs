@@ -242,7 +242,8 @@ fn behalf(
         text("cookie_name", name, 64)?;
     }
     let project_key = tenant.sight()?.map(str::to_owned);
-    Ok(CrawlContext { request_id: reply.id.as_str().to_owned(), project_key, cookie_name, exclude_cookies })
+    let request_id = reply.id.as_str().to_owned();
+    Ok(CrawlContext { request_id, project_key, cookie_name, exclude_cookies, check: false })
 }
 
 #[derive(Deserialize)]

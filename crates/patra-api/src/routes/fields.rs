@@ -149,6 +149,7 @@ pub(super) const DETAILS: &[Field] = &[
     texts("exclude_cookies"),
 ];
 pub(super) const PLATFORM: &[Field] = &[text("platform")];
+pub(super) const COOKIES: &[Field] = &[text("platform"), text("after"), int("limit")];
 pub(super) const CRAWL_LIST: &[Field] = &[
     text("workflow_name"),
     text("status"),
@@ -162,8 +163,11 @@ pub(super) const COOKIE: &[Field] = &[
     text("cookie_name").needed(),
     text("platform").needed(),
     text("cookie_value").needed(),
+    text("domain"),
     int("priority"),
     int("daily_limit"),
+    time("expires_at"),
+    int("max_parallel"),
 ];
 pub(super) const ACQUIRE: &[Field] = &[text("workflow_name").needed()];
 pub(super) const TALLY: &[Field] = &[text("status"), int("items_processed"), int("items_failed")];

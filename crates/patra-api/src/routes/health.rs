@@ -55,11 +55,6 @@ pub(super) async fn health(State(api): State<Api>) -> (StatusCode, Json<Value>) 
 
 /// Cookies of each platform by status; empty if the database fails.
 async fn cookies(api: &Api) -> BTreeMap<String, CookieCounts> {
-    let mut platforms: BTreeMap<String, CookieCounts> = BTreeMap::new();
-    if let Ok((cookies, now)) = api.store.cookies(None).await {
-        for cookie in cookies {
-            platforms.entry(cookie.platform).or_default().add(cookie.usage.after_cooling(now).status);
-        }
-    }
-    platforms
+    let totals = api.store.cookie_totals(None).await.map(|(totals, _)| totals).unwrap_or_default();
+    totals.into_iter().map(|(platform, totals)| (platform, totals.counts)).collect()
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::BoxFuture;
 use crate::alert;
-use crate::cookie::CookieUsage;
+use crate::cookie::{CookieTotals, CookieUsage};
 use crate::crawl::{CrawlCandidate, CrawlNote, Execution};
 use crate::id::CredentialId;
 use crate::state::{CandidateStatus, ExecutionStatus};
@@ -45,6 +45,24 @@ impl Default for CrawlFilter {
     }
 }
 
+/// Filters cookies. Results are sorted by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CookieFilter {
+    pub platform: Option<String>,
+    /// Only the cookie of this name.
+    pub name: Option<String>,
+    /// Names after this one.
+    pub after: String,
+    /// At most [`MAX_ROWS`].
+    pub limit: u32,
+}
+
+impl Default for CookieFilter {
+    fn default() -> CookieFilter {
+        CookieFilter { platform: None, name: None, after: String::new(), limit: MAX_ROWS }
+    }
+}
+
 /// A cookie without its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CookieView {
@@ -66,6 +84,9 @@ pub struct CrawlRequestCounts {
     pub failed: u64,
 }
 
+/// Numbers of cookies, by platform.
+pub type PlatformTotals = Vec<(String, CookieTotals)>;
+
 pub trait CrawlQueries: fmt::Debug + Send + Sync {
     /// By `workflow_name` and `execution`. With the row ids, for the next page.
     fn executions(&self, filter: CrawlFilter) -> BoxFuture<'_, Result<Vec<(i64, Execution)>, TxError>>;
@@ -76,8 +97,12 @@ pub trait CrawlQueries: fmt::Debug + Send + Sync {
     /// By `platform` and `note_id`.
     fn notes(&self, filter: CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>>;
 
-    /// The ACTIVE cookies, of one platform or of all, by name; and the database's clock.
-    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>>;
+    /// A page of the ACTIVE cookies, by name; and the database's clock.
+    fn cookies(&self, filter: CookieFilter) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>>;
+
+    /// Numbers of the ACTIVE cookies of one platform or of all, by platform; and the database's clock. Reads one
+    /// index.
+    fn cookie_totals(&self, platform: Option<String>) -> BoxFuture<'_, Result<(PlatformTotals, Ts), TxError>>;
 
     /// Notes that wait to be fetched, over all projects.
     fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>>;

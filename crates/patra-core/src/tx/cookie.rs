@@ -1,7 +1,9 @@
 //! The pool of cookies. A cookie is a credential of type COOKIE with one version that is replaced in place;
 //! [`crate::cookie`] decides on its usage.
 
-use crate::cookie::{CookieCounts, CookieLimits, CookieUsage};
+use std::time::Duration;
+
+use crate::cookie::{CookieCounts, CookieLimits, CookieObstacle, CookieTotals, CookieUsage};
 use crate::credential::{Binding, Credential};
 use crate::id::CredentialId;
 use crate::state::CookieStatus;
@@ -19,8 +21,8 @@ pub struct SealedText {
 ///
 /// `version` is that of the ACTIVE one, or one more than the newest of the binding when there is none: otherwise
 /// `Conflict`. A given value replaces the old one, raises [`crate::credential::CredentialRuntime::version`] and
-/// resets the usage by [`CookieUsage::reactivated`]; without a value, only priority and limit change. The same sealed
-/// text is the same value. A new cookie needs a value: otherwise `Conflict`.
+/// resets the usage by [`CookieUsage::reactivated`] and the expiry; without a value, only what is given changes. The same
+/// sealed text is the same value. A new cookie needs a value: otherwise `Conflict`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SaveCookie {
     pub binding: Binding,
@@ -30,6 +32,10 @@ pub struct SaveCookie {
     /// `None` keeps the stored priority, or sets the default.
     pub priority: Option<i32>,
     pub daily_limit: Option<u32>,
+    /// `None` keeps the stored expiry; with another value, it removes it.
+    pub expires_at: Option<Ts>,
+    /// 0 removes the limit.
+    pub max_parallel: Option<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +49,10 @@ pub struct CookieSaved {
 /// wins, then the least recently used, then the smallest id (CRAWL-22). Concurrent callers never exceed a cookie's
 /// limit.
 ///
-/// With a `name`, only that cookie is considered, excluded or not.
+/// Before that, the state of the source's cookies becomes that of now: [`CookieUsage::refreshed`], and uses whose
+/// `lease` has ended no longer count.
+///
+/// With a `name`, only that cookie is considered, excluded or not, and only its uses are brought up to date.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PickCookie {
     pub provenance_code: String,
@@ -53,9 +62,21 @@ pub struct PickCookie {
     pub exclude: Vec<String>,
     /// When the current day began, in the time zone that counts days.
     pub day: Ts,
+    /// With a `name`: a person checks the cookie, which may be cooling or paused.
+    pub check: bool,
+    /// Name of this use, unique. A cookie with a `max_parallel` counts it until [`ReleaseCookie`], or until `lease` has
+    /// passed.
+    pub holder: String,
+    pub lease: Duration,
 }
 
 impl PickCookie {
+    /// The refusal when the usage of the requested cookie does not allow this pick.
+    pub fn refused(&self, usage: &CookieUsage, now: Ts) -> Option<CookiePicked> {
+        let obstacle = usage.obstacle(now, self.day, self.check)?;
+        Some(CookiePicked::Unusable { usage: Box::new(usage.after_cooling(now)), obstacle })
+    }
+
     /// The cookie to use among those bound, with its usage before this use; or why there is none.
     pub fn choose(
         &self,
@@ -66,14 +87,13 @@ impl PickCookie {
         pool.retain(|(credential, _)| named(credential));
         if self.name.is_some() {
             let (credential, usage) = pool.into_iter().next().ok_or(CookiePicked::Unknown)?;
-            return match usage.is_selectable(now, self.day) {
-                true => Ok((credential, usage)),
-                false => Err(CookiePicked::Unusable { usage: Box::new(usage.after_cooling(now)) }),
+            return match self.refused(&usage, now) {
+                None => Ok((credential, usage)),
+                Some(refused) => Err(refused),
             };
         }
-        let mut counts = CookieCounts::default();
-        pool.iter().for_each(|(_, usage)| counts.add(usage.after_cooling(now).status));
-        let next_active_at = pool.iter().filter_map(|(_, usage)| usage.after_cooling(now).cooling_until).min();
+        let mut totals = CookieTotals::default();
+        pool.iter().for_each(|(_, usage)| totals.add(usage, now));
         let usable = |(credential, usage): &(Credential, CookieUsage)| {
             usage.is_selectable(now, self.day) && !self.exclude.contains(&credential.binding.alias)
         };
@@ -82,7 +102,8 @@ impl PickCookie {
             .into_iter()
             .filter(usable)
             .min_by_key(|(one, usage)| (std::cmp::Reverse(one.priority), usage.last_used_at, one.id));
-        best.ok_or(CookiePicked::Exhausted { counts, next_active_at })
+        let CookieTotals { counts, next_active_at } = totals;
+        best.ok_or(CookiePicked::Exhausted { counts, next_active_at, in_use: false })
     }
 }
 
@@ -92,17 +113,45 @@ pub enum CookiePicked {
         credential: Box<Credential>,
         /// The database's clock: the request counts as started now.
         now: Ts,
+        /// The use counts towards the `max_parallel` of the cookie: release it.
+        leased: bool,
     },
     /// No ACTIVE cookie that is bound there has the requested name.
     Unknown,
     /// The requested cookie may not be used now.
-    Unusable { usage: Box<CookieUsage> },
+    Unusable { usage: Box<CookieUsage>, obstacle: CookieObstacle },
     /// No cookie is usable; excluded ones are counted like the others.
     Exhausted {
         counts: CookieCounts,
         /// When the first cooling cookie becomes usable again.
         next_active_at: Option<Ts>,
+        /// Uses of cookies with a `max_parallel` are in progress: one may become usable soon.
+        in_use: bool,
     },
+}
+
+/// Ends a use of a cookie with a `max_parallel`. One that has ended already stays so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReleaseCookie {
+    pub holder: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CookieReleased {
+    pub released: bool,
+}
+
+/// Pauses the ACTIVE cookie of this name, or resumes it. Repeating it changes nothing more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PauseCookie {
+    pub name: String,
+    pub paused: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CookiePaused {
+    /// `None`: no cookie has this name.
+    pub id: Option<CredentialId>,
 }
 
 /// Records how a request with a cookie ended: [`CookieUsage::succeeded`], or with an error [`CookieUsage::failed`].

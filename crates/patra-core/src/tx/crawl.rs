@@ -46,6 +46,8 @@ pub struct KeepExecution {
 /// Releases the lock as `completed` or `failed`; another status is `Refused`. An execution that is not alive any more
 /// becomes `timeout`, and the lock is lost. One that has already ended with the same status stays, and nothing is
 /// written.
+///
+/// Frees the records that the execution still holds, by [`crate::crawl::after_release`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndExecution {
     /// Only an execution of this project; `None` for any.

@@ -197,7 +197,8 @@ async fn pooled(
         return Err(Error::Invalid("a cookie has one value, `cookie`".to_owned()));
     };
     let (name, platform) = (binding.alias.clone(), binding.provenance_code.clone());
-    let new = super::cookies::NewCookie { name, platform, value, priority, daily_limit: None };
+    let settings = super::cookies::CookieSettings { priority, ..Default::default() };
+    let new = super::cookies::NewCookie { name, platform, value, settings };
     let saved = super::cookies::save(store, vault, &new).await?;
     let known = store.credentials(CredentialFilter::Id(saved.id)).await?;
     let version = known.first().map_or(1, |one| one.version);

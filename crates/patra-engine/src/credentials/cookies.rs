@@ -1,7 +1,7 @@
 //! Administration of the cookie pool. Values come in and never go out again.
 
 use patra_connectors::auth::name;
-use patra_core::CredentialId;
+use patra_core::cookie_import;
 use patra_core::credential::{Binding, is_alias};
 use patra_core::port::credential::CredentialFilter;
 use patra_core::port::{CommandsExt as _, Store};
@@ -10,14 +10,18 @@ use patra_core::seal::MAX_SECRET;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus};
 use patra_core::tx::{
-    CookieSaved, ReactivateCookie, Reseal, RevokeCredential, SaveCookie, SealedText, TxError, Versions,
+    CookieSaved, PauseCookie, ReactivateCookie, Reseal, RevokeCredential, SaveCookie, SealedText, TxError, Versions,
 };
 use patra_core::vault::Vault;
+use patra_core::{CredentialId, Ts};
+use url::Url;
 
 use super::admin::Error;
 
 /// Highest daily limit.
 const MAX_DAILY_LIMIT: u32 = 1_000_000;
+/// Highest number of uses of one cookie at the same time.
+const MAX_PARALLEL: u32 = 1_000;
 
 /// A cookie to be stored.
 #[derive(Clone, Debug)]
@@ -25,8 +29,51 @@ pub struct NewCookie {
     pub name: String,
     pub platform: String,
     pub value: Secret,
+    pub settings: CookieSettings,
+}
+
+/// Settings of a cookie; `None` keeps the stored ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CookieSettings {
     pub priority: Option<i32>,
     pub daily_limit: Option<u32>,
+    pub expires_at: Option<Ts>,
+    /// 0 removes the limit.
+    pub max_parallel: Option<u32>,
+}
+
+impl CookieSettings {
+    fn check(&self) -> Result<(), Error> {
+        if self.daily_limit.is_some_and(|limit| limit > MAX_DAILY_LIMIT) {
+            return Err(Error::Invalid(format!("daily_limit is at most {MAX_DAILY_LIMIT}")));
+        }
+        if self.max_parallel.is_some_and(|most| most > MAX_PARALLEL) {
+            return Err(Error::Invalid(format!("max_parallel is at most {MAX_PARALLEL}")));
+        }
+        Ok(())
+    }
+}
+
+/// Reads the value of a cookie, which may be a file that a browser has exported. Of a file, takes what a browser sends to
+/// the host of the platform's manifest, or everything for `domain`.
+pub async fn import(
+    store: &dyn Store,
+    platform: &str,
+    domain: Option<&str>,
+    value: &Secret,
+    now: Ts,
+) -> Result<(Secret, Option<Ts>), Error> {
+    let host = host_of(store, platform).await?;
+    let imported = cookie_import::read(value.expose(), host.as_deref(), domain, now)
+        .map_err(|error| Error::Invalid(format!("cookie_value: {error}")))?;
+    Ok((Secret::new(imported.value), imported.expires_at))
+}
+
+async fn host_of(store: &dyn Store, platform: &str) -> Result<Option<String>, Error> {
+    let Some(stored) = store.registry(platform).await? else { return Ok(None) };
+    let manifest = patra_spec::registry::manifest(platform, &stored.rows).ok();
+    let base = manifest.and_then(|manifest| Url::parse(manifest.defaults.http.base_url.as_deref()?).ok());
+    Ok(base.and_then(|url| url.host_str().map(str::to_owned)))
 }
 
 /// Stores a cookie, or replaces the value of the existing one of this name. The same value again changes only priority
@@ -43,9 +90,8 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
     if value.trim().is_empty() || value.chars().any(char::is_control) {
         return Err(Error::Invalid("cookie_value is empty, or holds control characters".to_owned()));
     }
-    if new.daily_limit.is_some_and(|limit| limit > MAX_DAILY_LIMIT) {
-        return Err(Error::Invalid(format!("daily_limit is at most {MAX_DAILY_LIMIT}")));
-    }
+    new.settings.check()?;
+    let CookieSettings { priority, daily_limit, expires_at, max_parallel } = new.settings;
     let secrets = Secrets::from([(name::COOKIE.to_owned(), new.value.clone())]);
     let binding =
         Binding { alias: new.name.clone(), provenance_code: new.platform.clone(), endpoint_name: WHOLE.to_owned() };
@@ -73,8 +119,10 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
             binding: binding.clone(),
             version,
             value: sealed,
-            priority: new.priority,
-            daily_limit: new.daily_limit,
+            priority,
+            daily_limit,
+            expires_at,
+            max_parallel,
         };
         match store.run(save).await {
             Err(TxError::Conflict | TxError::Unknown(_) | TxError::Busy) => {}
@@ -84,13 +132,15 @@ pub async fn save(store: &dyn Store, vault: &Vault, new: &NewCookie) -> Result<C
     Err(TxError::Busy.into())
 }
 
-/// Sets the daily limit of a cookie.
-pub async fn limit(store: &dyn Store, name: &str, daily_limit: u32) -> Result<(), Error> {
+/// Changes settings of a cookie.
+pub async fn configure(store: &dyn Store, name: &str, settings: CookieSettings) -> Result<(), Error> {
+    settings.check()?;
     let known = store.credentials(CredentialFilter::Alias(name.to_owned())).await?;
     let active = known.iter().find(|one| one.auth_type == AuthType::Cookie && one.status == CredentialStatus::Active);
-    let one = active.ok_or_else(|| Error::Invalid("only cookies have a daily limit".to_owned()))?;
+    let one = active.ok_or_else(|| Error::Invalid("only cookies have these settings".to_owned()))?;
     let (binding, version) = (one.binding.clone(), one.version);
-    let save = SaveCookie { binding, version, value: None, priority: None, daily_limit: Some(daily_limit) };
+    let CookieSettings { priority, daily_limit, expires_at, max_parallel } = settings;
+    let save = SaveCookie { binding, version, value: None, priority, daily_limit, expires_at, max_parallel };
     store.run(save).await?;
     Ok(())
 }
@@ -98,6 +148,12 @@ pub async fn limit(store: &dyn Store, name: &str, daily_limit: u32) -> Result<()
 /// Makes an `invalid` or `banned` cookie active again.
 pub async fn reactivate(store: &dyn Store, name: &str) -> Result<CredentialId, Error> {
     let answer = store.run(ReactivateCookie { name: name.to_owned() }).await?;
+    answer.id.ok_or_else(|| Error::NotFound(name.to_owned()))
+}
+
+/// Pauses a cookie, or resumes it.
+pub async fn pause(store: &dyn Store, name: &str, paused: bool) -> Result<CredentialId, Error> {
+    let answer = store.run(PauseCookie { name: name.to_owned(), paused }).await?;
     answer.id.ok_or_else(|| Error::NotFound(name.to_owned()))
 }
 

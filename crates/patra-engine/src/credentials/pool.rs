@@ -6,21 +6,22 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use patra_core::cookie::{CookieCounts, CookieLimits, CookieUsage};
+use patra_core::cookie::{COOKIE_LEASE, CookieCounts, CookieLimits, CookieObstacle};
 use patra_core::credential::Credential;
-use patra_core::port::{Clock, CommandsExt as _};
+use patra_core::port::{Clock, CommandsExt as _, Store};
 use patra_core::protocol::run::{FetchedPage, PageFailure};
 use patra_core::protocol::token::TokenRefused;
-use patra_core::state::CookieStatus;
-use patra_core::tx::{CookieOutcomeRecorded, CookiePicked, PickCookie, RecordCookieOutcome, TxError};
+use patra_core::tx::{CookieOutcomeRecorded, CookiePicked, PickCookie, RecordCookieOutcome, ReleaseCookie, TxError};
 use patra_core::{Code, CredentialId, Fault, Level, Ts};
 
-use super::{CredentialFailure, Credentials, MAX_TRIED, OutgoingRequest, SentRequest};
+use super::{CredentialFailure, Credentials, LONGEST_WAIT, MAX_TRIED, OutgoingRequest, SentRequest};
 use crate::events;
 use crate::shared::lock;
 
 /// Most cookies that one request skips.
 const MAX_EXCLUDED: usize = 1_000;
+/// How often a request looks for a cookie while all are in use as often as their `max_parallel` allows.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The cookies that a request may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,11 +32,13 @@ pub struct CookieChoice {
     pub exclude: Vec<String>,
     /// How many are tried, one after another, when the upstream rejects them.
     pub tries: usize,
+    /// A person checks the named cookie: it may be cooling or paused.
+    pub check: bool,
 }
 
 impl Default for CookieChoice {
     fn default() -> CookieChoice {
-        CookieChoice { name: None, exclude: Vec::new(), tries: MAX_TRIED }
+        CookieChoice { name: None, exclude: Vec::new(), tries: MAX_TRIED, check: false }
     }
 }
 
@@ -79,12 +82,44 @@ pub(super) enum NoCookie {
     /// No cookie is stored.
     Empty,
     Unknown(String),
-    Unusable(String, Box<CookieUsage>),
+    Unusable(String, CookieObstacle),
     Exhausted {
         counts: CookieCounts,
         next_active_at: Option<Ts>,
     },
+    /// Every usable cookie has as many uses as its `max_parallel`.
+    InUse,
     Store(TxError),
+}
+
+/// A use of a cookie that counts its uses. It ends when this is dropped, also by a caller that gives up.
+#[derive(Debug)]
+struct CookieUse {
+    store: Arc<dyn Store>,
+    holder: Option<String>,
+}
+
+impl CookieUse {
+    async fn end(mut self) {
+        if let Some(holder) = self.holder.take() {
+            release(&*self.store, holder).await;
+        }
+    }
+}
+
+impl Drop for CookieUse {
+    fn drop(&mut self) {
+        let (Some(holder), Ok(runtime)) = (self.holder.take(), tokio::runtime::Handle::try_current()) else { return };
+        let store = Arc::clone(&self.store);
+        drop(runtime.spawn(async move { release(&*store, holder).await }));
+    }
+}
+
+/// Ends a use. After a failure of the store, it ends with its lease.
+async fn release(store: &dyn Store, holder: String) {
+    if let Err(error) = store.run(ReleaseCookie { holder }).await {
+        events::store_failed("credentials", "ReleaseCookie", &error);
+    }
 }
 
 tokio::task_local! {
@@ -107,7 +142,7 @@ impl Credentials {
         let mut rejected: Option<Fault> = None;
         let mut tries = outgoing.pool.tries.max(1);
         while tries > 0 && exclude.len() < MAX_EXCLUDED {
-            let (credential, used) = match self.pick(outgoing, &exclude).await {
+            let (credential, used, usage) = match self.pick_or_wait(outgoing, &exclude).await {
                 Ok(picked) => picked,
                 Err(_) if rejected.is_some() => break,
                 Err(NoCookie::Empty) => return self.without(outgoing).await,
@@ -124,7 +159,9 @@ impl Credentials {
                 }
             };
             tries -= 1;
-            let answer = match self.exchange(outgoing, &credential, &secrets, None).await {
+            let answer = self.exchange(outgoing, &credential, &secrets, None).await;
+            usage.end().await;
+            let answer = match answer {
                 Ok(answer) => answer,
                 Err(CredentialFailure::Failed(refused)) => return Err(refused),
                 Err(CredentialFailure::Rejected(fault)) => return Err(fault.into()),
@@ -141,7 +178,29 @@ impl Credentials {
         Err(rejected.unwrap_or_else(|| self.inner.missing(outgoing)).into())
     }
 
-    async fn pick(&self, outgoing: &OutgoingRequest, exclude: &[String]) -> Result<(Credential, UsedCookie), NoCookie> {
+    /// Picks a cookie. While every usable one is in use, waits for one as long as for a permit.
+    async fn pick_or_wait(
+        &self,
+        outgoing: &OutgoingRequest,
+        exclude: &[String],
+    ) -> Result<(Credential, UsedCookie, CookieUse), NoCookie> {
+        let end = tokio::time::Instant::now() + LONGEST_WAIT;
+        loop {
+            match self.pick(outgoing, exclude).await {
+                Err(NoCookie::InUse) if tokio::time::Instant::now() < end => tokio::time::sleep(LOOK_AGAIN).await,
+                picked => return picked,
+            }
+        }
+    }
+
+    async fn pick(
+        &self,
+        outgoing: &OutgoingRequest,
+        exclude: &[String],
+    ) -> Result<(Credential, UsedCookie, CookieUse), NoCookie> {
+        let store = &self.inner.ports.store;
+        let name = || outgoing.pool.name.clone().unwrap_or_default();
+        let holder = self.inner.use_name();
         let (provenance_code, endpoint_name) = outgoing.authoriser.place();
         let clock = &self.inner.ports.clock;
         let pick = PickCookie {
@@ -150,9 +209,12 @@ impl Credentials {
             name: outgoing.pool.name.clone(),
             exclude: exclude.to_vec(),
             day: self.inner.options.cookies.day_of(clock.now()),
+            check: outgoing.pool.check,
+            holder: holder.clone(),
+            lease: COOKIE_LEASE,
         };
-        match self.inner.ports.store.run(pick).await.map_err(NoCookie::Store)? {
-            CookiePicked::Picked { credential, now } => {
+        match store.run(pick).await.map_err(NoCookie::Store)? {
+            CookiePicked::Picked { credential, now, leased } => {
                 let used = UsedCookie {
                     name: credential.binding.alias.clone(),
                     id: credential.id,
@@ -161,14 +223,17 @@ impl Credentials {
                     blemished: credential.state.last_error.is_some(),
                 };
                 let _ = TAKEN.try_with(|taken| *lock(taken) = Some(used.name.clone()));
-                Ok((*credential, used))
+                let usage = CookieUse { store: Arc::clone(store), holder: leased.then_some(holder) };
+                Ok((*credential, used, usage))
             }
-            CookiePicked::Unknown => Err(NoCookie::Unknown(outgoing.pool.name.clone().unwrap_or_default())),
-            CookiePicked::Unusable { usage } => {
-                Err(NoCookie::Unusable(outgoing.pool.name.clone().unwrap_or_default(), usage))
-            }
+            CookiePicked::Unknown => Err(NoCookie::Unknown(name())),
+            CookiePicked::Unusable { obstacle: CookieObstacle::InUse(_), .. } => Err(NoCookie::InUse),
+            CookiePicked::Unusable { obstacle, .. } => Err(NoCookie::Unusable(name(), obstacle)),
+            CookiePicked::Exhausted { in_use: true, .. } => Err(NoCookie::InUse),
             CookiePicked::Exhausted { counts, .. } if counts == CookieCounts::default() => Err(NoCookie::Empty),
-            CookiePicked::Exhausted { counts, next_active_at } => Err(NoCookie::Exhausted { counts, next_active_at }),
+            CookiePicked::Exhausted { counts, next_active_at, .. } => {
+                Err(NoCookie::Exhausted { counts, next_active_at })
+            }
         }
     }
 
@@ -181,15 +246,23 @@ impl Credentials {
                 let message = format!("there is no cookie `{name}` for {platform}");
                 Fault::new(Code::InvalidInput, Level::L2, message).into()
             }
-            NoCookie::Unusable(name, usage) => {
-                let reason = match usage.status {
-                    CookieStatus::Active => format!("has been used {} times today, its limit", usage.daily_limit),
-                    status => format!("is {status}"),
+            NoCookie::Unusable(name, obstacle) => {
+                let reason = match obstacle {
+                    CookieObstacle::Status(status) => format!("is {status}"),
+                    CookieObstacle::Expired(at) => format!("expired at {at}"),
+                    CookieObstacle::Paused => "is paused".to_owned(),
+                    CookieObstacle::InUse(most) => format!("has {most} requests in progress, its max_parallel"),
+                    CookieObstacle::Used(limit) => format!("has been used {limit} times today, its limit"),
                 };
                 Fault::new(Code::CookieInvalid, Level::L1, format!("the cookie `{name}` {reason}")).into()
             }
             NoCookie::Exhausted { counts, next_active_at } => {
                 exhausted(platform, counts, next_active_at, &*self.inner.ports.clock)
+            }
+            NoCookie::InUse => {
+                let message =
+                    format!("every cookie for {platform} has as many requests in progress as its max_parallel");
+                Fault::transient(Code::RateLimited, message).into()
             }
             NoCookie::Store(error) => {
                 Fault::transient(Code::InternalError, format!("no cookie could be taken: {error}")).into()
@@ -231,18 +304,12 @@ fn is_cookies_fault(code: Code) -> bool {
 }
 
 fn exhausted(platform: &str, counts: CookieCounts, next_active_at: Option<Ts>, clock: &dyn Clock) -> TokenRefused {
-    let CookieCounts { active, cooling, invalid, banned } = counts;
-    let mut states = Vec::new();
-    for (count, word) in [
-        (active, "at the limit of the day or excluded"),
-        (cooling, "cooling"),
-        (invalid, "invalid"),
-        (banned, "banned"),
-    ] {
-        if count > 0 {
-            states.push(format!("{count} {word}"));
-        }
-    }
+    let CookieCounts { active, cooling, .. } = counts;
+    let states = counts.named().into_iter().filter(|(_, count)| *count > 0).map(|(word, count)| match word {
+        "active" => format!("{count} at the limit of the day or excluded"),
+        word => format!("{count} {word}"),
+    });
+    let states: Vec<_> = states.collect();
     let message = format!("no usable cookie for platform {platform}: {}", states.join(", "));
     // Cooling cookies and those at their daily limit become usable again.
     let waiting = active + cooling > 0;

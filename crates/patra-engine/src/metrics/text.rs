@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicU64;
 use patra_core::port::Store;
 use patra_core::port::load::StoreLoad;
 use patra_core::protocol::planner;
-use patra_core::state::CookieStatus;
 use patra_core::tx::TxError;
 
 use super::Metrics;
@@ -118,13 +117,11 @@ async fn crawls(registry: &mut Registry, store: &dyn Store) -> Result<(), TxErro
     }
     let by_status = Family::<CookieLabels, Gauge>::default();
     registry.register("patra_cookies", "Cookies by platform and status", by_status.clone());
-    let (cookies, now) = store.cookies(None).await?;
-    for cookie in cookies {
-        let labels = |status: CookieStatus| CookieLabels { platform: cookie.platform.clone(), status: status.as_str() };
-        for status in CookieStatus::ALL {
-            drop(by_status.get_or_create(&labels(*status)));
+    let (cookies, _) = store.cookie_totals(None).await?;
+    for (platform, totals) in cookies {
+        for (status, count) in totals.counts.named() {
+            by_status.get_or_create(&CookieLabels { platform: platform.clone(), status }).set(count.into());
         }
-        by_status.get_or_create(&labels(cookie.usage.after_cooling(now).status)).inc();
     }
     let recent = Family::<CrawlLabels, Gauge>::default();
     registry.register("patra_crawl_requests_recent", "Crawl requests of the last ten minutes", recent.clone());

@@ -46,7 +46,7 @@ type AllowedTx = fn(&Tx) -> bool;
 
 /// Allows the transactions of the cookie pool: a request uses a cookie and records its outcome.
 fn spends(tx: &Tx) -> bool {
-    matches!(tx, Tx::PickCookie(_) | Tx::RecordCookieOutcome(_))
+    matches!(tx, Tx::PickCookie(_) | Tx::ReleaseCookie(_) | Tx::RecordCookieOutcome(_))
 }
 
 impl ReadOnlyStore {
@@ -103,7 +103,11 @@ impl CrawlQueries for ReadOnlyStore {
         no_crawls()
     }
 
-    fn cookies(&self, _platform: Option<String>) -> BoxFuture<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
+    fn cookies(&self, _wanted: crawl::CookieFilter) -> BoxFuture<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
+        no_crawls()
+    }
+
+    fn cookie_totals(&self, _platform: Option<String>) -> BoxFuture<'_, Result<(crawl::PlatformTotals, Ts), TxError>> {
         no_crawls()
     }
 

@@ -439,8 +439,11 @@ impl CrawlQueries for Flaky {
     fn notes(&self, wanted: crawl::CrawlFilter) -> BoxFuture<'_, Result<Vec<CrawlNote>, TxError>> {
         self.store.notes(wanted)
     }
-    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
-        self.store.cookies(platform)
+    fn cookies(&self, wanted: crawl::CookieFilter) -> BoxFuture<'_, Result<(Vec<crawl::CookieView>, Ts), TxError>> {
+        self.store.cookies(wanted)
+    }
+    fn cookie_totals(&self, platform: Option<String>) -> BoxFuture<'_, Result<(crawl::PlatformTotals, Ts), TxError>> {
+        self.store.cookie_totals(platform)
     }
     fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
         self.store.backlog()

@@ -1,4 +1,4 @@
-//! The cookie pool. The core computes usage and picks the cookie; this reads the usage under a lock and writes it back.
+//! Cookies: their values and their usage, which the core computes. [`super::cookie_pick`] picks them.
 //! The order of locks: name or source, binding, definition, runtime half.
 
 use patra_core::CredentialId;
@@ -6,12 +6,12 @@ use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY};
 use patra_core::credential::{Binding, CredentialRuntime};
 use patra_core::state::TokenStatus;
 use patra_core::tx::{
-    CookieOutcomeRecorded, CookiePicked, CookieReactivated, CookieSaved, PickCookie, ReactivateCookie,
+    CookieOutcomeRecorded, CookiePaused, CookieReactivated, CookieSaved, PauseCookie, ReactivateCookie,
     RecordCookieOutcome, Reseal, Resealed, SaveCookie, SealedText, TxError,
 };
 use tokio_postgres::Row;
 
-use super::credential::{self, read_credential, read_state};
+use super::credential::{self, read_state};
 use super::{NOW, count, moment};
 use crate::error::Fail;
 use crate::pool::{Session, pipeline};
@@ -20,11 +20,6 @@ use crate::time::{Time, maybe};
 /// Serializes writers of a name, so that it is still free when the cookie is written.
 pub(super) const LOCK_NAME: &str =
     "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' cookie ' || $1::text, 0))";
-
-/// Serializes picks of a source, so that each sees the usage of those before: no limit is exceeded, and no cookie looks
-/// used up that is not.
-const LOCK_POOL: &str =
-    "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' cookies of ' || $1::text, 0))";
 
 pub(super) const NAMED: &str = "
 SELECT id, alias, provenance_code, endpoint_name, version, sealed
@@ -48,26 +43,35 @@ SET sealed = coalesce($2, sealed), key_id = coalesce($3, key_id), priority = coa
   daily_limit = coalesce($5, daily_limit), updated_at = $6
 WHERE id = $1";
 
-const POOL: &str = "
-SELECT c.id, c.alias, c.provenance_code, c.endpoint_name, c.version, c.type_code, c.priority, c.sealed, c.status_code,
-  s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at,
-  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
-  s.cooling_since, s.last_used_at
-FROM reg_prov_credential c LEFT JOIN ing_credential_state s ON s.credential_id = c.id
-WHERE c.provenance_code = $1 AND c.status_code = 'ACTIVE' AND c.type_code = 'COOKIE' AND c.endpoint_name IN ($2, '*')";
+/// The runtime half copies what a pick reads of the definition.
+pub(super) const MAKE_STATE: &str = "
+INSERT INTO ing_credential_state
+  (credential_id, status_code, cookie_name, provenance_code, endpoint_name, priority, daily_limit, updated_at)
+SELECT id, 'ACTIVE', alias, provenance_code, endpoint_name, priority, coalesce(daily_limit, $2), updated_at
+FROM reg_prov_credential
+WHERE id = $1 AND status_code = 'ACTIVE' AND type_code = 'COOKIE'
+ON CONFLICT (credential_id) DO NOTHING";
 
 /// Blocks a revocation until the runtime half is written.
-const MAKE_STATE: &str = "
-WITH live AS (
-  SELECT id FROM reg_prov_credential WHERE id = $1 AND status_code = 'ACTIVE' AND type_code = 'COOKIE' FOR SHARE)
-INSERT INTO ing_credential_state (credential_id, status_code, updated_at)
-SELECT id, 'ACTIVE', clock_timestamp() FROM live
-ON CONFLICT (credential_id) DO NOTHING";
+const BLOCK_REVOCATION: &str = "
+SELECT id FROM reg_prov_credential WHERE id = $1 AND status_code = 'ACTIVE' AND type_code = 'COOKIE' FOR SHARE";
+
+const CHANGE_STATE: &str = "
+UPDATE ing_credential_state
+SET priority = coalesce($2, priority), daily_limit = coalesce($3, daily_limit),
+  max_parallel = coalesce($4, max_parallel),
+  cookie_expires_at = CASE WHEN $6 THEN $5 ELSE coalesce($5, cookie_expires_at) END,
+  expired = CASE WHEN CASE WHEN $6 THEN $5 ELSE coalesce($5, cookie_expires_at) END <= $7::timestamptz THEN 1 ELSE 0 END
+WHERE credential_id = $1";
+
+const PAUSE: &str = "
+UPDATE ing_credential_state SET paused_at = CASE WHEN $2 THEN $3::timestamptz END, updated_at = $3
+WHERE credential_id = $1 AND (paused_at IS NOT NULL) <> $2";
 
 const LOCK_STATE: &str = "
 SELECT s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at,
-  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
-  s.cooling_since, s.last_used_at
+  s.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at, s.cookie_expires_at, s.paused_at, s.max_parallel, s.in_use
 FROM ing_credential_state s JOIN reg_prov_credential c ON c.id = s.credential_id
 WHERE s.credential_id = $1 AND c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE'
 FOR UPDATE OF s";
@@ -81,7 +85,7 @@ ORDER BY s.credential_id";
 const WRITE_WEAR: &str = "
 UPDATE ing_credential_state
 SET cookie_code = $2, daily_used = $3, used_day = $4, consecutive_errors = $5, total_errors = $6, cooling_until = $7,
-  cooling_since = $8, last_used_at = $9, updated_at = $10
+  cooling_since = $8, last_used_at = $9, in_use = $10, updated_at = $11
 WHERE credential_id = $1";
 
 const WRITE_LAST_ERROR: &str = "UPDATE ing_credential_state SET last_error = $2 WHERE credential_id = $1";
@@ -105,13 +109,14 @@ RETURNING id";
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[
     LOCK_NAME,
-    LOCK_POOL,
     NAMED,
     NEWEST,
     INSERT,
     CHANGE,
-    POOL,
     MAKE_STATE,
+    BLOCK_REVOCATION,
+    CHANGE_STATE,
+    PAUSE,
     LOCK_STATE,
     RESTED,
     WRITE_WEAR,
@@ -121,32 +126,33 @@ pub(super) const STATEMENTS: &[&str] = &[
     RESEAL_TOKEN,
 ];
 
-/// Reads nine columns from `at` on: the limit, and the usage in the order of [`LOCK_STATE`], null for a cookie that was
-/// never used.
+/// Reads thirteen columns from `at` on, in the order of [`LOCK_STATE`].
 pub(crate) fn read_usage(row: &Row, at: usize) -> Result<CookieUsage, Fail> {
-    let daily_limit = row.try_get::<_, Option<i64>>(at)?.map_or(DEFAULT_DAILY_LIMIT, count);
-    let Some(status) = row.try_get::<_, Option<&str>>(at + 1)? else { return Ok(CookieUsage::new(daily_limit)) };
     Ok(CookieUsage {
-        status: status.parse()?,
+        daily_limit: count(row.try_get(at)?),
+        status: row.try_get::<_, &str>(at + 1)?.parse()?,
         daily_used: count(row.try_get(at + 2)?),
         day: maybe(row, at + 3)?,
-        daily_limit,
         consecutive_errors: count(row.try_get(at + 4)?),
         total_errors: count(row.try_get(at + 5)?),
         cooling_until: maybe(row, at + 6)?,
         cooling_since: maybe(row, at + 7)?,
         last_used_at: maybe(row, at + 8)?,
+        expires_at: maybe(row, at + 9)?,
+        paused_at: maybe(row, at + 10)?,
+        max_parallel: count(row.try_get(at + 11)?),
+        in_use: count(row.try_get(at + 12)?),
     })
 }
 
 /// Locks and reads the runtime half.
-async fn lock(session: &Session, id: i64) -> Result<Option<(CredentialRuntime, CookieUsage)>, Fail> {
+pub(super) async fn lock(session: &Session, id: i64) -> Result<Option<(CredentialRuntime, CookieUsage)>, Fail> {
     let [lock] = session.prepare([LOCK_STATE]).await?;
     let found = session.opt(&lock, &[&id]).await?;
     found.map(|row| Ok((read_state(&row, 0)?, read_usage(&row, 7)?))).transpose()
 }
 
-async fn write(session: &Session, id: i64, usage: &CookieUsage, now: Time) -> Result<(), Fail> {
+pub(super) async fn write(session: &Session, id: i64, usage: &CookieUsage, now: Time) -> Result<(), Fail> {
     let [write] = session.prepare([WRITE_WEAR]).await?;
     session
         .write(
@@ -161,6 +167,7 @@ async fn write(session: &Session, id: i64, usage: &CookieUsage, now: Time) -> Re
                 &usage.cooling_until.map(Time),
                 &usage.cooling_since.map(Time),
                 &usage.last_used_at.map(Time),
+                &i64::from(usage.in_use),
                 &now,
             ],
         )
@@ -182,8 +189,8 @@ async fn reset(session: &Session, id: i64, replaced: bool, now: Time) -> Result<
 }
 
 pub(super) async fn save(session: &Session, op: &SaveCookie) -> Result<CookieSaved, Fail> {
-    let [lock_name, lock_binding, named, now, change, make] =
-        session.prepare([LOCK_NAME, credential::LOCK, NAMED, NOW, CHANGE, MAKE_STATE]).await?;
+    let [lock_name, lock_binding, named, now, change] =
+        session.prepare([LOCK_NAME, credential::LOCK, NAMED, NOW, CHANGE]).await?;
     let (binding, record) = (&op.binding, op.binding.record(0));
     let ((), _, _, known, now) = pipeline!(
         session.begin(),
@@ -207,8 +214,8 @@ pub(super) async fn save(session: &Session, op: &SaveCookie) -> Result<CookieSav
     let (text, key) = (value.map(|value| &value.text), value.map(|value| &value.key_id));
     let limit = op.daily_limit.map(i64::from);
     session.write(&change, &[&id, &text, &key, &op.priority, &limit, &now]).await?;
+    change_state(session, id, op, value.is_some(), now).await?;
     if value.is_some() {
-        session.write(&make, &[&id]).await?;
         reset(session, id, true, now).await?;
     }
     session.commit().await?;
@@ -226,42 +233,31 @@ async fn insert(session: &Session, op: &SaveCookie, now: Time) -> Result<Credent
     let row = session
         .one(&insert, &[alias, provenance_code, endpoint_name, &op.version, &priority, text, key_id, &limit, &now])
         .await?;
-    Ok(CredentialId(row.try_get(0)?))
+    let id = row.try_get(0)?;
+    make_state(session, id).await?;
+    change_state(session, id, op, true, now).await?;
+    Ok(CredentialId(id))
 }
 
-pub(super) async fn pick(session: &Session, op: &PickCookie) -> Result<CookiePicked, Fail> {
-    let [lock_pool, pool, now, make] = session.prepare([LOCK_POOL, POOL, NOW, MAKE_STATE]).await?;
-    let ((), _) = pipeline!(session.begin(), session.one(&lock_pool, &[&op.provenance_code]))?;
-    loop {
-        let (rows, now) =
-            pipeline!(session.rows(&pool, &[&op.provenance_code, &op.endpoint_name]), moment(session, &now),)?;
-        let found = rows.iter().map(|row| Ok((read_credential(row)?, read_usage(row, 16)?)));
-        let (mut credential, _) = match op.choose(found.collect::<Result<_, Fail>>()?, now.0) {
-            Ok(chosen) => chosen,
-            Err(none) => {
-                session.commit().await?;
-                return Ok(none);
-            }
-        };
-        let id = credential.id.0;
-        session.write(&make, &[&id]).await?;
-        // The cookie may have been used, replaced or revoked since it was read. If so, pick again: that change has been
-        // committed.
-        let Some((state, usage)) = lock(session, id).await? else { continue };
-        if state.version != credential.state.version || !usage.is_selectable(now.0, op.day) {
-            continue;
-        }
-        write(session, id, &usage.used(now.0, op.day), now).await?;
-        session.commit().await?;
-        credential.state = CredentialRuntime { updated_at: Some(now.0), ..state };
-        return Ok(CookiePicked::Picked { credential: Box::new(credential), now: now.0 });
-    }
+/// Makes the runtime half of a new cookie, without which it cannot be picked.
+pub(super) async fn make_state(session: &Session, id: i64) -> Result<(), Fail> {
+    let [make] = session.prepare([MAKE_STATE]).await?;
+    session.write(&make, &[&id, &i64::from(DEFAULT_DAILY_LIMIT)]).await?;
+    Ok(())
+}
+
+async fn change_state(session: &Session, id: i64, op: &SaveCookie, replaced: bool, now: Time) -> Result<(), Fail> {
+    let [change] = session.prepare([CHANGE_STATE]).await?;
+    let (limit, parallel) = (op.daily_limit.map(i64::from), op.max_parallel.map(i64::from));
+    let expires_at = op.expires_at.map(Time);
+    session.write(&change, &[&id, &op.priority, &limit, &parallel, &expires_at, &replaced, &now]).await?;
+    Ok(())
 }
 
 pub(super) async fn record_outcome(session: &Session, op: &RecordCookieOutcome) -> Result<CookieOutcomeRecorded, Fail> {
-    let [make, now, write_error] = session.prepare([MAKE_STATE, NOW, WRITE_LAST_ERROR]).await?;
+    let [block, now, write_error] = session.prepare([BLOCK_REVOCATION, NOW, WRITE_LAST_ERROR]).await?;
     let id = op.credential.0;
-    let ((), _) = pipeline!(session.begin(), session.write(&make, &[&id]))?;
+    let ((), _) = pipeline!(session.begin(), session.opt(&block, &[&id]))?;
     let found = lock(session, id).await?.filter(|(state, _)| state.version == op.seen_version);
     let recorded = match found {
         None => CookieOutcomeRecorded { before: None, after: None },
@@ -286,6 +282,17 @@ pub(super) async fn reactivate(session: &Session, op: &ReactivateCookie) -> Resu
     }
     session.commit().await?;
     Ok(CookieReactivated { id: id.map(CredentialId) })
+}
+
+pub(super) async fn pause(session: &Session, op: &PauseCookie) -> Result<CookiePaused, Fail> {
+    let [named, now, pause] = session.prepare([NAMED, NOW, PAUSE]).await?;
+    let ((), known, now) = pipeline!(session.begin(), session.opt(&named, &[&op.name]), moment(session, &now))?;
+    let id: Option<i64> = known.map(|row| row.try_get(0)).transpose()?;
+    if let Some(id) = id {
+        session.write(&pause, &[&id, &op.paused, &now]).await?;
+    }
+    session.commit().await?;
+    Ok(CookiePaused { id: id.map(CredentialId) })
 }
 
 pub(super) async fn reseal(session: &Session, op: &Reseal) -> Result<Resealed, Fail> {

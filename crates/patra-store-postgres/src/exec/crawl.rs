@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use patra_core::crawl::{CrawlCandidate, after_failure, idempotency_key};
-use patra_core::state::CandidateStatus;
+use patra_core::crawl::{CrawlCandidate, after_failure, after_release, idempotency_key};
+use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::{
     AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued, Captured, ClaimCandidates,
     FailCandidate, MAX_CANDIDATES, NoteWritten, Recover, Recovered, RequeueCandidates, WriteNote,
@@ -63,6 +63,9 @@ FOR UPDATE";
 const LOCK_FORGOTTEN: &str = "
 SELECT id, retry_count FROM crawl_candidate WHERE locked_at <= $1 ORDER BY id FOR UPDATE";
 
+const LOCK_HELD: &str = "
+SELECT id, retry_count FROM crawl_candidate WHERE processing_lock = $1 ORDER BY id FOR UPDATE";
+
 const SETTLE: &str = "
 UPDATE crawl_candidate
 SET status = $2, retry_count = $3, last_error_code = coalesce($4, last_error_code), exec_meta = coalesce($5, exec_meta),
@@ -110,6 +113,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     CLAIM,
     LOCK,
     LOCK_FORGOTTEN,
+    LOCK_HELD,
     SETTLE,
     TAKE_BACK,
     REQUEUE,
@@ -256,25 +260,50 @@ pub(super) async fn write_note(session: &Session, op: &WriteNote) -> Result<Note
 }
 
 pub(super) async fn recover(session: &Session, op: Recover) -> Result<Recovered, Fail> {
-    let [now, lock, take_back] = session.prepare([NOW, LOCK_FORGOTTEN, TAKE_BACK]).await?;
+    let [now, lock] = session.prepare([NOW, LOCK_FORGOTTEN]).await?;
     let ((), now) = pipeline!(session.begin(), moment(session, &now))?;
     let mut recovered =
         Recovered { executions_timed_out: execution::recover(session, op.timeout, now).await?, ..Recovered::default() };
-    let (mut ids, mut statuses, mut retries) = (Vec::<i64>::new(), Vec::new(), Vec::new());
+    let mut freed = Vec::new();
     for row in session.rows(&lock, &[&Time(now.0 - op.timeout)]).await? {
         let (status, retry_count) = after_failure(count(row.try_get(1)?));
         match status {
             CandidateStatus::Failed => recovered.records_failed += 1,
             _ => recovered.records_requeued += 1,
         }
-        ids.push(row.try_get(0)?);
-        statuses.push(status.as_str());
-        retries.push(i64::from(retry_count));
+        freed.push((row.try_get(0)?, status, retry_count));
     }
-    if !ids.is_empty() {
-        session.write(&take_back, &[&ids, &statuses, &retries, &now]).await?;
-    }
+    free(session, &freed, now).await?;
     recovered.cookies_reactivated = cookie::rest(session, now).await?;
     session.commit().await?;
     Ok(recovered)
+}
+
+/// Frees candidates that are locked, each with its new status and retries.
+async fn free(session: &Session, freed: &[(i64, CandidateStatus, u32)], now: Time) -> Result<(), Fail> {
+    if freed.is_empty() {
+        return Ok(());
+    }
+    let [take_back] = session.prepare([TAKE_BACK]).await?;
+    let ids: Vec<_> = freed.iter().map(|(id, ..)| *id).collect();
+    let statuses: Vec<_> = freed.iter().map(|(_, status, _)| status.as_str()).collect();
+    let retries: Vec<_> = freed.iter().map(|(.., retries)| i64::from(*retries)).collect();
+    session.write(&take_back, &[&ids, &statuses, &retries, &now]).await?;
+    Ok(())
+}
+
+/// Frees the candidates of an execution that has ended with this status.
+pub(super) async fn release(
+    session: &Session,
+    execution_id: &str,
+    ended: ExecutionStatus,
+    now: Time,
+) -> Result<(), Fail> {
+    let [lock] = session.prepare([LOCK_HELD]).await?;
+    let mut freed = Vec::new();
+    for row in session.rows(&lock, &[&execution_id]).await? {
+        let (status, retry_count) = after_release(ended, count(row.try_get(1)?));
+        freed.push((row.try_get(0)?, status, retry_count));
+    }
+    free(session, &freed, now).await
 }

@@ -42,7 +42,7 @@ RETURNING id";
 const ERASE_TOKENS: &str = "
 UPDATE ing_credential_state
 SET sealed = NULL, refresh_owner = NULL, refresh_until = NULL, refresh_epoch = refresh_epoch + 1,
-  updated_at = clock_timestamp()
+  cookie_name = NULL, provenance_code = NULL, endpoint_name = NULL, updated_at = clock_timestamp()
 WHERE credential_id = ANY ($1::bigint[])";
 
 /// Blocks a revocation until the runtime half is written.
@@ -137,6 +137,9 @@ pub(super) async fn save(session: &Session, op: &SaveCredential) -> Result<Crede
             ],
         )
         .await?;
+    if op.auth_type == AuthType::Cookie {
+        cookie::make_state(session, row.try_get(0)?).await?;
+    }
     session.commit().await?;
     Ok(CredentialSaved { id: CredentialId(row.try_get(0)?) })
 }

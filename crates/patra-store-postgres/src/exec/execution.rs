@@ -7,7 +7,7 @@ use patra_core::state::ExecutionStatus;
 use patra_core::tx::{AcquireExecution, EndExecution, ExecutionAcquired, ExecutionKept, KeepExecution, TxError};
 use tokio_postgres::Row;
 
-use super::{NOW, moment};
+use super::{NOW, crawl, moment};
 use crate::error::{Fail, refused};
 use crate::pool::{Session, pipeline};
 use crate::query::count;
@@ -197,7 +197,9 @@ pub(super) async fn end(session: &Session, op: &EndExecution) -> Result<Executio
         ExecutionState::Ended(execution) => ExecutionKept::Lost(execution),
         ExecutionState::Live { .. } => {
             let items = (op.items_processed, op.items_failed);
-            ExecutionKept::Kept(end_as(session, &op.execution_id, op.status, items, now).await?)
+            let ended = end_as(session, &op.execution_id, op.status, items, now).await?;
+            crawl::release(session, &op.execution_id, op.status, now).await?;
+            ExecutionKept::Kept(ended)
         }
     };
     session.commit().await?;

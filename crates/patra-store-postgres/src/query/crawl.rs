@@ -1,8 +1,11 @@
 //! Queries about the crawler.
 
+use std::collections::BTreeMap;
+
 use patra_core::alert::{self, RATE_WINDOW};
+use patra_core::cookie::CookieTotals;
 use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution, NoteFields, idempotency_key};
-use patra_core::port::crawl::{CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS};
+use patra_core::port::crawl::{CookieFilter, CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS, PlatformTotals};
 use patra_core::port::{BoxFuture, CrawlQueries};
 use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::TxError;
@@ -59,13 +62,73 @@ FROM item_note note JOIN item ON item.id = note.item_id
 WHERE note.project_key = $1 AND note.item_id > $2 AND note.platform = $3 AND note.idempotency_key = $4
 LIMIT $5";
 
-const COOKIES: &str = "
+/// The field of `CookieCounts` that counts a cookie, at the time `$now`.
+macro_rules! cookie_kind {
+    ($now:literal) => {
+        concat!(
+            "CASE WHEN cookie_code IN ('invalid', 'banned') THEN cookie_code
+    WHEN cookie_expires_at <= ",
+            $now,
+            " THEN 'expired' WHEN paused_at IS NOT NULL THEN 'paused'
+    WHEN cooling_until <= ",
+            $now,
+            " THEN 'active' ELSE cookie_code END"
+        )
+    };
+}
+pub(crate) use cookie_kind;
+
+macro_rules! cookies {
+    ($filter:literal) => {
+        concat!(
+            "
 SELECT c.id, c.alias, c.provenance_code, c.priority, c.key_id, c.created_at, greatest(c.updated_at, s.updated_at),
-  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
-  s.cooling_since, s.last_used_at
-FROM reg_prov_credential c LEFT JOIN ing_credential_state s ON s.credential_id = c.id
-WHERE c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE' AND ($1::text IS NULL OR c.provenance_code = $1)
-ORDER BY c.alias";
+  s.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at, s.cookie_expires_at, s.paused_at, s.max_parallel, s.in_use
+FROM reg_prov_credential c JOIN ing_credential_state s ON s.credential_id = c.id
+WHERE ",
+            $filter,
+            "
+LIMIT $3"
+        )
+    };
+}
+
+pub(crate) const COOKIES: &str = cookies!(
+    "c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE' AND c.alias > $2 AND $1::text IS NULL
+ORDER BY c.alias"
+);
+
+pub(crate) const PLATFORM_COOKIES: &str = cookies!(
+    "s.provenance_code = $1 AND s.cookie_name > $2
+ORDER BY s.cookie_name"
+);
+
+pub(crate) const COOKIE: &str = cookies!(
+    "c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE' AND c.alias = $2
+  AND ($1::text IS NULL OR c.provenance_code = $1)"
+);
+
+pub(crate) const COUNT_COOKIES: &str = concat!(
+    "
+SELECT provenance_code, ",
+    cookie_kind!("moment.now"),
+    " AS kind, count(*), min(cooling_until)
+FROM ing_credential_state, (SELECT clock_timestamp() AS now) moment
+WHERE provenance_code IS NOT NULL
+GROUP BY provenance_code, kind
+ORDER BY provenance_code"
+);
+
+pub(crate) const COUNT_PLATFORM_COOKIES: &str = concat!(
+    "
+SELECT provenance_code, ",
+    cookie_kind!("moment.now"),
+    " AS kind, count(*), min(cooling_until)
+FROM ing_credential_state, (SELECT clock_timestamp() AS now) moment
+WHERE provenance_code = $1
+GROUP BY provenance_code, kind"
+);
 
 const CLOCK: &str = "SELECT clock_timestamp()";
 
@@ -98,8 +161,12 @@ impl CrawlQueries for PostgresStore {
         Box::pin(self.readers.run(move |session| Box::pin(notes(session, wanted))))
     }
 
-    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
-        Box::pin(self.readers.run(move |session| Box::pin(cookies(session, platform))))
+    fn cookies(&self, wanted: CookieFilter) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(cookies(session, wanted))))
+    }
+
+    fn cookie_totals(&self, platform: Option<String>) -> BoxFuture<'_, Result<(PlatformTotals, Ts), TxError>> {
+        Box::pin(self.readers.run(move |session| Box::pin(cookie_totals(session, platform))))
     }
 
     fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
@@ -174,9 +241,15 @@ fn read_note(row: &Row) -> Result<CrawlNote, Fail> {
     })
 }
 
-async fn cookies(session: &Session, platform: Option<String>) -> Result<(Vec<CookieView>, Ts), Fail> {
-    let [cookies, clock] = session.prepare([COOKIES, CLOCK]).await?;
-    let (rows, now) = pipeline!(session.rows(&cookies, &[&platform]), session.one(&clock, &[]))?;
+async fn cookies(session: &Session, wanted: CookieFilter) -> Result<(Vec<CookieView>, Ts), Fail> {
+    let statement = match (&wanted.name, &wanted.platform) {
+        (Some(_), _) => COOKIE,
+        (None, Some(_)) => PLATFORM_COOKIES,
+        (None, None) => COOKIES,
+    };
+    let [cookies, clock] = session.prepare([statement, CLOCK]).await?;
+    let (name, limit) = (wanted.name.as_ref().unwrap_or(&wanted.after), i64::from(wanted.limit.min(MAX_ROWS)));
+    let (rows, now) = pipeline!(session.rows(&cookies, &[&wanted.platform, name, &limit]), session.one(&clock, &[]))?;
     let read = |row: &Row| {
         Ok(CookieView {
             id: CredentialId(row.try_get(0)?),
@@ -190,6 +263,23 @@ async fn cookies(session: &Session, platform: Option<String>) -> Result<(Vec<Coo
         })
     };
     Ok((rows.iter().map(read).collect::<Result<_, Fail>>()?, now.try_get::<_, Time>(0)?.0))
+}
+
+async fn cookie_totals(session: &Session, platform: Option<String>) -> Result<(PlatformTotals, Ts), Fail> {
+    let [of_all, of_one, clock] = session.prepare([COUNT_COOKIES, COUNT_PLATFORM_COOKIES, CLOCK]).await?;
+    let rows = async {
+        match &platform {
+            Some(platform) => session.rows(&of_one, &[platform]).await,
+            None => session.rows(&of_all, &[]).await,
+        }
+    };
+    let (rows, now) = pipeline!(rows, session.one(&clock, &[]))?;
+    let mut platforms = BTreeMap::<String, CookieTotals>::new();
+    for row in &rows {
+        let number = u32::try_from(row.try_get::<_, i64>(2)?).unwrap_or(u32::MAX);
+        platforms.entry(row.try_get(0)?).or_default().add_many(row.try_get(1)?, number, maybe(row, 3)?);
+    }
+    Ok((platforms.into_iter().collect(), now.try_get::<_, Time>(0)?.0))
 }
 
 async fn backlog(session: &Session) -> Result<u64, Fail> {

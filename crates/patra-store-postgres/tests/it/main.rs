@@ -5,6 +5,7 @@
 mod bench;
 #[expect(clippy::disallowed_methods, reason = "it measures, and is run by hand")]
 mod bench_board;
+mod bench_cookies;
 #[expect(clippy::disallowed_methods, reason = "it measures, and is run by hand")]
 mod bench_pool;
 #[expect(clippy::unwrap_used, reason = "these are tests: a failure is meant to be loud")]

@@ -1,18 +1,18 @@
-//! The cookie pool. The core computes usage and picks the cookie; this reads the usage and writes it back.
+//! Cookies: their values and their usage, which the core computes. [`super::cookie_pick`] picks them.
 
 use patra_core::cookie::{CookieUsage, DEFAULT_DAILY_LIMIT, DEFAULT_PRIORITY};
-use patra_core::credential::{Binding, Credential, CredentialRuntime};
+use patra_core::credential::{Binding, CredentialRuntime};
 use patra_core::state::TokenStatus;
 use patra_core::tx::{
-    CookieOutcomeRecorded, CookiePicked, CookieReactivated, CookieSaved, PickCookie, ReactivateCookie,
+    CookieOutcomeRecorded, CookiePaused, CookieReactivated, CookieSaved, PauseCookie, ReactivateCookie,
     RecordCookieOutcome, Reseal, Resealed, SaveCookie, SealedText, TxError,
 };
 use patra_core::{CredentialId, Ts};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::credential::{read_credential, read_state};
+use super::credential::read_state;
 use crate::error::Result;
-use crate::sql::{maybe_time, maybe_word};
+use crate::sql::{maybe_time, word};
 
 const READ_NAMED: &str = "
 SELECT id, alias, provenance_code, endpoint_name, version, sealed
@@ -35,23 +35,31 @@ SET sealed = coalesce(?2, sealed), key_id = coalesce(?3, key_id), priority = coa
     daily_limit = coalesce(?5, daily_limit), updated_at = ?6
 WHERE id = ?1";
 
-const READ_POOL: &str = "
-SELECT c.id, c.alias, c.provenance_code, c.endpoint_name, c.version, c.type_code, c.priority, c.sealed, c.status_code,
-  s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at,
-  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
-  s.cooling_since, s.last_used_at
-FROM reg_prov_credential c INDEXED BY idx_cookie_pick LEFT JOIN ing_credential_state s ON s.credential_id = c.id
-WHERE c.provenance_code = ?1 AND c.status_code = 'ACTIVE' AND c.type_code = 'COOKIE' AND c.endpoint_name IN (?2, '*')";
-
+// The runtime half copies what a pick reads of the definition.
 const MAKE_STATE: &str = "
-INSERT INTO ing_credential_state (credential_id, status_code, updated_at)
-SELECT id, 'ACTIVE', ?2 FROM reg_prov_credential WHERE id = ?1 AND status_code = 'ACTIVE' AND type_code = 'COOKIE'
+INSERT INTO ing_credential_state
+  (credential_id, status_code, cookie_name, provenance_code, endpoint_name, priority, daily_limit, updated_at)
+SELECT id, 'ACTIVE', alias, provenance_code, endpoint_name, priority, coalesce(daily_limit, ?3), ?2
+FROM reg_prov_credential
+WHERE id = ?1 AND status_code = 'ACTIVE' AND type_code = 'COOKIE'
 ON CONFLICT (credential_id) DO NOTHING";
+
+const CHANGE_STATE: &str = "
+UPDATE ing_credential_state
+SET priority = coalesce(?2, priority), daily_limit = coalesce(?3, daily_limit),
+    max_parallel = coalesce(?4, max_parallel),
+    cookie_expires_at = iif(?6, ?5, coalesce(?5, cookie_expires_at)),
+    expired = coalesce(iif(?6, ?5, coalesce(?5, cookie_expires_at)) <= ?7, 0)
+WHERE credential_id = ?1";
+
+const PAUSE: &str = "
+UPDATE ing_credential_state SET paused_at = iif(?2, ?3, NULL), updated_at = ?3
+WHERE credential_id = ?1 AND (paused_at IS NOT NULL) <> ?2";
 
 const READ_STATE: &str = "
 SELECT s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at,
-  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
-  s.cooling_since, s.last_used_at
+  s.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at, s.cookie_expires_at, s.paused_at, s.max_parallel, s.in_use
 FROM ing_credential_state s JOIN reg_prov_credential c ON c.id = s.credential_id
 WHERE s.credential_id = ?1 AND c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE'";
 
@@ -63,7 +71,7 @@ WHERE s.cooling_until <= ?1 AND c.status_code = 'ACTIVE'";
 const WRITE_WEAR: &str = "
 UPDATE ing_credential_state
 SET cookie_code = ?2, daily_used = ?3, used_day = ?4, consecutive_errors = ?5, total_errors = ?6, cooling_until = ?7,
-    cooling_since = ?8, last_used_at = ?9, updated_at = ?10
+    cooling_since = ?8, last_used_at = ?9, in_use = ?10, updated_at = ?11
 WHERE credential_id = ?1";
 
 const WRITE_LAST_ERROR: &str = "UPDATE ing_credential_state SET last_error = ?2 WHERE credential_id = ?1";
@@ -88,8 +96,9 @@ pub(super) const STATEMENTS: &[&str] = &[
     READ_NEWEST,
     INSERT,
     CHANGE,
-    READ_POOL,
     MAKE_STATE,
+    CHANGE_STATE,
+    PAUSE,
     READ_STATE,
     READ_RESTED,
     WRITE_WEAR,
@@ -119,30 +128,31 @@ pub(super) fn is_taken(db: &Connection, name: &str) -> Result<bool> {
     Ok(db.prepare_cached(READ_NAMED)?.exists([name])?)
 }
 
-/// Reads nine columns from `at` on: the limit, and the usage in the order of [`READ_STATE`], null for a cookie that was
-/// never used.
+/// Reads thirteen columns from `at` on, in the order of [`READ_STATE`].
 pub(crate) fn read_usage(row: &Row<'_>, at: usize) -> rusqlite::Result<CookieUsage> {
-    let daily_limit = row.get::<_, Option<u32>>(at)?.unwrap_or(DEFAULT_DAILY_LIMIT);
-    let Some(status) = maybe_word(row, at + 1)? else { return Ok(CookieUsage::new(daily_limit)) };
     Ok(CookieUsage {
-        status,
+        daily_limit: row.get(at)?,
+        status: word(row, at + 1)?,
         daily_used: row.get(at + 2)?,
         day: maybe_time(row, at + 3)?,
-        daily_limit,
         consecutive_errors: row.get(at + 4)?,
         total_errors: row.get(at + 5)?,
         cooling_until: maybe_time(row, at + 6)?,
         cooling_since: maybe_time(row, at + 7)?,
         last_used_at: maybe_time(row, at + 8)?,
+        expires_at: maybe_time(row, at + 9)?,
+        paused_at: maybe_time(row, at + 10)?,
+        max_parallel: row.get(at + 11)?,
+        in_use: row.get(at + 12)?,
     })
 }
 
-fn read(db: &Connection, id: i64) -> Result<Option<(CredentialRuntime, CookieUsage)>> {
+pub(super) fn read(db: &Connection, id: i64) -> Result<Option<(CredentialRuntime, CookieUsage)>> {
     let found = db.prepare_cached(READ_STATE)?.query_row([id], |row| Ok((read_state(row, 0)?, read_usage(row, 7)?)));
     Ok(found.optional()?)
 }
 
-fn write(db: &Connection, id: i64, usage: &CookieUsage, now: Ts) -> Result<()> {
+pub(super) fn write(db: &Connection, id: i64, usage: &CookieUsage, now: Ts) -> Result<()> {
     db.prepare_cached(WRITE_WEAR)?.execute(params![
         id,
         usage.status.as_str(),
@@ -153,6 +163,7 @@ fn write(db: &Connection, id: i64, usage: &CookieUsage, now: Ts) -> Result<()> {
         usage.cooling_until.map(Ts::micros),
         usage.cooling_since.map(Ts::micros),
         usage.last_used_at.map(Ts::micros),
+        usage.in_use,
         now.micros(),
     ])?;
     Ok(())
@@ -181,8 +192,9 @@ pub(super) fn save(db: &Connection, op: &SaveCookie, now: Ts) -> Result<CookieSa
     let (text, key) = (value.map(|value| &value.text), value.map(|value| &value.key_id));
     let values = params![known.id, text, key, op.priority, op.daily_limit, now.micros()];
     db.prepare_cached(CHANGE)?.execute(values)?;
+    make_state(db, known.id, now)?;
+    change_state(db, known.id, op, value.is_some(), now)?;
     if value.is_some() {
-        db.prepare_cached(MAKE_STATE)?.execute([known.id, now.micros()])?;
         reset(db, known.id, true, now)?;
     }
     Ok(CookieSaved { id: CredentialId(known.id), created: false })
@@ -207,27 +219,27 @@ fn insert(db: &Connection, op: &SaveCookie, now: Ts) -> Result<CredentialId> {
         op.daily_limit,
         now.micros(),
     ];
-    Ok(CredentialId(db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0))?))
+    let id = db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0))?;
+    make_state(db, id, now)?;
+    change_state(db, id, op, true, now)?;
+    Ok(CredentialId(id))
 }
 
-pub(super) fn pick(db: &Connection, op: &PickCookie, now: Ts) -> Result<CookiePicked> {
-    let pool: Vec<(Credential, CookieUsage)> = db
-        .prepare_cached(READ_POOL)?
-        .query_map([&op.provenance_code, &op.endpoint_name], |row| Ok((read_credential(row)?, read_usage(row, 16)?)))?
-        .collect::<rusqlite::Result<_>>()?;
-    let (mut credential, usage) = match op.choose(pool, now) {
-        Ok(chosen) => chosen,
-        Err(none) => return Ok(none),
-    };
-    db.prepare_cached(MAKE_STATE)?.execute([credential.id.0, now.micros()])?;
-    write(db, credential.id.0, &usage.used(now, op.day), now)?;
-    credential.state.updated_at = Some(now);
-    Ok(CookiePicked::Picked { credential: Box::new(credential), now })
+/// Makes the runtime half of a cookie, without which it cannot be picked.
+pub(super) fn make_state(db: &Connection, id: i64, now: Ts) -> Result<()> {
+    db.prepare_cached(MAKE_STATE)?.execute(params![id, now.micros(), DEFAULT_DAILY_LIMIT])?;
+    Ok(())
+}
+
+fn change_state(db: &Connection, id: i64, op: &SaveCookie, replaced: bool, now: Ts) -> Result<()> {
+    let expires_at = op.expires_at.map(Ts::micros);
+    let values = params![id, op.priority, op.daily_limit, op.max_parallel, expires_at, replaced, now.micros()];
+    db.prepare_cached(CHANGE_STATE)?.execute(values)?;
+    Ok(())
 }
 
 pub(super) fn record_outcome(db: &Connection, op: &RecordCookieOutcome, now: Ts) -> Result<CookieOutcomeRecorded> {
     let id = op.credential.0;
-    db.prepare_cached(MAKE_STATE)?.execute([id, now.micros()])?;
     let found = read(db, id)?.filter(|(state, _)| state.version == op.seen_version);
     let Some((state, usage)) = found else { return Ok(CookieOutcomeRecorded { before: None, after: None }) };
     let (after, last_error) = op.apply(&usage, state.last_error, now);
@@ -240,6 +252,12 @@ pub(super) fn reactivate(db: &Connection, op: &ReactivateCookie, now: Ts) -> Res
     let Some(named) = read_named(db, &op.name)? else { return Ok(CookieReactivated { id: None }) };
     reset(db, named.id, false, now)?;
     Ok(CookieReactivated { id: Some(CredentialId(named.id)) })
+}
+
+pub(super) fn pause(db: &Connection, op: &PauseCookie, now: Ts) -> Result<CookiePaused> {
+    let Some(named) = read_named(db, &op.name)? else { return Ok(CookiePaused { id: None }) };
+    db.prepare_cached(PAUSE)?.execute(params![named.id, op.paused, now.micros()])?;
+    Ok(CookiePaused { id: Some(CredentialId(named.id)) })
 }
 
 pub(super) fn reseal(db: &Connection, op: &Reseal, now: Ts) -> Result<Resealed> {

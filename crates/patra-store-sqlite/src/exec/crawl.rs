@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use patra_core::Ts;
-use patra_core::crawl::{CrawlCandidate, after_failure, idempotency_key};
-use patra_core::state::CandidateStatus;
+use patra_core::crawl::{CrawlCandidate, after_failure, after_release, idempotency_key};
+use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::{
     AddCandidates, CandidateFailed, CandidatesAdded, CandidatesClaimed, CandidatesRequeued, ClaimCandidates,
     FailCandidate, MAX_CANDIDATES, NoteWritten, Recover, Recovered, RequeueCandidates, WriteNote,
@@ -45,6 +45,8 @@ WHERE project_key = ?1 AND platform = ?2 AND note_id = ?3";
 
 pub(crate) const READ_FORGOTTEN: &str = "SELECT id, retry_count FROM crawl_candidate WHERE locked_at <= ?1";
 
+const READ_HELD: &str = "SELECT id, retry_count FROM crawl_candidate WHERE processing_lock = ?1";
+
 const SETTLE: &str = "
 UPDATE crawl_candidate
 SET status = ?2, retry_count = ?3, last_error_code = coalesce(?4, last_error_code), exec_meta = coalesce(?5, exec_meta),
@@ -72,8 +74,19 @@ INSERT INTO item_note (item_id, project_key, platform, note_id, note_url, idempo
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[INSERT, RENEW_TOKENS, CLAIM, READ, READ_FORGOTTEN, SETTLE, REQUEUE, INSERT_ITEM, FIND_ITEM, INSERT_NOTE];
+pub(super) const STATEMENTS: &[&str] = &[
+    INSERT,
+    RENEW_TOKENS,
+    CLAIM,
+    READ,
+    READ_FORGOTTEN,
+    READ_HELD,
+    SETTLE,
+    REQUEUE,
+    INSERT_ITEM,
+    FIND_ITEM,
+    INSERT_NOTE,
+];
 
 /// Reads fourteen columns, in the order of [`READ`].
 pub(crate) fn read_candidate(row: &Row<'_>) -> rusqlite::Result<CrawlCandidate> {
@@ -193,9 +206,7 @@ pub(super) fn recover(db: &Connection, op: Recover, now: Ts) -> Result<Recovered
         Recovered { executions_timed_out: execution::recover(db, op.timeout, now)?, ..Recovered::default() };
     for (id, retry_count) in forgotten(db, op.timeout, now)? {
         let (status, retry_count) = after_failure(retry_count);
-        let nothing = None::<String>;
-        let values = params![id, status.as_str(), retry_count, nothing, nothing, now.micros()];
-        db.prepare_cached(SETTLE)?.execute(values)?;
+        free(db, id, status, retry_count, now)?;
         match status {
             CandidateStatus::Failed => recovered.records_failed += 1,
             _ => recovered.records_requeued += 1,
@@ -203,6 +214,25 @@ pub(super) fn recover(db: &Connection, op: Recover, now: Ts) -> Result<Recovered
     }
     recovered.cookies_reactivated = cookie::rest(db, now)?;
     Ok(recovered)
+}
+
+fn free(db: &Connection, id: i64, status: CandidateStatus, retry_count: u32, now: Ts) -> Result<()> {
+    let nothing = None::<String>;
+    let values = params![id, status.as_str(), retry_count, nothing, nothing, now.micros()];
+    db.prepare_cached(SETTLE)?.execute(values)?;
+    Ok(())
+}
+
+/// Frees the candidates of an execution that has ended with this status.
+pub(super) fn release(db: &Connection, execution_id: &str, ended: ExecutionStatus, now: Ts) -> Result<()> {
+    let mut statement = db.prepare_cached(READ_HELD)?;
+    let held: Vec<(i64, u32)> =
+        statement.query_map([execution_id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    for (id, retry_count) in held {
+        let (status, retry_count) = after_release(ended, retry_count);
+        free(db, id, status, retry_count, now)?;
+    }
+    Ok(())
 }
 
 /// Releases candidates whose execution has been silent for too long.

@@ -34,7 +34,8 @@ RETURNING id";
 
 const ERASE_TOKEN: &str = "
 UPDATE ing_credential_state
-SET sealed = NULL, refresh_owner = NULL, refresh_until = NULL, refresh_epoch = refresh_epoch + 1, updated_at = ?2
+SET sealed = NULL, refresh_owner = NULL, refresh_until = NULL, refresh_epoch = refresh_epoch + 1,
+    cookie_name = NULL, provenance_code = NULL, endpoint_name = NULL, updated_at = ?2
 WHERE credential_id = ?1";
 
 const MAKE_STATE: &str = "
@@ -111,6 +112,9 @@ pub(super) fn save(db: &Connection, op: &SaveCredential, now: Ts) -> Result<Cred
         now.micros(),
     ];
     let id = db.prepare_cached(INSERT)?.query_row(values, |row| row.get(0))?;
+    if op.auth_type == AuthType::Cookie {
+        cookie::make_state(db, id, now)?;
+    }
     Ok(CredentialSaved { id: CredentialId(id) })
 }
 

@@ -8,6 +8,7 @@ use patra_core::state::ExecutionStatus;
 use patra_core::tx::{AcquireExecution, EndExecution, ExecutionAcquired, ExecutionKept, KeepExecution};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use super::crawl;
 use crate::error::{Error, Result};
 use crate::sql::{count, from_count, maybe_time, time, word};
 
@@ -147,7 +148,9 @@ pub(super) fn end(db: &Connection, op: &EndExecution, now: Ts) -> Result<Executi
         ExecutionState::Ended(execution) => ExecutionKept::Lost(execution),
         ExecutionState::Live { .. } => {
             let items = (op.items_processed, op.items_failed);
-            ExecutionKept::Kept(end_as(db, &op.execution_id, op.status, items, now)?)
+            let ended = end_as(db, &op.execution_id, op.status, items, now)?;
+            crawl::release(db, &op.execution_id, op.status, now)?;
+            ExecutionKept::Kept(ended)
         }
     })
 }

@@ -1,13 +1,16 @@
 //! Queries about the crawler.
 
+use std::collections::BTreeMap;
+
 use patra_core::alert::{self, RATE_WINDOW};
+use patra_core::cookie::CookieTotals;
 use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution, NoteFields};
-use patra_core::port::crawl::{CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS};
+use patra_core::port::crawl::{CookieFilter, CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS, PlatformTotals};
 use patra_core::port::{BoxFuture, CrawlQueries};
 use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::TxError;
 use patra_core::{CredentialId, Ts};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, Row, Rows, params};
 
 use super::all;
 use crate::SqliteStore;
@@ -59,14 +62,76 @@ FROM item_note note JOIN item ON item.id = note.item_id
 WHERE +note.item_id > ?2 AND note.project_key = ?1 AND note.platform = ?3 AND note.idempotency_key = ?4
 LIMIT ?5";
 
-const READ_COOKIES: &str = "
-SELECT c.id, c.alias, c.provenance_code, c.priority, c.key_id, c.created_at,
-  max(c.updated_at, coalesce(s.updated_at, c.updated_at)),
-  c.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
-  s.cooling_since, s.last_used_at
-FROM reg_prov_credential c INDEXED BY uk_cookie_name LEFT JOIN ing_credential_state s ON s.credential_id = c.id
-WHERE c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE' AND (?1 IS NULL OR c.provenance_code = ?1)
-ORDER BY c.alias";
+/// The field of `CookieCounts` that counts a cookie, at the time `$now`.
+macro_rules! cookie_kind {
+    ($now:literal) => {
+        concat!(
+            "CASE WHEN cookie_code IN ('invalid', 'banned') THEN cookie_code
+    WHEN cookie_expires_at <= ",
+            $now,
+            " THEN 'expired' WHEN paused_at IS NOT NULL THEN 'paused'
+    WHEN cooling_until <= ",
+            $now,
+            " THEN 'active' ELSE cookie_code END"
+        )
+    };
+}
+pub(crate) use cookie_kind;
+
+macro_rules! read_cookies {
+    ($index:literal, $filter:literal) => {
+        concat!(
+            "
+SELECT c.id, c.alias, c.provenance_code, c.priority, c.key_id, c.created_at, max(c.updated_at, s.updated_at),
+  s.daily_limit, s.cookie_code, s.daily_used, s.used_day, s.consecutive_errors, s.total_errors, s.cooling_until,
+  s.cooling_since, s.last_used_at, s.cookie_expires_at, s.paused_at, s.max_parallel, s.in_use
+FROM ",
+            $index,
+            " ON s.credential_id = c.id
+WHERE ",
+            $filter,
+            "
+LIMIT ?3"
+        )
+    };
+}
+
+const READ_COOKIES: &str = read_cookies!(
+    "reg_prov_credential c INDEXED BY uk_cookie_name CROSS JOIN ing_credential_state s",
+    "c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE' AND c.alias > ?2 AND ?1 IS NULL
+ORDER BY c.alias"
+);
+
+const READ_PLATFORM_COOKIES: &str = read_cookies!(
+    "ing_credential_state s INDEXED BY idx_cookie_list CROSS JOIN reg_prov_credential c",
+    "s.provenance_code = ?1 AND s.cookie_name > ?2
+ORDER BY s.cookie_name"
+);
+
+const READ_COOKIE: &str = read_cookies!(
+    "reg_prov_credential c INDEXED BY uk_cookie_name CROSS JOIN ing_credential_state s",
+    "c.type_code = 'COOKIE' AND c.status_code = 'ACTIVE' AND c.alias = ?2 AND (?1 IS NULL OR c.provenance_code = ?1)"
+);
+
+pub(crate) const COUNT_COOKIES: &str = concat!(
+    "
+SELECT provenance_code, ",
+    cookie_kind!("?1"),
+    " AS kind, count(*), min(cooling_until)
+FROM ing_credential_state INDEXED BY idx_cookie_count
+WHERE provenance_code IS NOT NULL
+GROUP BY provenance_code, kind"
+);
+
+pub(crate) const COUNT_PLATFORM_COOKIES: &str = concat!(
+    "
+SELECT provenance_code, ",
+    cookie_kind!("?1"),
+    " AS kind, count(*), min(cooling_until)
+FROM ing_credential_state INDEXED BY idx_cookie_count
+WHERE provenance_code = ?2
+GROUP BY kind"
+);
 
 const COUNT_PENDING: &str = "SELECT count(*) FROM crawl_candidate WHERE status = 'pending'";
 
@@ -84,6 +149,10 @@ pub(super) const STATEMENTS: &[&str] = &[
     READ_NOTES,
     READ_NOTE,
     READ_COOKIES,
+    READ_PLATFORM_COOKIES,
+    READ_COOKIE,
+    COUNT_COOKIES,
+    COUNT_PLATFORM_COOKIES,
     COUNT_PENDING,
     READ_CRAWLED,
     READ_ALERTS,
@@ -102,9 +171,14 @@ impl CrawlQueries for SqliteReader {
         Box::pin(self.read(move |db| notes(db, &wanted)))
     }
 
-    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+    fn cookies(&self, wanted: CookieFilter) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
         let now = self.now();
-        Box::pin(self.read(move |db| Ok((all(db, READ_COOKIES, params![platform], read_cookie)?, now))))
+        Box::pin(self.read(move |db| Ok((cookies(db, &wanted)?, now))))
+    }
+
+    fn cookie_totals(&self, platform: Option<String>) -> BoxFuture<'_, Result<(PlatformTotals, Ts), TxError>> {
+        let now = self.now();
+        Box::pin(self.read(move |db| Ok((cookie_totals(db, platform.as_deref(), now)?, now))))
     }
 
     fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
@@ -134,8 +208,12 @@ impl CrawlQueries for SqliteStore {
         self.inner.reader.notes(wanted)
     }
 
-    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
-        self.inner.reader.cookies(platform)
+    fn cookies(&self, wanted: CookieFilter) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+        self.inner.reader.cookies(wanted)
+    }
+
+    fn cookie_totals(&self, platform: Option<String>) -> BoxFuture<'_, Result<(PlatformTotals, Ts), TxError>> {
+        self.inner.reader.cookie_totals(platform)
     }
 
     fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {
@@ -199,6 +277,48 @@ fn read_note(row: &Row<'_>) -> rusqlite::Result<CrawlNote> {
         last_error_code: row.get(8)?,
         exec_meta: row.get(9)?,
     })
+}
+
+fn cookies(db: &Connection, wanted: &CookieFilter) -> Result<Vec<CookieView>> {
+    let limit = wanted.limit.min(MAX_ROWS);
+    match (&wanted.name, &wanted.platform) {
+        (Some(name), platform) => all(db, READ_COOKIE, params![platform, name, limit], read_cookie),
+        (None, Some(platform)) => all(db, READ_PLATFORM_COOKIES, params![platform, wanted.after, limit], read_cookie),
+        (None, None) => all(db, READ_COOKIES, params![None::<String>, wanted.after, limit], read_cookie),
+    }
+}
+
+fn cookie_totals(db: &Connection, platform: Option<&str>, now: Ts) -> Result<PlatformTotals> {
+    let mut platforms = BTreeMap::<String, CookieTotals>::new();
+    let mut add = |row: &Row<'_>| -> rusqlite::Result<()> {
+        let totals = platforms.entry(row.get(0)?).or_default();
+        totals.add_many(row.get_ref(1)?.as_str()?, row.get(2)?, maybe_time(row, 3)?);
+        Ok(())
+    };
+    let mut statement;
+    let mut rows = match platform {
+        Some(platform) => {
+            statement = db.prepare_cached(COUNT_PLATFORM_COOKIES)?;
+            statement.query(params![now.micros(), platform])?
+        }
+        None => {
+            statement = db.prepare_cached(COUNT_COOKIES)?;
+            statement.query(params![now.micros()])?
+        }
+    };
+    while let Some(row) = rows.next()? {
+        add(row)?;
+    }
+    Ok(platforms.into_iter().collect())
+}
+
+/// Adds up the rows of a count: from `at` on, the kind, the number and the first end of a cooling.
+pub(crate) fn read_totals(mut rows: Rows<'_>, at: usize) -> rusqlite::Result<CookieTotals> {
+    let mut totals = CookieTotals::default();
+    while let Some(row) = rows.next()? {
+        totals.add_many(row.get_ref(at)?.as_str()?, row.get(at + 1)?, maybe_time(row, at + 2)?);
+    }
+    Ok(totals)
 }
 
 fn read_cookie(row: &Row<'_>) -> rusqlite::Result<CookieView> {

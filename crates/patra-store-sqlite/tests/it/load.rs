@@ -8,6 +8,16 @@ use patra_core::state::Operation;
 use patra_store_sqlite::{Options, SqliteStore};
 use patra_testkit::ManualClock;
 use patra_testkit::contract::make;
+use patra_testkit::cookie_load::{self, WallClock};
+
+// Prints figures. See `patra_testkit::cookie_load`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "prints figures"]
+async fn cookie_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options::new(folder.path().join("patra.db"), Arc::new(WallClock));
+    cookie_load::measure(Arc::new(SqliteStore::open(&options).unwrap())).await;
+}
 
 const WRITERS: u32 = 16;
 const EACH: u32 = 100;

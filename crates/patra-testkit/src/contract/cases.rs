@@ -350,6 +350,7 @@ macro_rules! contract_cases {
         cookie_can_be_reactivated_by_hand,
         cookie_saved_as_a_plain_credential_joins_the_pool,
         cookies_are_listed_by_name_without_their_values,
+        cookies_are_listed_in_pages_and_counted,
         ciphertext_is_replaced_in_place,
         twenty_concurrent_saves_make_one_cookie,
     }
@@ -363,6 +364,10 @@ macro_rules! contract_cases {
         outcome_is_recorded_for_cookies_only,
         fifty_concurrent_picks_keep_to_the_limit_of_a_cookie,
         fifty_concurrent_picks_use_up_three_cookies,
+        check_uses_a_cooling_cookie_and_its_error_bans_it,
+        paused_or_expired_cookie_is_not_picked,
+        cookie_is_used_by_at_most_its_max_parallel,
+        concurrent_picks_use_equal_cookies_equally_often,
     }
     lock {
         workflow_lock_has_one_owner,

@@ -1,18 +1,19 @@
 //! Cookies: one per name, whose value can be replaced, reactivated and encrypted again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use patra_core::cookie::{CookieCounts, CookieLimits, CookieUsage};
+use patra_core::cookie::{COOKIE_LEASE, CookieCounts, CookieLimits, CookieTotals, CookieUsage};
 use patra_core::credential::Credential;
-use patra_core::port::crawl::CookieView;
+use patra_core::port::crawl::{CookieFilter, CookieView};
 use patra_core::port::credential::CredentialFilter;
 use patra_core::port::query::View;
 use patra_core::registry::WHOLE;
 use patra_core::state::{AuthType, CookieStatus};
 use patra_core::tx::{
-    CookieOutcomeRecorded, CookiePicked, CookieSaved, LeaseRefresh, MarkCredential, PickCookie, ReactivateCookie,
-    RecordCookieOutcome, RefreshLeased, Reseal, RevokeCredential, SaveCookie, SaveCredential, SealedText, StoreToken,
-    TxError, Versions,
+    CookieOutcomeRecorded, CookiePicked, CookieSaved, LeaseRefresh, MarkCredential, PauseCookie, PickCookie,
+    ReactivateCookie, RecordCookieOutcome, RefreshLeased, Reseal, RevokeCredential, SaveCookie, SaveCredential,
+    SealedText, StoreToken, TxError, Versions,
 };
 use patra_core::{CredentialId, Ts};
 
@@ -38,6 +39,8 @@ pub(super) fn cookie(name: &str) -> SaveCookie {
         value: Some(sealed(&format!("v1.k1.{name}"))),
         priority: None,
         daily_limit: None,
+        expires_at: None,
+        max_parallel: None,
     }
 }
 
@@ -45,13 +48,18 @@ pub(super) fn unchanged(name: &str) -> SaveCookie {
     SaveCookie { value: None, ..cookie(name) }
 }
 
+/// A pick with a name of its own.
 pub(super) fn pick() -> PickCookie {
+    static USES: AtomicU64 = AtomicU64::new(0);
     PickCookie {
         provenance_code: PLATFORM.into(),
         endpoint_name: "search".into(),
         name: None,
         exclude: Vec::new(),
         day: DAY,
+        check: false,
+        holder: format!("use {}", USES.fetch_add(1, Ordering::Relaxed)),
+        lease: COOKIE_LEASE,
     }
 }
 
@@ -75,12 +83,14 @@ fn reactivate(name: &str) -> ReactivateCookie {
 
 impl Fixture {
     pub(super) async fn cookies(&self, platform: Option<&str>) -> Vec<CookieView> {
-        self.subject.store.cookies(platform.map(str::to_owned)).await.expect("cookies").0
+        let filter = CookieFilter { platform: platform.map(str::to_owned), ..CookieFilter::default() };
+        self.subject.store.cookies(filter).await.expect("cookies").0
     }
 
     pub(super) async fn view(&self, name: &str) -> CookieView {
-        let found = self.cookies(None).await.into_iter().find(|view| view.cookie_name == name);
-        found.expect("the cookie")
+        let filter = CookieFilter { name: Some(name.to_owned()), ..CookieFilter::default() };
+        let (found, _) = self.subject.store.cookies(filter).await.expect("cookies");
+        found.into_iter().next().expect("the cookie")
     }
 
     pub(super) async fn usage(&self, name: &str) -> CookieUsage {
@@ -95,7 +105,7 @@ impl Fixture {
     /// Picks a cookie, which must exist.
     pub(super) async fn taken(&self, op: PickCookie) -> (Credential, Ts) {
         match self.ok(op).await {
-            CookiePicked::Picked { credential, now } => (*credential, now),
+            CookiePicked::Picked { credential, now, .. } => (*credential, now),
             other => panic!("no cookie: {other:?}"),
         }
     }
@@ -210,7 +220,7 @@ pub(super) async fn cookie_can_be_reactivated_by_hand(fx: Fixture) {
     fx.taken(pick()).await;
     fx.fails("a", 1, CookieLimits { max_total_errors: 1, ..LONG_REST }).await;
     let counts = CookieCounts { invalid: 1, ..CookieCounts::default() };
-    assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None });
+    assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None, in_use: false });
     fx.pass(Duration::from_millis(5)).await;
     let before = fx.view("a").await;
     assert_eq!(fx.ok(reactivate("a")).await.id, Some(id));
@@ -243,7 +253,7 @@ pub(super) async fn cookie_saved_as_a_plain_credential_joins_the_pool(fx: Fixtur
         fx.ok(SaveCookie { daily_limit: Some(1), ..unchanged("old") }).await,
         CookieSaved { id, created: false }
     );
-    let CookiePicked::Unusable { usage } = fx.ok(pinned("old")).await else { panic!("used once already") };
+    let CookiePicked::Unusable { usage, .. } = fx.ok(pinned("old")).await else { panic!("used once already") };
     assert_eq!((usage.daily_used, usage.daily_limit), (1, 1));
 }
 
@@ -260,8 +270,59 @@ pub(super) async fn cookies_are_listed_by_name_without_their_values(fx: Fixture)
     assert_eq!(names(None).await, ["a", "b", "bb"]);
     assert_eq!(names(Some(PLATFORM)).await, ["a", "b"]);
     assert_eq!(names(Some("none")).await, [""; 0]);
-    let (views, now) = fx.subject.store.cookies(None).await.expect("cookies");
+    let (views, now) = fx.subject.store.cookies(CookieFilter::default()).await.expect("cookies");
     assert!(views.iter().all(|view| view.updated_at <= now) && !format!("{views:?}").contains("v1.k1"));
+}
+
+// covers: CRAWL-105
+pub(super) async fn cookies_are_listed_in_pages_and_counted(fx: Fixture) {
+    for name in ["b", "a", "d", "c"] {
+        fx.ok(cookie(name)).await;
+    }
+    fx.ok(SaveCookie { binding: binding("bb", "dy", "search"), ..cookie("bb") }).await;
+    let names = async |filter: CookieFilter| {
+        let (page, _) = fx.subject.store.cookies(filter).await.expect("cookies");
+        page.into_iter().map(|view| view.cookie_name).collect::<Vec<_>>()
+    };
+    let page = |platform: Option<&str>, after: &str| CookieFilter {
+        platform: platform.map(str::to_owned),
+        after: after.to_owned(),
+        limit: 2,
+        ..CookieFilter::default()
+    };
+    assert_eq!(names(page(None, "")).await, ["a", "b"]);
+    assert_eq!(names(page(None, "b")).await, ["bb", "c"]);
+    assert_eq!(names(page(None, "d")).await, [""; 0]);
+    assert_eq!(names(page(Some(PLATFORM), "b")).await, ["c", "d"]);
+    let named = |name: &str, platform: Option<&str>| CookieFilter {
+        name: Some(name.to_owned()),
+        platform: platform.map(str::to_owned),
+        ..CookieFilter::default()
+    };
+    assert_eq!(names(named("bb", None)).await, ["bb"]);
+    assert_eq!(names(named("bb", Some(PLATFORM))).await, [""; 0]);
+
+    fx.fails("a", 3, LONG_REST).await;
+    fx.fails("b", 1, CookieLimits { max_total_errors: 1, ..LONG_REST }).await;
+    fx.ok(PauseCookie { name: "c".into(), paused: true }).await;
+    let expires_at = Some(fx.now().await);
+    fx.ok(SaveCookie { expires_at, ..unchanged("d") }).await;
+    let until = fx.usage("a").await.cooling_until;
+    let (all, _) = fx.subject.store.cookie_totals(None).await.expect("totals");
+    let counts = CookieCounts { cooling: 1, invalid: 1, paused: 1, expired: 1, ..CookieCounts::default() };
+    let xhs = CookieTotals { counts, next_active_at: until };
+    let counts = CookieCounts { active: 1, ..CookieCounts::default() };
+    let dy = CookieTotals { counts, next_active_at: None };
+    assert_eq!(all, [("dy".to_owned(), dy), (PLATFORM.to_owned(), xhs)]);
+    let (one, _) = fx.subject.store.cookie_totals(Some("dy".into())).await.expect("totals");
+    assert_eq!(one, [("dy".to_owned(), dy)]);
+    assert_eq!(
+        fx.ok(pick()).await,
+        CookiePicked::Exhausted { counts: xhs.counts, next_active_at: until, in_use: false }
+    );
+    fx.ok(RevokeCredential { binding: binding("a", PLATFORM, WHOLE), versions: Versions::All }).await;
+    let (left, _) = fx.subject.store.cookie_totals(Some(PLATFORM.into())).await.expect("totals");
+    assert_eq!(left[0].1.counts, CookieCounts { cooling: 0, ..xhs.counts });
 }
 
 // covers: CRAWL-144, CRAWL-146

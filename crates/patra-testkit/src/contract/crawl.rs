@@ -314,10 +314,25 @@ pub(super) async fn candidates_of_a_dead_execution_are_retried_or_failed(fx: Fix
     assert_eq!((again.status, again.retry_count), (CandidateStatus::Pending, 1));
     assert!(is_free(&failed) && is_free(&again));
     assert_eq!(fx.candidate("n3").await.retry_count, 0, "nobody had claimed it");
-    // A candidate of an execution that released its lock stays claimed until the timeout.
-    fx.locked("main", "two").await;
-    fx.claimed(claim("two", 1)).await;
-    fx.ok(end("two", ExecutionStatus::Completed)).await;
+    released_execution_frees_its_candidates_at_once(&fx).await;
+}
+
+// covers: CRAWL-40
+async fn released_execution_frees_its_candidates_at_once(fx: &Fixture) {
+    // An execution that completed has not tried what it left; one that failed may have failed because of it.
+    for (id, status, retries) in [("two", ExecutionStatus::Completed, 1), ("three", ExecutionStatus::Failed, 2)] {
+        fx.locked("main", id).await;
+        assert_eq!(ids(&fx.claimed(claim(id, 1)).await), ["n1"]);
+        fx.ok(end(id, status)).await;
+        let freed = fx.candidate("n1").await;
+        assert_eq!((freed.status, freed.retry_count), (CandidateStatus::Pending, retries), "{status}");
+        assert!(is_free(&freed));
+    }
+    fx.locked("main", "four").await;
+    fx.claimed(claim("four", 1)).await;
+    fx.locked("other", "five").await;
+    fx.ok(end("five", ExecutionStatus::Completed)).await;
+    assert_eq!(fx.candidate("n1").await.processing_lock.as_deref(), Some("four"), "it is not theirs");
     assert_eq!(fx.ok(Recover { timeout: DEAD }).await.records_requeued, 1);
 }
 

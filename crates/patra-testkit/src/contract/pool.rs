@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use patra_core::cookie::{CookieCounts, CookieLimits};
+use patra_core::cookie::{CookieCounts, CookieLimits, CookieObstacle};
 use patra_core::port::query::{Cell, View};
 use patra_core::registry::WHOLE;
 use patra_core::state::{AuthType, CookieStatus};
 use patra_core::tx::{
-    CookieOutcomeRecorded, CookiePicked, PickCookie, Recover, RevokeCredential, SaveCookie, SaveCredential, Versions,
+    CookieOutcomeRecorded, CookiePicked, PauseCookie, PickCookie, ReactivateCookie, Recover, ReleaseCookie,
+    RevokeCredential, SaveCookie, SaveCredential, SealedText, Versions,
 };
 use patra_core::{CredentialId, Ts};
 
@@ -71,7 +72,7 @@ pub(super) async fn daily_limit_lasts_for_a_day(fx: Fixture) {
     fx.taken(pick()).await;
     fx.taken(pick()).await;
     let counts = CookieCounts { active: 1, ..CookieCounts::default() };
-    assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None });
+    assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None, in_use: false });
     let usage = fx.usage("a").await;
     assert_eq!((usage.status, usage.daily_used, usage.day), (CookieStatus::Active, 2, Some(DAY)));
     fx.taken(PickCookie { day: NEXT_DAY, ..pick() }).await;
@@ -83,7 +84,7 @@ pub(super) async fn daily_limit_lasts_for_a_day(fx: Fixture) {
     fx.taken(PickCookie { day: NEXT_DAY, ..pick() }).await;
     assert_eq!(
         fx.ok(PickCookie { provenance_code: "none".into(), ..pick() }).await,
-        CookiePicked::Exhausted { counts: CookieCounts::default(), next_active_at: None }
+        CookiePicked::Exhausted { counts: CookieCounts::default(), next_active_at: None, in_use: false }
     );
 }
 
@@ -97,11 +98,11 @@ pub(super) async fn pick_by_name_returns_only_that_cookie(fx: Fixture) {
     for name in ["none", "far"] {
         assert_eq!(fx.ok(pinned(name)).await, CookiePicked::Unknown, "{name}");
     }
-    let CookiePicked::Unusable { usage } = fx.ok(pinned("a")).await else { panic!("past its limit") };
+    let CookiePicked::Unusable { usage, .. } = fx.ok(pinned("a")).await else { panic!("past its limit") };
     assert_eq!(*usage, fx.usage("a").await);
     assert_eq!((usage.status, usage.daily_used), (CookieStatus::Active, 2));
     fx.fails("best", 3, LONG_REST).await;
-    let CookiePicked::Unusable { usage } = fx.ok(pinned("best")).await else { panic!("it cools") };
+    let CookiePicked::Unusable { usage, .. } = fx.ok(pinned("best")).await else { panic!("it cools") };
     assert_eq!(usage.status, CookieStatus::Cooling);
     fx.ok(RevokeCredential { binding: binding("best", PLATFORM, WHOLE), versions: Versions::All }).await;
     assert_eq!(fx.ok(pinned("best")).await, CookiePicked::Unknown);
@@ -135,12 +136,15 @@ pub(super) async fn errors_cool_a_cookie_and_more_of_them_disable_it(fx: Fixture
     fx.fails("b", 3, LONG_REST).await;
     let ends = fx.usage("b").await.cooling_until;
     let counts = CookieCounts { cooling: 2, ..CookieCounts::default() };
-    assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: Some(until).min(ends) });
+    assert_eq!(
+        fx.ok(pick()).await,
+        CookiePicked::Exhausted { counts, next_active_at: Some(until).min(ends), in_use: false }
+    );
     assert_eq!(fx.fails("b", 1, LONG_REST).await, [CookieStatus::Banned]);
     assert_eq!(fx.usage("b").await.cooling_until, None);
     assert_eq!(fx.fails("a", 1, CookieLimits { max_total_errors: 7, ..LONG_REST }).await, [CookieStatus::Banned]);
     let counts = CookieCounts { banned: 2, ..CookieCounts::default() };
-    assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None });
+    assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None, in_use: false });
     // A disabled cookie stays disabled, and keeps its reason.
     let late = fx.ok(judge(b, 0, before, None, LONG_REST)).await;
     assert_eq!(late.after, Some(CookieStatus::Banned));
@@ -185,6 +189,128 @@ pub(super) async fn outcome_is_recorded_for_cookies_only(fx: Fixture) {
     assert_eq!(fx.stored("key").await.state, patra_core::credential::CredentialRuntime::default());
 }
 
+// covers: CRAWL-18, CRAWL-GAP-06
+pub(super) async fn check_uses_a_cooling_cookie_and_its_error_bans_it(fx: Fixture) {
+    fx.ok(cookie("a")).await;
+    fx.fails("a", 3, LONG_REST).await;
+    let CookiePicked::Unusable { obstacle, .. } = fx.ok(pinned("a")).await else { panic!("it cools") };
+    assert_eq!(obstacle, CookieObstacle::Status(CookieStatus::Cooling));
+    let check = || PickCookie { check: true, ..pinned("a") };
+    let (credential, started) = fx.taken(check()).await;
+    assert_eq!((fx.usage("a").await.status, fx.usage("a").await.daily_used), (CookieStatus::Cooling, 1));
+    // A check that succeeds does not end the cooling.
+    let good = fx.ok(judge(credential.id, 0, started, None, LONG_REST)).await;
+    assert_eq!(good.after, Some(CookieStatus::Cooling));
+    let (credential, started) = fx.taken(check()).await;
+    let bad = fx.ok(judge(credential.id, 0, started, Some("login lost"), LONG_REST)).await;
+    assert_eq!((bad.before, bad.after), (Some(CookieStatus::Cooling), Some(CookieStatus::Banned)));
+    let CookiePicked::Unusable { obstacle, .. } = fx.ok(check()).await else { panic!("it is banned") };
+    assert_eq!(obstacle, CookieObstacle::Status(CookieStatus::Banned));
+    fx.ok(ReactivateCookie { name: "a".into() }).await;
+    assert_eq!(fx.name_taken(pick()).await, "a");
+}
+
+pub(super) async fn paused_or_expired_cookie_is_not_picked(fx: Fixture) {
+    let id = fx.ok(cookie("a")).await.id;
+    let pause = |paused| PauseCookie { name: "a".into(), paused };
+    assert_eq!(fx.ok(pause(true)).await.id, Some(id));
+    let since = fx.usage("a").await.paused_at;
+    assert!(since.is_some());
+    fx.pass(Duration::from_millis(5)).await;
+    fx.ok(pause(true)).await;
+    assert_eq!(fx.usage("a").await.paused_at, since, "once is enough");
+    let counts = CookieCounts { paused: 1, ..CookieCounts::default() };
+    assert_eq!(fx.ok(pick()).await, CookiePicked::Exhausted { counts, next_active_at: None, in_use: false });
+    let CookiePicked::Unusable { obstacle, .. } = fx.ok(pinned("a")).await else { panic!("it is paused") };
+    assert_eq!(obstacle, CookieObstacle::Paused);
+    fx.taken(PickCookie { check: true, ..pinned("a") }).await;
+    fx.ok(ReactivateCookie { name: "a".into() }).await;
+    assert_eq!(fx.usage("a").await.paused_at, since, "only a person resumes it");
+    fx.ok(pause(false)).await;
+    assert_eq!(fx.name_taken(pick()).await, "a");
+    assert_eq!(fx.ok(PauseCookie { name: "none".into(), paused: true }).await.id, None);
+    fx.ok(RevokeCredential { binding: binding("a", PLATFORM, WHOLE), versions: Versions::All }).await;
+    expired_cookie_is_not_picked(&fx).await;
+}
+
+async fn expired_cookie_is_not_picked(fx: &Fixture) {
+    let soon = fx.now().await + Duration::from_millis(400);
+    fx.ok(SaveCookie { expires_at: Some(soon), priority: Some(9), ..cookie("e") }).await;
+    fx.ok(cookie("b")).await;
+    assert_eq!(fx.name_taken(pick()).await, "e");
+    fx.pass(Duration::from_millis(500)).await;
+    assert_eq!(fx.name_taken(pick()).await, "b");
+    let CookiePicked::Unusable { obstacle, .. } = fx.ok(pinned("e")).await else { panic!("it has expired") };
+    assert_eq!(obstacle, CookieObstacle::Expired(soon));
+    assert_eq!(fx.usage("e").await.status, CookieStatus::Active, "the account may be fine");
+    // A later expiry, or another value, brings it back.
+    let later = Some(soon + Duration::from_secs(3_600));
+    fx.ok(SaveCookie { expires_at: later, ..unchanged("e") }).await;
+    assert_eq!(fx.name_taken(pick()).await, "e");
+    fx.ok(unchanged("e")).await;
+    assert_eq!(fx.usage("e").await.expires_at, later);
+    let value = Some(SealedText { text: "v1.k1.new".into(), key_id: "k1".into() });
+    fx.ok(SaveCookie { value, ..cookie("e") }).await;
+    assert_eq!(fx.usage("e").await.expires_at, None);
+}
+
+pub(super) async fn cookie_is_used_by_at_most_its_max_parallel(fx: Fixture) {
+    fx.ok(SaveCookie { max_parallel: Some(2), ..cookie("a") }).await;
+    let leased = async |op: PickCookie| match fx.ok(op).await {
+        CookiePicked::Picked { leased, .. } => Some(leased),
+        _ => None,
+    };
+    let first = pick();
+    assert_eq!(leased(first.clone()).await, Some(true));
+    let second = PickCookie { lease: Duration::from_millis(300), ..pinned("a") };
+    assert_eq!(leased(second).await, Some(true));
+    assert_eq!(fx.usage("a").await.in_use, 2);
+    assert_eq!(leased(pick()).await, None);
+    let CookiePicked::Unusable { obstacle, .. } = fx.ok(pinned("a")).await else { panic!("it is in use") };
+    assert_eq!(obstacle, CookieObstacle::InUse(2));
+    // A released use is free at once, and only once.
+    let release = || ReleaseCookie { holder: first.holder.clone() };
+    assert!(fx.ok(release()).await.released);
+    assert!(!fx.ok(release()).await.released);
+    assert_eq!(fx.usage("a").await.in_use, 1);
+    assert_eq!(leased(pick()).await, Some(true));
+    assert_eq!(leased(pick()).await, None);
+    // A use that is never released ends with its lease.
+    fx.pass(Duration::from_millis(400)).await;
+    assert_eq!(leased(pick()).await, Some(true));
+    assert_eq!((leased(pinned("a")).await, fx.usage("a").await.in_use), (None, 2));
+    fx.ok(SaveCookie { max_parallel: Some(0), ..unchanged("a") }).await;
+    assert_eq!(leased(pick()).await, Some(false), "there is no limit any more");
+
+    // Concurrent picks keep to it as well.
+    fx.ok(RevokeCredential { binding: binding("a", PLATFORM, WHOLE), versions: Versions::All }).await;
+    for name in ["b", "c"] {
+        fx.ok(SaveCookie { max_parallel: Some(3), ..cookie(name) }).await;
+    }
+    let answers = at_once(&fx, (0..50).map(|_| pick()).collect()).await;
+    let picked = answers.iter().filter(|answer| matches!(answer, Ok(CookiePicked::Picked { .. }))).count();
+    assert_eq!(picked, 6, "{answers:?}");
+    assert_eq!((fx.usage("b").await.in_use, fx.usage("c").await.in_use), (3, 3));
+}
+
+/// Picks that run at the same time share the load among equals.
+pub(super) async fn concurrent_picks_use_equal_cookies_equally_often(fx: Fixture) {
+    for at in 0..10 {
+        fx.ok(cookie(&format!("c{at}"))).await;
+    }
+    fx.ok(SaveCookie { priority: Some(0), ..cookie("low") }).await;
+    // As many picks at once as there are cookies: a clock that stands still cannot tell who was used first.
+    for _ in 0..5 {
+        let answers = at_once(&fx, (0..10).map(|_| pick()).collect()).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(CookiePicked::Picked { .. }))), "{answers:?}");
+        fx.pass(Duration::from_millis(2)).await;
+    }
+    for view in fx.cookies(None).await {
+        let expected = if view.cookie_name == "low" { 0 } else { 5 };
+        assert_eq!(view.usage.daily_used, expected, "{}", view.cookie_name);
+    }
+}
+
 // covers: CRAWL-22
 pub(super) async fn fifty_concurrent_picks_keep_to_the_limit_of_a_cookie(fx: Fixture) {
     fx.ok(SaveCookie { daily_limit: Some(20), ..cookie("a") }).await;
@@ -192,7 +318,7 @@ pub(super) async fn fifty_concurrent_picks_keep_to_the_limit_of_a_cookie(fx: Fix
         let answers = at_once(&fx, vec![pick(); 50]).await;
         let picked = answers.iter().filter(|answer| matches!(answer, Ok(CookiePicked::Picked { .. }))).count();
         let counts = CookieCounts { active: 1, ..CookieCounts::default() };
-        let none = Ok(CookiePicked::Exhausted { counts, next_active_at: None });
+        let none = Ok(CookiePicked::Exhausted { counts, next_active_at: None, in_use: false });
         assert!(answers.iter().all(|answer| matches!(answer, Ok(CookiePicked::Picked { .. })) || *answer == none));
         picked
     };

@@ -5,11 +5,13 @@ use patra_core::credential::Credential;
 use patra_core::registry::WHOLE;
 use patra_core::state::{AuthType, TokenStatus};
 use patra_core::tx::{
-    CookieOutcomeRecorded, CookiePicked, CookieReactivated, CookieSaved, PickCookie, ReactivateCookie,
-    RecordCookieOutcome, Reseal, Resealed, SaveCookie, SealedText, TxError,
+    CookieOutcomeRecorded, CookiePaused, CookiePicked, CookieReactivated, CookieReleased, CookieSaved, PauseCookie,
+    PickCookie, ReactivateCookie, RecordCookieOutcome, ReleaseCookie, Reseal, Resealed, SaveCookie, SealedText,
+    TxError,
 };
 use patra_core::{CredentialId, Ts};
 
+use super::rows::CookieLease;
 use super::{CredentialRow, MemStore, next_id, place, refused};
 
 impl MemStore {
@@ -51,7 +53,9 @@ impl MemStore {
         if let Some(SealedText { text, key_id }) = value {
             row.sealed.clone_from(text);
             row.key_id.clone_from(key_id);
-            self.state_for(now, id);
+        }
+        self.change_usage(now, id, op, value.is_some());
+        if value.is_some() {
             self.trust(now, id, true);
         }
         Ok(CookieSaved { id, created: false })
@@ -78,7 +82,15 @@ impl MemStore {
             updated_at: now,
             revoked_at: None,
         });
+        self.change_usage(now, id, op, true);
         Ok(id)
+    }
+
+    fn change_usage(&mut self, now: Ts, id: CredentialId, op: &SaveCookie, replaced: bool) {
+        let Some(state) = self.state_for(now, id) else { return };
+        let usage = &mut state.usage;
+        usage.expires_at = op.expires_at.or(usage.expires_at.filter(|_| !replaced));
+        usage.max_parallel = op.max_parallel.unwrap_or(usage.max_parallel);
     }
 
     /// Reactivates a cookie after a check by hand or a new value.
@@ -94,20 +106,84 @@ impl MemStore {
         }
     }
 
+    /// Ends the uses whose lease is over, of all cookies or of those of some credentials.
+    fn end_leases(&mut self, now: Ts, of: impl Fn(&CookieLease) -> bool) {
+        let ended: Vec<_> = self.cookie_leases.extract_if(.., |lease| of(lease) && lease.expires_at <= now).collect();
+        for lease in ended {
+            self.free_cookie(now, lease.credential);
+        }
+    }
+
+    fn free_cookie(&mut self, now: Ts, id: CredentialId) {
+        if let Some(state) = self.credential_states.iter_mut().find(|state| state.credential == id) {
+            state.usage.in_use = state.usage.in_use.saturating_sub(1);
+            state.what.updated_at = Some(now);
+        }
+    }
+
     pub(super) fn pick_cookie(&mut self, now: Ts, op: &PickCookie) -> CookiePicked {
+        let of_source: Vec<_> =
+            self.cookies().filter(|row| row.binding.provenance_code == op.provenance_code).cloned().collect();
+        match &op.name {
+            None => {
+                self.end_leases(now, |lease| lease.provenance_code == op.provenance_code);
+                for row in &of_source {
+                    let usage = self.usage_of(row);
+                    let refreshed = usage.refreshed(now, op.day);
+                    if refreshed != usage {
+                        self.set_usage(now, row.id, refreshed);
+                    }
+                }
+            }
+            Some(name) => {
+                let meant: Vec<_> =
+                    of_source.iter().filter(|row| row.binding.alias == *name).map(|row| row.id).collect();
+                self.end_leases(now, |lease| meant.contains(&lease.credential));
+            }
+        }
         let bound = |row: &&CredentialRow| {
-            let binding = &row.binding;
-            let endpoint = binding.endpoint_name == WHOLE || binding.endpoint_name == op.endpoint_name;
-            endpoint && binding.provenance_code == op.provenance_code
+            let endpoint = &row.binding.endpoint_name;
+            endpoint == WHOLE || *endpoint == op.endpoint_name
         };
-        let pool = self.cookies().filter(bound).map(|row| (self.view_credential(row), self.usage_of(row)));
+        let pool = of_source.iter().filter(bound).map(|row| (self.view_credential(row), self.usage_of(row)));
         let (credential, usage) = match op.choose(pool.collect(), now) {
             Ok(chosen) => chosen,
+            Err(CookiePicked::Exhausted { counts, next_active_at, .. }) => {
+                let in_use = self.cookie_leases.iter().any(|lease| lease.provenance_code == op.provenance_code);
+                return CookiePicked::Exhausted { counts, next_active_at, in_use };
+            }
             Err(none) => return none,
         };
+        let leased = usage.max_parallel > 0;
+        if leased {
+            self.cookie_leases.push(CookieLease {
+                credential: credential.id,
+                provenance_code: op.provenance_code.clone(),
+                holder: op.holder.clone(),
+                expires_at: now + op.lease,
+            });
+        }
         self.set_usage(now, credential.id, usage.used(now, op.day));
         let credential: Credential = self.view_credential(&self.credentials[place(credential.id.0)]);
-        CookiePicked::Picked { credential: Box::new(credential), now }
+        CookiePicked::Picked { credential: Box::new(credential), now, leased }
+    }
+
+    pub(super) fn release_cookie(&mut self, now: Ts, op: &ReleaseCookie) -> CookieReleased {
+        let at = self.cookie_leases.iter().position(|lease| lease.holder == op.holder);
+        if let Some(at) = at {
+            let lease = self.cookie_leases.remove(at);
+            self.free_cookie(now, lease.credential);
+        }
+        CookieReleased { released: at.is_some() }
+    }
+
+    pub(super) fn pause_cookie(&mut self, now: Ts, op: &PauseCookie) -> CookiePaused {
+        let Some(row) = self.cookie(&op.name).cloned() else { return CookiePaused { id: None } };
+        let usage = self.usage_of(&row);
+        if usage.paused_at.is_some() != op.paused {
+            self.set_usage(now, row.id, CookieUsage { paused_at: op.paused.then_some(now), ..usage });
+        }
+        CookiePaused { id: Some(row.id) }
     }
 
     pub(super) fn judge_cookie(&mut self, now: Ts, op: &RecordCookieOutcome) -> CookieOutcomeRecorded {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution, NoteFields, after_failure, idempotency_key, is_alive};
+use patra_core::crawl::{
+    CrawlCandidate, CrawlNote, Execution, NoteFields, after_failure, after_release, idempotency_key, is_alive,
+};
 use patra_core::record::{RecordStream, RecordVersion};
 use patra_core::state::{CandidateStatus, ExecutionStatus};
 use patra_core::tx::{
@@ -109,6 +111,12 @@ impl MemStore {
             ExecutionLookup::Live(at) => {
                 self.end_execution_as(now, at, op.status);
                 count(&mut self.executions[at].what, op.items_processed, op.items_failed);
+                for WaitingNote { what: note, .. } in &mut self.waiting_notes {
+                    if note.processing_lock.as_ref() == Some(&op.execution_id) {
+                        let (status, retry_count) = after_release(op.status, note.retry_count);
+                        settle(note, now, status, retry_count);
+                    }
+                }
                 ExecutionKept::Kept(self.executions[at].what.clone())
             }
         })

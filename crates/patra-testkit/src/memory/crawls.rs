@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use patra_core::Ts;
 use patra_core::alert::{self, RATE_WINDOW};
+use patra_core::cookie::CookieTotals;
 use patra_core::crawl::{CrawlCandidate, CrawlNote, Execution};
-use patra_core::port::crawl::{CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS};
+use patra_core::port::crawl::{CookieFilter, CookieView, CrawlFilter, CrawlRequestCounts, MAX_ROWS, PlatformTotals};
 use patra_core::port::{BoxFuture, CrawlQueries};
 use patra_core::state::CandidateStatus;
 use patra_core::tx::{A_MINUTE, AlertWatched, COUNTS_KEPT, CountCrawls, CrawlsCounted, TxError, WatchAlert};
@@ -26,8 +27,23 @@ impl CrawlQueries for SharedMem {
         ready(self.lock().list_notes(&wanted))
     }
 
-    fn cookies(&self, platform: Option<String>) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
-        ready((self.lock().list_cookies(platform.as_deref()), self.clock.now()))
+    fn cookies(&self, wanted: CookieFilter) -> BoxFuture<'_, Result<(Vec<CookieView>, Ts), TxError>> {
+        let mut views = self.lock().list_cookies(wanted.platform.as_deref());
+        match &wanted.name {
+            Some(name) => views.retain(|view| view.cookie_name == *name),
+            None => views.retain(|view| view.cookie_name > wanted.after),
+        }
+        views.truncate(wanted.limit.min(MAX_ROWS) as usize);
+        ready((views, self.clock.now()))
+    }
+
+    fn cookie_totals(&self, platform: Option<String>) -> BoxFuture<'_, Result<(PlatformTotals, Ts), TxError>> {
+        let now = self.clock.now();
+        let mut platforms = BTreeMap::<String, CookieTotals>::new();
+        for view in self.lock().list_cookies(platform.as_deref()) {
+            platforms.entry(view.platform).or_default().add(&view.usage, now);
+        }
+        ready((platforms.into_iter().collect(), now))
     }
 
     fn backlog(&self) -> BoxFuture<'_, Result<u64, TxError>> {

@@ -77,6 +77,9 @@ impl MemStore {
             updated_at: now,
             revoked_at: None,
         });
+        if op.auth_type == AuthType::Cookie {
+            self.state_for(now, id);
+        }
         Ok(CredentialSaved { id })
     }
 

@@ -457,6 +457,15 @@ pub struct CredentialState {
     pub stored: Fence,
 }
 
+/// A use in progress of a cookie with a `max_parallel`.
+#[derive(Clone, Debug)]
+pub struct CookieLease {
+    pub credential: CredentialId,
+    pub provenance_code: String,
+    pub holder: String,
+    pub expires_at: Ts,
+}
+
 #[derive(Clone, Debug)]
 pub struct ExecutionRow {
     pub project_key: String,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use patra_core::Ts;
 use patra_core::state::AuthType;
 
 use super::value;
@@ -23,6 +24,12 @@ pub(crate) enum Credential {
         /// Use a cookie for at most this many requests a day (default 100)
         #[arg(long, value_name = "N")]
         daily_limit: Option<u32>,
+        /// Stop using a cookie at this time, such as 2026-12-31T00:00:00Z
+        #[arg(long, value_name = "TIME")]
+        expires_at: Option<Ts>,
+        /// Use a cookie for at most this many requests at the same time; 0 for no limit
+        #[arg(long, value_name = "N")]
+        max_parallel: Option<u32>,
         /// Decrypt the value as a Fernet token with the key in this environment variable
         #[arg(long, value_name = "VARIABLE")]
         fernet_key: Option<String>,
@@ -51,6 +58,16 @@ pub(crate) enum Credential {
     },
     /// Reactivate a cookie that is invalid or banned
     Reactivate {
+        /// Name of the cookie
+        alias: String,
+    },
+    /// Pause a cookie: it is not used until you resume it
+    Pause {
+        /// Name of the cookie
+        alias: String,
+    },
+    /// Resume a paused cookie
+    Resume {
         /// Name of the cookie
         alias: String,
     },
@@ -84,6 +101,9 @@ pub(crate) struct SecretValues {
     /// Read a value from a file, without its last line break; repeatable
     #[arg(long, value_parser = file, value_name = "NAME=PATH")]
     pub(crate) from_file: Vec<(String, PathBuf)>,
+    /// Of a cookie file, take the cookies of this domain (default: the host of the manifest)
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<String>,
 }
 
 fn file(text: &str) -> Result<(String, PathBuf), String> {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use patra_core::Code;
 use patra_core::crawl::execution_id;
-use patra_core::port::crawl::CrawlFilter;
+use patra_core::port::crawl::{CookieFilter, CrawlFilter};
 use patra_core::port::{Clock as _, CommandsExt as _, Store};
 use patra_core::project::DEFAULT;
 use patra_core::tx::RequeueCandidates;
@@ -236,14 +236,15 @@ async fn list(
             shown.collect()
         }
         CrawlList::Cookies => {
-            let (rows, now) = store.cookies(platform).await?;
+            let (rows, now) = store.cookies(CookieFilter { platform, limit, ..CookieFilter::default() }).await?;
             let shown = rows.into_iter().map(|row| {
                 let usage = row.usage.after_cooling(now);
                 json!({
                     "cookie_name": row.cookie_name, "platform": row.platform, "status": usage.status, "priority": row.priority,
                     "daily_used": usage.daily_used, "daily_limit": usage.daily_limit,
                     "consecutive_errors": usage.consecutive_errors, "total_errors": usage.total_errors,
-                    "cooling_until": usage.cooling_until, "encryption_key_id": row.encryption_key_id,
+                    "cooling_until": usage.cooling_until, "paused_at": usage.paused_at, "expires_at": usage.expires_at,
+                    "max_parallel": usage.max_parallel, "in_use": usage.in_use, "encryption_key_id": row.encryption_key_id,
                 })
             });
             shown.filter(|row| status.is_none_or(|status| row["status"] == status)).collect()

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use patra_core::Ts;
 use patra_core::credential::{Credential as Row, CredentialRuntime};
-use patra_core::port::Store;
 use patra_core::port::query::{Cell, View, ViewFilter};
+use patra_core::port::{Clock as _, Store};
 use patra_core::registry::WHOLE;
 use patra_core::seal::fernet;
 use patra_core::secret::{Secret, Secrets};
 use patra_core::state::{AuthType, CredentialStatus, Operation};
 use patra_engine::admin::{self, CredentialName, SavedCredential};
-use patra_engine::cookies;
+use patra_engine::cookies::{self, CookieSettings};
 use patra_engine::{Credentials, Ports};
 use patra_spec::Snapshot;
 
-use crate::cli::{Credential, CredentialArg, Global, Output};
+use crate::cli::{Credential, CredentialArg, Global, Output, SecretValues};
 use crate::clock::SystemClock;
 use crate::error::{Error, Exit};
 use crate::progress::say;
@@ -29,9 +29,11 @@ use crate::{host, output, store, vault};
 pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, Error> {
     match command {
         Credential::List => list(global).await?,
-        Credential::Add { name, auth_type, priority, daily_limit, fernet_key, values } => {
-            if daily_limit.is_some() && *auth_type != AuthType::Cookie {
-                return Err(Error::usage("only cookies have a daily limit").hint("leave out --daily-limit"));
+        Credential::Add { name, auth_type, priority, daily_limit, expires_at, max_parallel, fernet_key, values } => {
+            let is_limited = daily_limit.is_some() || expires_at.is_some() || max_parallel.is_some();
+            if is_limited && *auth_type != AuthType::Cookie {
+                let hint = "leave out --daily-limit, --expires-at and --max-parallel";
+                return Err(Error::usage("only cookies have limits and an expiry").hint(hint));
             }
             let mut secrets = values::read(values, *auth_type)?;
             if let Some(variable) = fernet_key {
@@ -39,11 +41,18 @@ pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, E
             }
             let opened = store::open(global).await?;
             let vault = vault::load_or_create(global, vault::salt(&*opened.store).await?.as_deref())?;
+            // A cookie of a former store is kept as it was.
+            let until = match fernet_key {
+                None => import(&*opened.store, *auth_type, name, values, &mut secrets).await?,
+                Some(_) => None,
+            };
             let saved = admin::add(&*opened.store, &vault, &named(name), *auth_type, *priority, secrets).await;
             let saved = saved.map_err(|error| refused(error, name))?;
-            if let Some(limit) = daily_limit {
-                let limited = cookies::limit(&*opened.store, &name.alias, *limit).await;
-                limited.map_err(|error| refused(error, name))?;
+            let (daily_limit, expires_at, max_parallel) = (*daily_limit, expires_at.or(until), *max_parallel);
+            if is_limited || expires_at.is_some() {
+                let settings = CookieSettings { priority: None, daily_limit, expires_at, max_parallel };
+                let configured = cookies::configure(&*opened.store, &name.alias, settings).await;
+                configured.map_err(|error| refused(error, name))?;
             }
             report_saved(global, name, "added", saved)?;
         }
@@ -52,9 +61,16 @@ pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, E
             let vault = vault::load_or_create(global, vault::salt(&*opened.store).await?.as_deref())?;
             let known = admin::find(&*opened.store, &named(name)).await.map_err(|error| refused(error, name))?;
             let kind = known.last().map_or(AuthType::Custom, |one| one.auth_type);
-            let secrets = values::read(values, kind)?;
+            let mut secrets = values::read(values, kind)?;
+            let until = import(&*opened.store, kind, name, values, &mut secrets).await?;
             let saved = admin::rotate(&*opened.store, &vault, &named(name), secrets, *revoke_old).await;
-            report_saved(global, name, "rotated", saved.map_err(|error| refused(error, name))?)?;
+            let saved = saved.map_err(|error| refused(error, name))?;
+            if until.is_some() {
+                let settings = CookieSettings { expires_at: until, ..CookieSettings::default() };
+                let configured = cookies::configure(&*opened.store, &name.alias, settings).await;
+                configured.map_err(|error| refused(error, name))?;
+            }
+            report_saved(global, name, "rotated", saved)?;
         }
         Credential::Revoke { name, only_version } => {
             let opened = store::open(global).await?;
@@ -74,10 +90,43 @@ pub(crate) async fn run(global: &Global, command: &Credential) -> Result<Exit, E
                 &json!({ "alias": alias, "status": "active" }),
             )?;
         }
+        Credential::Pause { alias } => pause(global, alias, true).await?,
+        Credential::Resume { alias } => pause(global, alias, false).await?,
         Credential::Reseal => return reseal(global).await,
         Credential::Check { name } => return check(global, name).await,
     }
     Ok(Exit::Ok)
+}
+
+/// Turns a cookie file that a browser has exported into the value that is sent. Returns when it expires.
+async fn import(
+    store: &dyn Store,
+    auth_type: AuthType,
+    name: &CredentialArg,
+    values: &SecretValues,
+    secrets: &mut Secrets,
+) -> Result<Option<Ts>, Error> {
+    let domain = values.domain.as_deref();
+    if auth_type != AuthType::Cookie {
+        let hint = "leave out --domain";
+        return if domain.is_none() { Ok(None) } else { Err(Error::usage("only cookies have a domain").hint(hint)) };
+    }
+    let platform = name.provenance.as_deref().unwrap_or(&name.alias);
+    let mut until = None;
+    for value in secrets.values_mut() {
+        let read = cookies::import(store, platform, domain, value, SystemClock.now()).await;
+        (*value, until) = read.map_err(|error| refused(error, name))?;
+    }
+    Ok(until)
+}
+
+async fn pause(global: &Global, alias: &str, paused: bool) -> Result<(), Error> {
+    let opened = store::open(global).await?;
+    let name = CredentialArg { alias: alias.to_owned(), provenance: None, endpoint: None };
+    cookies::pause(&*opened.store, alias, paused).await.map_err(|error| refused(error, &name))?;
+    tracing::info!(cookie = alias, paused, "audit: a cookie was paused or resumed");
+    let word = if paused { "paused" } else { "resumed" };
+    output::result(global.output, &format!("{alias} is {word}"), &json!({ "alias": alias, "paused": paused }))
 }
 
 /// Decrypts every value, which is a Fernet token.

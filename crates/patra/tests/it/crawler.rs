@@ -4,6 +4,7 @@
 use crate::support::On;
 
 mod batch;
+mod cookies;
 pub(crate) mod flow;
 mod pool;
 mod secrecy;

@@ -1,5 +1,7 @@
 //! The cookie pool. Values can be stored but never read.
 
+use std::collections::BTreeMap;
+
 use axum::Extension;
 use axum::extract::Query;
 use axum::extract::State;
@@ -9,11 +11,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::cookie::CookieCounts;
-use patra_core::port::crawl::CookieView;
+use patra_core::port::crawl::{CookieFilter, CookieView, MAX_ROWS};
 use patra_core::secret::Secret;
 use patra_core::tx::KeyScope;
 use patra_core::{Code, Ts};
-use patra_engine::cookies::{self, NewCookie};
+use patra_engine::cookies::{self, CookieSettings, NewCookie};
 use patra_engine::crawler::{CrawlContext, CrawlFailure, CrawlReply};
 
 use super::super::input::{Given, PathText, path_text};
@@ -28,9 +30,14 @@ use crate::request_id::RequestId;
 pub(in crate::routes) struct CookieBody {
     cookie_name: String,
     platform: String,
+    /// As a browser sends it, or a file that a browser has exported.
     cookie_value: Secret,
+    /// Of a file, the cookies of this domain are taken.
+    domain: Option<String>,
     priority: Option<i32>,
     daily_limit: Option<u32>,
+    expires_at: Option<Ts>,
+    max_parallel: Option<u32>,
 }
 
 pub(in crate::routes) async fn store(
@@ -43,19 +50,26 @@ pub(in crate::routes) async fn store(
         require(granted, KeyScope::Admin)?;
         // Messages of the JSON parser quote the value.
         let new = given.read().map_err(|_| {
-            wrong("the body is not a cookie: expected cookie_name, platform, cookie_value, priority, daily_limit")
+            wrong(
+                "the body is not a cookie: expected cookie_name, platform, cookie_value, domain, priority, daily_limit, \
+                 expires_at, max_parallel",
+            )
         })?;
         text("platform", &new.platform, 64)?;
+        maybe("domain", new.domain.as_deref(), 253)?;
         crawler(&api)?.platform(&new.platform).await?;
         let vault = api.vault.get().ok_or_else(no_key)?;
         let name = new.cookie_name.clone();
-        let cookie = NewCookie {
-            name: new.cookie_name,
-            platform: new.platform,
-            value: new.cookie_value,
+        let (store, domain) = (&*api.store, new.domain.as_deref());
+        let read = cookies::import(store, &new.platform, domain, &new.cookie_value, api.clock.now()).await;
+        let (value, expires_at) = read.map_err(Failure::from)?;
+        let settings = CookieSettings {
             priority: new.priority,
             daily_limit: new.daily_limit,
+            expires_at: new.expires_at.or(expires_at),
+            max_parallel: new.max_parallel,
         };
+        let cookie = NewCookie { name: new.cookie_name, platform: new.platform, value, settings };
         let saved = cookies::save(&*api.store, vault, &cookie).await.map_err(Failure::from)?;
         tracing::info!(cookie = name, created = saved.created, "audit: a cookie was put in");
         shown(&api, &name).await
@@ -67,6 +81,9 @@ pub(in crate::routes) async fn store(
 #[serde(deny_unknown_fields)]
 pub(in crate::routes) struct ListParams {
     platform: Option<String>,
+    /// The name of the last cookie of the page before.
+    after: Option<String>,
+    limit: Option<u32>,
 }
 
 pub(in crate::routes) async fn list(
@@ -77,11 +94,30 @@ pub(in crate::routes) async fn list(
     let work = async {
         let Query(params) = params.map_err(|error| wrong(error.body_text()))?;
         maybe("platform", params.platform.as_deref(), 64)?;
-        let (cookies, now) = api.store.cookies(params.platform).await.map_err(no_store)?;
-        let mut counts = CookieCounts::default();
-        cookies.iter().for_each(|cookie| counts.add(cookie.usage.after_cooling(now).status));
+        maybe("after", params.after.as_deref(), 64)?;
+        let limit = params.limit.unwrap_or(100);
+        if limit == 0 || limit > MAX_ROWS {
+            return Err(wrong(format!("limit is 1 to {MAX_ROWS}")));
+        }
+        let (totals, _) = api.store.cookie_totals(params.platform.clone()).await.map_err(no_store)?;
+        let mut counts = BTreeMap::<&str, u32>::new();
+        for (name, count) in totals.iter().flat_map(|(_, totals)| totals.counts.named()) {
+            *counts.entry(name).or_default() += count;
+        }
+        for (name, _) in CookieCounts::default().named() {
+            counts.entry(name).or_default();
+        }
+        let filter = CookieFilter {
+            platform: params.platform,
+            after: params.after.unwrap_or_default(),
+            limit,
+            ..CookieFilter::default()
+        };
+        let (cookies, now) = api.store.cookies(filter).await.map_err(no_store)?;
+        let next = cookies.last().map(|cookie| &cookie.cookie_name).filter(|_| cookies.len() == limit as usize);
         let items: Vec<_> = cookies.iter().map(|cookie| view(cookie, now)).collect();
-        Ok(json!({ "items": items, "counts": counts }))
+        let platforms: BTreeMap<_, _> = totals.iter().map(|(platform, totals)| (platform, totals.counts)).collect();
+        Ok(json!({ "items": items, "counts": counts, "platforms": platforms, "next_after": next }))
     };
     respond(&id, work).await
 }
@@ -102,6 +138,32 @@ pub(in crate::routes) async fn reactivate(
     respond(&id, work).await
 }
 
+pub(in crate::routes) async fn pause(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<KeyScope>,
+    name: PathText,
+) -> Response {
+    respond(&id, set_paused(&api, granted, name, true)).await
+}
+
+pub(in crate::routes) async fn resume(
+    State(api): State<Api>,
+    Extension(id): Extension<RequestId>,
+    Extension(granted): Extension<KeyScope>,
+    name: PathText,
+) -> Response {
+    respond(&id, set_paused(&api, granted, name, false)).await
+}
+
+async fn set_paused(api: &Api, granted: KeyScope, name: PathText, paused: bool) -> Result<Value, CrawlFailure> {
+    require(granted, KeyScope::Admin)?;
+    let name = path_text(name)?;
+    cookies::pause(&*api.store, &name, paused).await.map_err(Failure::from)?;
+    tracing::info!(cookie = name, paused, "audit: a cookie was paused or resumed");
+    shown(api, &name).await
+}
+
 pub(in crate::routes) async fn validate(
     State(api): State<Api>,
     Extension(id): Extension<RequestId>,
@@ -116,6 +178,7 @@ pub(in crate::routes) async fn validate(
             project_key: None,
             cookie_name: Some(name.clone()),
             exclude_cookies: Vec::new(),
+            check: true,
         };
         let CrawlReply { result, cookie_used } = crawler(&api)?.validate(&cookie.platform, &behalf).await;
         reply.cookie_used = cookie_used;
@@ -148,8 +211,9 @@ fn no_key() -> CrawlFailure {
 }
 
 async fn find(api: &Api, name: &str) -> Result<(CookieView, Ts), CrawlFailure> {
-    let (cookies, now) = api.store.cookies(None).await.map_err(no_store)?;
-    let found = cookies.into_iter().find(|cookie| cookie.cookie_name == name);
+    let filter = CookieFilter { name: Some(name.to_owned()), ..CookieFilter::default() };
+    let (cookies, now) = api.store.cookies(filter).await.map_err(no_store)?;
+    let found = cookies.into_iter().next();
     let missing = || CrawlFailure::new(Code::NotFound, "there is no cookie of this name");
     Ok((found.ok_or_else(missing)?, now))
 }
@@ -166,6 +230,8 @@ fn view(cookie: &CookieView, now: Ts) -> Value {
         "priority": cookie.priority, "daily_used": usage.daily_used, "daily_limit": usage.daily_limit,
         "consecutive_errors": usage.consecutive_errors, "total_errors": usage.total_errors,
         "cooling_until": usage.cooling_until, "last_used_at": usage.last_used_at,
+        "expires_at": usage.expires_at, "paused_at": usage.paused_at,
+        "max_parallel": (usage.max_parallel > 0).then_some(usage.max_parallel), "in_use": usage.in_use,
         "encryption_key_id": cookie.encryption_key_id,
         "created_at": cookie.created_at, "updated_at": cookie.updated_at,
     })

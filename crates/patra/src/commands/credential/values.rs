@@ -40,7 +40,11 @@ fn from_stdin(auth_type: AuthType) -> Result<Secrets, Error> {
         say("Type the secret, or a JSON object of named values, and end with Ctrl-D. Your input is visible.");
     }
     let text = bounded(std::io::stdin().lock(), "stdin")?;
-    if text.expose().trim_start().starts_with('{') {
+    let is_file = |text: &str| {
+        let object = serde_json::from_str::<serde_json::Value>(text).ok();
+        auth_type == AuthType::Cookie && object.is_some_and(|object| object.get("cookie").is_none())
+    };
+    if text.expose().trim_start().starts_with('{') && !is_file(text.expose()) {
         return serde_json::from_str(text.expose()).map_err(|_| {
             Error::usage("stdin is not a JSON object whose values are texts")
                 .hint(r#"for example {"clientId": "…", "clientSecret": "…"}"#)
