@@ -9,6 +9,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
+use serde_json::Value;
 
 use patra_core::Code;
 use patra_core::port::query::{StoredApiKey, View, ViewFilter};
@@ -111,6 +112,20 @@ impl Tenant {
         }
         let message = "this needs a key for all projects, and this one is bound to some";
         Err(Failure::new(StatusCode::FORBIDDEN, Code::Forbidden, message))
+    }
+
+    /// Only an administrator may let a source into private networks, or change a source that may reach them.
+    pub(crate) fn may_name_networks(&self, granted: KeyScope, config: &Value) -> Result<(), Failure> {
+        if patra_engine::sources::names_networks(config) {
+            require(granted, KeyScope::Admin)?;
+            self.is_operator()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn may_change_networks(&self, granted: KeyScope, before: &str, after: &Value) -> Result<(), Failure> {
+        self.may_name_networks(granted, &serde_json::from_str(before).unwrap_or_default())?;
+        self.may_name_networks(granted, after)
     }
 
     /// Whether the key may access this project.

@@ -21,7 +21,7 @@ use patra_engine::{PollRequested, check_source, poll_now};
 
 use super::input::{Given, PathText, path_text};
 use crate::Api;
-use crate::auth::{self, Tenant};
+use crate::auth::Tenant;
 use crate::envelope::Failure;
 use crate::request_id::RequestId;
 
@@ -85,19 +85,10 @@ pub(super) async fn create(
 
 async fn add(api: &Api, granted: KeyScope, tenant: &Tenant, body: Given<NewSource>) -> RouteResult {
     let NewSource { name, r#type, config, is_public, is_active, last_fetched_at } = body.read()?;
-    may_name_networks(granted, tenant, &config)?;
+    tenant.may_name_networks(granted, &config)?;
     let draft = SourceDraft { r#type, name, config, is_public, is_active, last_fetched_at };
     let id = save(api, tenant.project()?, draft).await?;
     Ok((StatusCode::CREATED, Json(source_json(&read(api, tenant, id).await?, false))).into_response())
-}
-
-/// Only an administrator may let a source into private networks, or change a source that may reach them.
-pub(crate) fn may_name_networks(granted: KeyScope, tenant: &Tenant, config: &Value) -> Result<(), Failure> {
-    if sources::names_networks(config) {
-        auth::require(granted, KeyScope::Admin)?;
-        tenant.is_operator()?;
-    }
-    Ok(())
 }
 
 /// Adds a source and returns its id.
@@ -144,8 +135,7 @@ pub(super) async fn change(
         let source = read(&api, &tenant, number).await?;
         let name = name.as_deref().map(sources::checked_name).transpose().map_err(Failure::bad_request)?;
         if let Some(config) = &config {
-            may_name_networks(granted, &tenant, config)?;
-            may_name_networks(granted, &tenant, &serde_json::from_str(&source.config).unwrap_or_default())?;
+            tenant.may_change_networks(granted, &source.config, config)?;
         }
         let checked = config.map(|config| sources::checked_config(&source.r#type, config));
         let config = checked.transpose().map_err(Failure::bad_request)?;

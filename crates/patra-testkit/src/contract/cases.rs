@@ -1,4 +1,5 @@
 //! The list of all cases.
+
 /// Passes the list of all cases to a macro, after the given path.
 #[doc(hidden)]
 #[macro_export]
@@ -12,18 +13,14 @@ macro_rules! contract_cases {
         split_under_a_lost_lease_changes_nothing,
     }
     load {
-        load_counts_waiting_and_paused_tasks_by_partition,
-        cursor_positions_are_reported_until_they_are_outdated,
+        load_counts_waiting_and_paused_tasks_by_partition, cursor_positions_are_reported_until_they_are_outdated,
         load_names_partitions_with_a_schedule,
     }
     clock {
-        waits_are_no_longer_after_the_clock_was_set_back,
-        clock_that_was_ahead_leaves_nothing_in_the_future,
+        waits_are_no_longer_after_the_clock_was_set_back, clock_that_was_ahead_leaves_nothing_in_the_future,
         schedule_fires_again_in_an_hour_that_is_repeated,
     }
-    next_due {
-        next_due_reports_a_time_for_each_kind_of_work,
-    }
+    next_due { next_due_reports_a_time_for_each_kind_of_work, }
     registry {
         apply_creates_changes_or_keeps_a_manifest,
         apply_replaces_the_endpoints,
@@ -399,8 +396,7 @@ macro_rules! contract_cases {
         note_written_twenty_times_concurrently_is_created_once,
     }
     alert {
-        requests_are_counted_for_ten_minutes,
-        alert_is_notified_when_it_fires_and_when_it_resolves,
+        requests_are_counted_for_ten_minutes, alert_is_notified_when_it_fires_and_when_it_resolves,
         twenty_concurrent_watches_notify_once,
     }
     concurrent {
