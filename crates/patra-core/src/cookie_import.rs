@@ -260,7 +260,7 @@ mod tests {
             .example.com\tTRUE\t/\tTRUE\t1900000000\tweb_session\tabc\r\n\
             #HttpOnly_.example.com\tTRUE\t/\tTRUE\t1950000000\ta1\tx=y\r\n\
             www.example.com\tFALSE\t/\tFALSE\t0\tonly_www\t1\r\n\
-            .example.com\tTRUE\t/\tFALSE\t1700000000\told\t1\r\n\
+            .example.com\tTRUE\t/\tFALSE\t1700000000\tpast\t1\r\n\
             .tracker.net\tTRUE\t/\tFALSE\t1900000000\tid\t9\r\n";
         let read = of(file).unwrap();
         assert_eq!((read.value.as_str(), read.parts), ("web_session=abc; a1=x=y", 2));

@@ -115,7 +115,7 @@ FROM used s JOIN reg_prov_credential c ON c.id = s.credential_id"
     };
 }
 
-/// Whether time has not changed the state of any cookie of the source: of each kind, the first in its index tells.
+/// Whether time has not changed the state of any cookie of the source: the first row of each index decides.
 macro_rules! nothing_is_due {
     () => {
         "coalesce((SELECT expires_at FROM ing_cookie_lease WHERE provenance_code = $1 ORDER BY expires_at LIMIT 1)

@@ -299,7 +299,7 @@ pub(super) async fn concurrent_picks_use_equal_cookies_equally_often(fx: Fixture
         fx.ok(cookie(&format!("c{at}"))).await;
     }
     fx.ok(SaveCookie { priority: Some(0), ..cookie("low") }).await;
-    // As many picks at once as there are cookies: a clock that stands still cannot tell who was used first.
+    // As many picks at once as there are cookies: with a clock that stands still, all uses have one time.
     for _ in 0..5 {
         let answers = at_once(&fx, (0..10).map(|_| pick()).collect()).await;
         assert!(answers.iter().all(|answer| matches!(answer, Ok(CookiePicked::Picked { .. }))), "{answers:?}");
