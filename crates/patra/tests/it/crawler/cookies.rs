@@ -50,7 +50,8 @@ async fn pause_of_the_platform_and_an_open_circuit_stop_requests(on: On) {
     everywhere(on, &script(), &[], |server| {
         server.add_cookie("good", GOOD, 1);
         let arrived = || server.mock_api.log().len();
-        let hold = |subject: Value| server.call("POST", "/api/v1/holds", None, Some(&subject)).body["hold"].clone();
+        let hold =
+            |subject: Value| server.call("POST", "/api/v1/holds", None, Some(&subject)).body["data"]["hold"].clone();
         let (before, used) = (arrived(), server.cookie("good")["daily_used"].clone());
         let id = hold(json!({ "provenance": "xhs", "reason": "the account was reported", "by": "me" }));
         let (status, code, error) = refused(server, &search("tea"));
