@@ -59,6 +59,8 @@ pub(crate) struct Decoder {
     ids: bool,
     /// An object in the place of the list is the one record that was asked for.
     single: bool,
+    /// A record that the filter excludes is still in the list.
+    notes_excluded: bool,
 }
 
 /// The request of a page, as far as decoding needs it.
@@ -110,6 +112,8 @@ pub(crate) struct Decoded {
     pub(crate) rejected: Vec<RejectedRecord>,
     /// Items that were left out, by reason.
     pub(crate) skipped: SkipReasons,
+    /// Keys of the items that the filter excludes, where they matter.
+    pub(crate) excluded: Vec<Option<String>>,
     /// Ids of a page without content.
     pub(crate) candidates: Vec<DetailCandidate>,
     pub(crate) content: [u8; 16],
@@ -125,7 +129,8 @@ impl Decoded {
     pub(crate) fn nothing() -> Decoded {
         let (records, rejected, candidates, warnings) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (facts, skipped, cut, shared_ids) = (PageFacts::default(), SkipReasons::default(), None, SharedIds::new());
-        Decoded { facts, records, rejected, skipped, candidates, content: [0; 16], warnings, cut, shared_ids }
+        let (excluded, content) = (Vec::new(), [0; 16]);
+        Decoded { facts, records, rejected, skipped, excluded, candidates, content, warnings, cut, shared_ids }
     }
 }
 
@@ -183,6 +188,7 @@ impl Decoder {
             outside: !spec.keeps_out_of_range(),
             ids: false,
             single,
+            notes_excluded: spec.marks_missing(),
         })
     }
 
@@ -267,6 +273,7 @@ impl Decoder {
             let payload = self.items.payload(body, raw);
             let hash = content_hash(payload.as_bytes());
             hashes.extend_from_slice(&hash);
+            let mut excluded = false;
             match self.items.record(raw, payload, hash, window, &mut found) {
                 Ok(Some(record)) => {
                     decoded.facts.ids.push(id_hash(record.key.as_bytes()));
@@ -280,6 +287,7 @@ impl Decoder {
                 // Nothing is missing that came and was not wanted.
                 Ok(None) => {
                     decoded.skipped.filtered += 1;
+                    excluded = self.notes_excluded;
                     if self.single {
                         decoded.candidates.extend(self.items.id(&found));
                     }
@@ -287,7 +295,10 @@ impl Decoder {
                 Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
             }
             let id = self.items.id_of(raw, &mut found);
-            decoded.facts.ids.push(id.map_or(hash, |id| id_hash(id.as_bytes())));
+            decoded.facts.ids.push(id.as_ref().map_or(hash, |id| id_hash(id.as_bytes())));
+            if excluded {
+                decoded.excluded.push(id);
+            }
         }
         decoded.content = content_hash(&hashes);
         Ok(decoded)

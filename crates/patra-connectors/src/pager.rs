@@ -219,7 +219,18 @@ impl Pager {
         evidence.quota = phase.hints.read(&response, now);
         evidence.response_digest = phase.digest.of(&response, read.as_ref(), kept, exchange.rate);
         match read {
-            Ok(Decoded { facts, records, rejected, skipped, candidates, content, warnings, cut, shared_ids }) => {
+            Ok(Decoded {
+                facts,
+                records,
+                rejected,
+                skipped,
+                excluded,
+                candidates,
+                content,
+                warnings,
+                cut,
+                shared_ids,
+            }) => {
                 let moved_to = response.redirected.and_then(|redirected| redirected.moved_to);
                 let validators = recognised.map(|(validators, unchanged)| match unchanged {
                     true => validators,
@@ -230,6 +241,7 @@ impl Pager {
                     records,
                     rejected,
                     skipped,
+                    excluded,
                     candidates,
                     content,
                     evidence,

@@ -12,6 +12,7 @@ mod cursor;
 mod fan;
 mod gate;
 mod key;
+mod missing;
 mod outbox;
 mod plan;
 mod pool;
@@ -52,6 +53,7 @@ pub use fan::{
 };
 pub use gate::RequestPermits;
 pub use key::{CreateKey, KeyCreated, KeyRevoked, KeyScope, RevokeKey};
+pub use missing::{MarkMissing, MissingMarked, PassPage};
 pub use outbox::{
     ClaimEvents, Delivery, EVENT_RECORDS, EVENTS_KEPT, EventSettled, EventUpdate, EventsClaimed, EventsRetried,
     MAX_DELIVERY_ATTEMPTS, NewEvent, OutboxEvent, PURGE_BATCH, RECORDS_STORED, RETRY_BATCH, RetryEvents, SettleEvent,
@@ -225,6 +227,8 @@ operations! {
     CommitBatch(Arc<CommitBatch>) => BatchCommitted,
     /// Commits several pages of one run, in order: all of them or none.
     CommitBatches(Arc<[Arc<CommitBatch>]>) => Vec<BatchCommitted>,
+    /// Marks records that a list no longer has.
+    MarkMissing(MarkMissing) => MissingMarked,
     /// Closes a run and decides the task's next state.
     EndRun(Arc<EndRun>) => RunEnded,
     /// Appends the cursor event for the completed prefix.

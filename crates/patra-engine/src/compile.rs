@@ -339,6 +339,16 @@ fn span(trigger: &ClaimedJob, snapshot: &Snapshot) -> Result<PlanSpan, CompileEr
             },
         });
     }
+    if snapshot.reads_whole_list() {
+        let bounded = trigger.window_from.is_some() || trigger.window_to.is_some();
+        return match bounded {
+            true => {
+                Err("the endpoint has `window.mode: snapshot`: a pass reads the whole list and has no `from` and `to`"
+                    .into())
+            }
+            false => Ok(PlanSpan::Whole),
+        };
+    }
     Ok(PlanSpan::Time {
         cut: snapshot.cut(),
         initial: snapshot.initial().ok_or("the endpoint declares no window.initial, so there is no place to begin")?,
@@ -358,7 +368,7 @@ fn degradations(snapshot: &Snapshot) -> Vec<&'static str> {
     if numbered && response.has_more_path.is_none() {
         degradations.push("hasNextByPageSize");
     }
-    if !snapshot.window.supports_updated_since {
+    if !snapshot.window.supports_updated_since && !snapshot.reads_whole_list() {
         degradations.push("clientSideTimeScan");
     }
     degradations

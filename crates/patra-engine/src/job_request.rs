@@ -61,6 +61,11 @@ pub async fn check(queries: &dyn Queries, ask: &JobRequest<'_>) -> Result<NewJob
     let asked = SpecRequest { project: Some(project), provenance, endpoint, operation, overrides };
     let spec = registry::spec(queries, &asked).await?;
     let snapshot = &spec.snapshot;
+    if snapshot.reads_whole_list() && operation != Operation::Update && (ask.from.is_some() || ask.to.is_some()) {
+        let bound = if ask.from.is_some() { "from" } else { "to" };
+        let message = "the endpoint has `window.mode: snapshot`: every pass reads the whole list, which has no window";
+        return Err(problem(bound, message.to_owned()));
+    }
     check_params(snapshot, params).map_err(|fault| problem("params", fault.message))?;
     for (name, value) in params {
         if value.len() > MAX_PARAM_BYTES || value.contains('\0') {

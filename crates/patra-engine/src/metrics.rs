@@ -61,6 +61,8 @@ families! {
     items: Family<Acted, Counter> = Family::default(), "patra_ingest_items", "Records, by what became of them";
     late_items: PartitionCounters = Family::default(), "patra_ingest_late_items",
         "Records that came behind the cursor";
+    missing: PartitionCounters = Family::default(), "patra_ingest_missing_items",
+        "Records that were marked as missing from their list";
     batch_latency: Histograms = milliseconds(), "patra_ingest_batch_latency_ms",
         "Time of a batch from its request to its commit";
     http_latency: Histograms = milliseconds(), "patra_ingest_http_latency_ms", "Time of a request to the upstream";
@@ -246,6 +248,9 @@ impl Metrics {
     fn ended(&self, lease: &Lease, ended: &RunSummary, duration: Duration, is_news: bool, now: Ts) {
         let partition = self.of(lease);
         self.families.run_duration.get_or_create(&partition).observe(millis(duration));
+        if ended.stats.missing > 0 {
+            self.families.missing.get_or_create(&partition).inc_by(ended.stats.missing);
+        }
         let status = match &ended.outcome {
             RunOutcome::Closed(status, fault) => {
                 if let Some(fault) = fault.as_ref().filter(|fault| is_news && fault.level == Level::L4) {

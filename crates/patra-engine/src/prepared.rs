@@ -9,7 +9,7 @@ use patra_connectors::Pager;
 use patra_core::params::{self, Params};
 use patra_core::port::Queries;
 use patra_core::protocol::planner::{SliceBudget, SliceTemplate};
-use patra_core::protocol::run::{DetailOptions, RunPolicy, SliceLimits, SplitRule};
+use patra_core::protocol::run::{DetailOptions, MissingRule, PassRule, RunPolicy, SliceLimits, SplitRule};
 use patra_core::record::{RecordStream, TWEET};
 use patra_core::tx::Lease;
 use patra_core::{Code, Fault, Level};
@@ -17,7 +17,7 @@ use patra_spec::{DedupScope, MissingDetail, RateScope, Snapshot};
 
 use crate::gate::RateLane;
 use crate::shared::lock;
-use crate::slice_context::{budget, narrowest, slice_context, stream};
+use crate::slice_context::{budget, list_key, narrowest, slice_context, stream};
 
 const MAX_ENTRIES: usize = 1_000;
 
@@ -62,7 +62,25 @@ impl CompiledSpec {
             order: self.snapshot.order(),
             generation: Arc::clone(&self.generation),
             emit: self.snapshot.emit,
+            pass: self.pass(lease),
         }
+    }
+
+    /// An UPDATE reads records by id, and says nothing about a list.
+    fn pass(&self, lease: &Lease) -> Option<PassRule> {
+        let snapshot = &self.snapshot;
+        if !snapshot.reads_whole_list() || lease.window.is_none() {
+            return None;
+        }
+        let records = snapshot.two_phase.as_ref().map_or(snapshot, |two_phase| &*two_phase.detail);
+        let params = params::of_task(&lease.params).unwrap_or_default();
+        Some(PassRule {
+            undated: records.is_undated(),
+            missing: snapshot.marks_missing().then(|| MissingRule {
+                list: list_key(snapshot, &params).into(),
+                ratio: snapshot.limits.missing_ratio,
+            }),
+        })
     }
 
     fn stream(&self, lease: &Lease) -> RecordStream {

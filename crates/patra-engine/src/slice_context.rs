@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use patra_core::params::Params;
+use patra_core::hash;
+use patra_core::params::{self, Params};
 use patra_core::protocol::planner::{PhaseSpec, SliceBudget, SliceContext};
 use patra_core::record::RecordStream;
 use patra_core::window::Align;
@@ -22,7 +23,7 @@ pub(crate) fn slice_context(snapshot: &Snapshot, project_key: &str, params: Para
         provenance_code: snapshot.provenance_code.clone(),
         endpoint_name: snapshot.endpoint_code.clone(),
         operation: snapshot.operation,
-        watermark_key: snapshot.window.watermark_key.clone().unwrap_or_else(|| "updated_at".to_owned()),
+        watermark_key: watermark_key(snapshot),
         snapshot_hash: snapshot.spec_fingerprint.clone(),
         first: snapshot.paging().first(),
         partition: partition.map(|(name, value)| (name.clone(), value.clone())).collect(),
@@ -36,6 +37,29 @@ pub(crate) fn slice_context(snapshot: &Snapshot, project_key: &str, params: Para
         priority: snapshot.operation.priority(),
         job: trigger,
     }
+}
+
+/// What the cursor measures. Passes over a whole list have a cursor of their own: that of windows says nothing about
+/// them.
+fn watermark_key(snapshot: &Snapshot) -> String {
+    match snapshot.reads_whole_list() {
+        true => "snapshot".to_owned(),
+        false => snapshot.window.watermark_key.clone().unwrap_or_else(|| "updated_at".to_owned()),
+    }
+}
+
+/// Name of the list that a pass over these params reads, within its endpoint: empty without params, or with the defaults.
+/// A changed default, path or query keeps the list: what it does not have any more is missing.
+pub(crate) fn list_key(snapshot: &Snapshot, params: &Params) -> String {
+    let is_default = |name: &String, value: &String| {
+        snapshot.params.get(name).and_then(|param| param.default.as_ref()) == Some(value)
+    };
+    let own: Params = params
+        .iter()
+        .filter(|(name, value)| !is_default(name, value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    if own.is_empty() { String::new() } else { hash::digest(&["list", &params::to_text(&own)]) }
 }
 
 /// The stream of an endpoint's records.

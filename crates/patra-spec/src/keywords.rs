@@ -322,3 +322,24 @@ keywords! {
         Keep = "keep",
     }
 }
+
+keywords! {
+    /// What a slice reads.
+    WindowMode {
+        /// A window of time.
+        #[default]
+        Time = "time",
+        /// The whole list, every time.
+        Snapshot = "snapshot",
+    }
+}
+
+keywords! {
+    /// How records are treated that a list no longer has.
+    MissingRecords {
+        #[default]
+        Keep = "keep",
+        /// They are marked after a complete pass.
+        Mark = "mark",
+    }
+}

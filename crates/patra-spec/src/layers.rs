@@ -3,7 +3,8 @@
 //! JSON documents, so a new section needs no change here. The result is typed again.
 //!
 //! Sections merge key by key. Named entries (a parameter, a header, a field) and lists are replaced as a whole. A
-//! section with another `type` than the one below replaces it and inherits nothing.
+//! section with another `type` than the one below replaces it and inherits nothing; so does a `window` of another
+//! `mode`.
 
 pub(crate) mod overrides;
 mod platform;
@@ -255,6 +256,11 @@ fn same_kind(below: &Map<String, Value>, above: &Map<String, Value>, path: &str)
         "pagination" | "auth" => {
             let (below, above) = (below.get("type").map(unlabelled), above.get("type").map(unlabelled));
             below.is_none() || above.is_none() || below == above
+        }
+        // Settings of one mode mean nothing in another.
+        "window" => {
+            let (below, above) = (below.get("mode").map(unlabelled), above.get("mode").map(unlabelled));
+            above.is_none() || below.unwrap_or(&json!("time")) == above.unwrap_or(&json!("time"))
         }
         "body" | "auth.session.body" => above.is_empty() || above.keys().any(|kind| below.contains_key(kind)),
         _ => true,

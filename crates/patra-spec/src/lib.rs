@@ -37,9 +37,9 @@ pub use export::to_yaml;
 pub use expr::Template;
 pub use iso_duration::IsoDuration;
 pub use keywords::{
-    AbsentList, AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, MissingDetail, OAuth2Grant,
-    OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
-    ResponseFormat, TotalMeaning, VerifyMode,
+    AbsentList, AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, MissingDetail, MissingRecords,
+    OAuth2Grant, OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
+    ResponseFormat, TotalMeaning, VerifyMode, WindowMode,
 };
 pub use layers::{ExplainedSetting, Overrides, SettingLayer};
 pub use manifest::Manifest;

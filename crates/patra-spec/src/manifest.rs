@@ -21,7 +21,9 @@ use patra_core::Ts;
 use patra_core::window::Align;
 
 use crate::iso_duration::IsoDuration;
-use crate::keywords::{EndpointRole, OnMaxPage, OutOfRange, PagingType, RecordKind, RequestMethod, VerifyMode};
+use crate::keywords::{
+    EndpointRole, MissingRecords, OnMaxPage, OutOfRange, PagingType, RecordKind, RequestMethod, VerifyMode, WindowMode,
+};
 use crate::origin::ManifestOrigin;
 use crate::problem::{Problem, Problems};
 
@@ -264,6 +266,10 @@ pub struct PaginationConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WindowConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<WindowMode>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<MissingRecords>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supports_updated_since: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,9 @@ use patra_core::window::Align;
 use patra_core::{Ts, hash};
 
 use crate::iso_duration::IsoDuration;
-use crate::keywords::{DedupScope, EndpointRole, OnMaxPage, OutOfRange, PagingType, RecordKind, VerifyMode};
+use crate::keywords::{
+    DedupScope, EndpointRole, MissingRecords, OnMaxPage, OutOfRange, PagingType, RecordKind, VerifyMode, WindowMode,
+};
 use response::is_false;
 
 pub use auth::{AuthSpec, DEFAULT_REFRESH_AHEAD, DEFAULT_SESSION_LIFE, OAuth2Spec, SessionSpec};
@@ -207,6 +209,10 @@ impl Default for PaginationSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WindowSpec {
+    #[serde(skip_serializing_if = "is_time")]
+    pub mode: WindowMode,
+    #[serde(skip_serializing_if = "is_kept")]
+    pub missing: MissingRecords,
     pub supports_updated_since: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watermark_key: Option<String>,
@@ -236,6 +242,8 @@ pub struct WindowSpec {
 impl Default for WindowSpec {
     fn default() -> WindowSpec {
         WindowSpec {
+            mode: WindowMode::Time,
+            missing: MissingRecords::Keep,
             supports_updated_since: false,
             watermark_key: None,
             safety_lag: DEFAULT_SAFETY_LAG,
@@ -251,6 +259,14 @@ impl Default for WindowSpec {
             boundary_policy: "[from,to)".into(),
         }
     }
+}
+
+fn is_time(mode: &WindowMode) -> bool {
+    *mode == WindowMode::Time
+}
+
+fn is_kept(missing: &MissingRecords) -> bool {
+    *missing == MissingRecords::Keep
 }
 
 fn is_endpoint(scope: &DedupScope) -> bool {

@@ -601,7 +601,9 @@ CREATE TABLE item (
   created_at timestamptz NOT NULL,
   stored_at timestamptz NOT NULL,
   -- Since when its content is gone; the key stays, so that it does not come back.
-  emptied_at timestamptz
+  emptied_at timestamptz,
+  -- Since when no list has it any more, see item_listed.
+  missing_since timestamptz
 );
 CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
 -- What a job has stored, by id.
@@ -615,6 +617,42 @@ CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = '
 CREATE INDEX idx_tweets_db_created_at ON item (created_at) WHERE kind = 'tweet';
 -- The newest of a project, however many others have.
 CREATE INDEX idx_item_project ON item (project_key, id);
+
+-- Lists that are read as a whole (`window.mode: snapshot`, `missing: mark`): of an endpoint, or of one set of its params.
+CREATE TABLE item_list (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  project_key text COLLATE "C" NOT NULL,
+  provenance_code text COLLATE "C" NOT NULL,
+  endpoint_name text COLLATE "C" NOT NULL,
+  -- '' or a hash of the params.
+  list_key text COLLATE "C" NOT NULL
+);
+CREATE UNIQUE INDEX uk_item_list ON item_list (project_key, provenance_code, endpoint_name, list_key);
+-- The number of a list, which is made when it is the first time.
+CREATE FUNCTION item_list_of(project text, code text, endpoint text, list text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  number bigint;
+BEGIN
+  LOOP
+    SELECT id INTO number FROM item_list
+    WHERE project_key = project AND provenance_code = code AND endpoint_name = endpoint AND list_key = list;
+    EXIT WHEN number IS NOT NULL;
+    INSERT INTO item_list (project_key, provenance_code, endpoint_name, list_key) VALUES (project, code, endpoint, list)
+    ON CONFLICT DO NOTHING RETURNING id INTO number;
+    EXIT WHEN number IS NOT NULL;
+  END LOOP;
+  RETURN number;
+END $$;
+-- The records that a list has or had, the last slice that saw each, or found that it is gone, and since when it is gone.
+CREATE TABLE item_listed (
+  list_id bigint NOT NULL,
+  item_id bigint NOT NULL,
+  slice_id bigint NOT NULL,
+  missing_since timestamptz,
+  PRIMARY KEY (list_id, item_id)
+);
+-- Which lists have a record. Partial, so that a list is never read by it.
+CREATE INDEX idx_item_listed_item ON item_listed (item_id) WHERE missing_since IS NULL;
 
 -- Tweets under the names that their readers know (TWEET-120..131).
 CREATE VIEW tweets AS

@@ -23,6 +23,7 @@ mod gate;
 mod key;
 mod ledger;
 mod minute;
+mod missing;
 mod outbox;
 mod pause;
 mod plan;
@@ -78,6 +79,7 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
             let result = execute_together(session, vec![tx]).await?.pop();
             result.ok_or_else(|| refused("an operation has no result"))??
         }
+        Tx::MarkMissing(op) => Done::MarkMissing(missing::mark(session, &op).await?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(session, op).await?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(session, &op).await?),
         Tx::AcceptGap(op) => Done::AcceptGap(cursor::accept_gap(session, &op).await?),
@@ -179,6 +181,8 @@ pub(crate) use claim::{LOOK, TAKE};
 #[cfg(test)]
 pub(crate) use crawl::CLAIM as CLAIM_NOTES;
 #[cfg(test)]
+pub(crate) use missing::{MARK_ITEMS, READ_PART};
+#[cfg(test)]
 pub(crate) use poll::NEXT as NEXT_POLLS;
 
 /// The statements of [`Session::begin_by_key`].
@@ -216,6 +220,7 @@ pub(crate) fn statements() -> Vec<&'static str> {
         candidate::STATEMENTS,
         ledger::STATEMENTS,
         minute::STATEMENTS,
+        missing::STATEMENTS,
         cover::STATEMENTS,
         cursor::STATEMENTS,
         credential::STATEMENTS,

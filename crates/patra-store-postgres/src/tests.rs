@@ -137,6 +137,25 @@ async fn named_rows_are_looked_up_even_if_tables_were_empty() {
     drop_schema(&client, &schema).await;
 }
 
+#[tokio::test]
+async fn marks_read_only_their_part_of_a_list() {
+    let Some((_store, client, schema)) = migrated().await else { return };
+    client
+        .batch_execute(
+            "INSERT INTO item_listed (list_id, item_id, slice_id) SELECT n % 5, n, 1 FROM generate_series(1, 100000) n;
+             ANALYZE item_listed",
+        )
+        .await
+        .unwrap();
+    for plan in plans(&client, exec::READ_PART, "1, 5000, 1000").await {
+        assert!(plan.contains("Index Scan using item_listed_pkey"), "{plan}");
+    }
+    for plan in plans(&client, exec::MARK_ITEMS, "ARRAY[1, 2, 3], now()").await {
+        assert!(plan.contains("idx_item_listed_item") && !plan.contains("Seq Scan on item_listed"), "{plan}");
+    }
+    drop_schema(&client, &schema).await;
+}
+
 // covers: COLL-27, COLL-32
 #[tokio::test]
 async fn tick_reads_only_due_sources() {

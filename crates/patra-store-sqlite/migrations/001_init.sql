@@ -593,7 +593,9 @@ CREATE TABLE item (
   created_at INTEGER NOT NULL,
   stored_at INTEGER NOT NULL,
   -- Since when its content is gone; the key stays, so that it does not come back.
-  emptied_at INTEGER
+  emptied_at INTEGER,
+  -- Since when no list has it any more, see item_listed.
+  missing_since INTEGER
 );
 CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
 -- What a job has stored.
@@ -605,6 +607,27 @@ CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = '
 CREATE INDEX idx_tweets_db_created_at ON item (created_at) WHERE kind = 'tweet';
 -- The newest of a project, however many others have.
 CREATE INDEX idx_item_project ON item (project_key, id);
+
+-- Lists that are read as a whole (`window.mode: snapshot`, `missing: mark`): of an endpoint, or of one set of its params.
+CREATE TABLE item_list (
+  id INTEGER PRIMARY KEY,
+  project_key TEXT NOT NULL,
+  provenance_code TEXT NOT NULL,
+  endpoint_name TEXT NOT NULL,
+  -- '' or a hash of the params.
+  list_key TEXT NOT NULL
+);
+CREATE UNIQUE INDEX uk_item_list ON item_list (project_key, provenance_code, endpoint_name, list_key);
+-- The records that a list has or had, the last slice that saw each, or found that it is gone, and since when it is gone.
+CREATE TABLE item_listed (
+  list_id INTEGER NOT NULL,
+  item_id INTEGER NOT NULL,
+  slice_id INTEGER NOT NULL,
+  missing_since INTEGER,
+  PRIMARY KEY (list_id, item_id)
+) WITHOUT ROWID;
+-- Which lists have a record. Partial, so that a list is never read by it.
+CREATE INDEX idx_item_listed_item ON item_listed (item_id) WHERE missing_since IS NULL;
 
 -- Tweets under the names that their readers know (TWEET-120..131).
 CREATE VIEW tweets AS

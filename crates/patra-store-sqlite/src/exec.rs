@@ -22,6 +22,7 @@ mod gate;
 mod key;
 mod ledger;
 pub(crate) mod minute;
+mod missing;
 mod outbox;
 mod pause;
 mod plan;
@@ -80,6 +81,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     key::STATEMENTS,
     ledger::STATEMENTS,
     minute::STATEMENTS,
+    missing::STATEMENTS,
     outbox::STATEMENTS,
     plan::STATEMENTS,
     poll::STATEMENTS,
@@ -110,6 +112,7 @@ pub(crate) const EXECUTOR: &[&[&str]] = &[
     cover::STATEMENTS,
     cursor::STATEMENTS,
     ledger::STATEMENTS,
+    missing::STATEMENTS,
     run::STATEMENTS,
     scope::STATEMENTS,
     split::STATEMENTS,
@@ -142,6 +145,7 @@ pub(crate) fn execute(db: &Connection, tx: &Tx, now: Ts) -> Result<Done> {
             let done: Result<_> = ops.iter().map(|op| batch::commit(db, op, now)).collect();
             Done::CommitBatches(done?)
         }
+        Tx::MarkMissing(op) => Done::MarkMissing(missing::mark(db, op, now)?),
         Tx::EndRun(op) => Done::EndRun(run::end(db, op, now)?),
         Tx::RecordAdvance(op) => Done::RecordAdvance(cursor::record_advance(db, *op, now)?),
         Tx::AdvanceCursor(op) => Done::AdvanceCursor(cursor::advance(db, op, now)?),
@@ -216,6 +220,7 @@ pub(crate) mod hot {
     };
     pub(crate) use super::fan::{COUNT_CHILDREN, COUNT_WAITING, READ_PARENTS};
     pub(crate) use super::fetched::READ_KEYS;
+    pub(crate) use super::missing::{MARK_ITEM, READ_PART};
     pub(crate) use super::outbox::TAKE as TAKE_EVENTS;
     pub(crate) use super::pause::READ_STOPPING;
     pub(crate) use super::plan::COUNT_QUEUED;

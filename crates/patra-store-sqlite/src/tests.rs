@@ -122,6 +122,8 @@ fn the_hot_statements_use_their_indexes_and_sort_nothing() {
         "SEARCH ing_schedule_instance USING COVERING INDEX idx_instance_parent (parent_id=? AND status_code=?)",
     );
     check(exec::hot::READ_PARENTS, "SEARCH item USING INDEX uk_item (scope_id=? AND dedup_key>?)");
+    check(exec::hot::READ_PART, "SEARCH item_listed USING PRIMARY KEY (list_id=? AND item_id>?)");
+    check(exec::hot::MARK_ITEM, "SEARCH item_listed USING INDEX idx_item_listed_item (item_id=?)");
     check(exec::hot::READ_EXPIRED, "SEARCH ing_task USING INDEX idx_task_queue (leased_until<?)");
     check(exec::hot::BEYOND_FORWARD, "SEARCH ing_task USING INDEX idx_task_cover (cursor_id=? AND window_to>?)");
     check(

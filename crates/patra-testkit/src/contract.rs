@@ -54,6 +54,7 @@ mod items;
 mod load;
 mod lock;
 pub mod make;
+mod missing;
 mod next_due;
 mod note;
 mod outbox;

@@ -21,6 +21,7 @@ mod gate;
 mod json;
 mod list;
 mod load;
+mod missing;
 mod outbox;
 mod plan;
 mod poll;
@@ -51,6 +52,7 @@ use patra_core::tx::{Done, PartitionKey, SourceTypeRow, Tx, TxError};
 use patra_core::{JobId, PauseId, PlanId, RunId, SliceId, SourceId, TaskId, Ts};
 
 pub use due::Due;
+pub use missing::{ItemList, Listed};
 pub use outbox::OutboxRow;
 pub use pool::UrlRow;
 pub use rows::{
@@ -84,6 +86,9 @@ pub struct MemStore {
     pub events: Vec<Event>,
     pub streams: Vec<ItemStream>,
     pub items: Vec<Item>,
+    pub lists: Vec<ItemList>,
+    /// By the index of the list and the id of the item.
+    pub listed: BTreeMap<(usize, i64), Listed>,
     pub quarantine: Vec<Quarantined>,
     pub candidates: Vec<CandidateRow>,
     pub keys: Vec<KeyRow>,
@@ -208,6 +213,7 @@ impl MemStore {
             Tx::StartRun(op) => Done::StartRun(self.start_run(now, *op)?),
             Tx::CommitBatch(op) => Done::CommitBatch(self.commit_batch(now, op)?),
             Tx::CommitBatches(ops) => Done::CommitBatches(self.commit_batches(now, ops)?),
+            Tx::MarkMissing(op) => Done::MarkMissing(self.mark_missing(now, op)?),
             Tx::EndRun(op) => Done::EndRun(self.end_run(now, op)?),
             Tx::RecordAdvance(op) => Done::RecordAdvance(self.record_advance(now, *op)?),
             Tx::AdvanceCursor(op) => Done::AdvanceCursor(self.advance_cursor(now, op)?),

@@ -15,6 +15,7 @@ mod drive;
 mod event;
 mod mutant;
 mod partition;
+mod passes;
 mod process;
 mod profile;
 mod refuse;

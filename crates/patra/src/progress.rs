@@ -1,6 +1,7 @@
 //! Progress on stderr: a bar on a terminal, nothing elsewhere. Log lines go through the same writer, so that they do
 //! not break the bar.
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -46,6 +47,10 @@ pub(crate) struct Counts {
     pub(crate) throttled: AtomicU64,
     /// Tasks that ended FAILED or PARTIAL in this process, whichever job they belong to.
     pub(crate) tasks_failed: AtomicU64,
+    /// Records that were marked as missing in this process.
+    pub(crate) missing: AtomicU64,
+    /// Why complete passes marked nothing, each reason once.
+    unmarked: Mutex<BTreeSet<String>>,
     /// Runs that ended in this process.
     ended: watch::Sender<u64>,
     last_reason: Mutex<String>,
@@ -59,6 +64,12 @@ impl Counts {
             say(&format!("  {}; trying again", mask(reason)));
             *last = reason.to_owned();
         }
+    }
+
+    /// Why complete passes marked nothing.
+    pub(crate) fn unmarked(&self) -> Vec<String> {
+        let unmarked = self.unmarked.lock().unwrap_or_else(PoisonError::into_inner);
+        unmarked.iter().cloned().collect()
     }
 
     pub(crate) fn ended(&self) -> u64 {
@@ -109,6 +120,11 @@ impl RunListener for Counts {
             RunEvent::Ended { ended, .. } => {
                 if let RunOutcome::Closed(TaskStatus::Failed | TaskStatus::Partial, _) = ended.outcome {
                     self.tasks_failed.fetch_add(1, Relaxed);
+                }
+                self.missing.fetch_add(ended.stats.missing, Relaxed);
+                if !ended.stats.missing_unmarked.is_empty() {
+                    let mut unmarked = self.unmarked.lock().unwrap_or_else(PoisonError::into_inner);
+                    unmarked.insert(ended.stats.missing_unmarked.clone());
                 }
                 self.ended.send_modify(|ended| *ended += 1);
             }

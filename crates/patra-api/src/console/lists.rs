@@ -301,9 +301,17 @@ fn columns(view: View) -> &'static [&'static str] {
             "updated_at",
         ],
         View::Events => &["id", "cursor_id", "operation_code", "prev_value", "new_value", "run_id", "created_at"],
-        View::Items => {
-            &["id", "provenance_code", "endpoint_name", "kind", "dedup_key", "updated_at", "run_id", "stored_at"]
-        }
+        View::Items => &[
+            "id",
+            "provenance_code",
+            "endpoint_name",
+            "kind",
+            "dedup_key",
+            "updated_at",
+            "run_id",
+            "stored_at",
+            "missing_since",
+        ],
         View::Quarantine => &[
             "id",
             "status_code",

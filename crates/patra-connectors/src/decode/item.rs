@@ -26,6 +26,8 @@ pub(super) struct ItemDecoder {
     /// Records need no time of their own: they have the time of their window (ING-4.4-16), or the earliest time for
     /// polls.
     undated: bool,
+    /// That time is the end of the window: when the pass over the list began.
+    by_end: bool,
     updated_at_path: String,
     time_format: TimeFormat,
     version: Option<usize>,
@@ -49,7 +51,8 @@ impl ItemDecoder {
         Ok(ItemDecoder {
             filter: filter.collect::<Result<_, _>>()?,
             updated_at: paths.maybe(response.updated_at_path.as_deref())?,
-            undated: spec.polled || (spec.window.monotonic && response.updated_at_path.is_none()),
+            undated: spec.is_undated(),
+            by_end: spec.reads_whole_list(),
             updated_at_path: response.updated_at_path.clone().unwrap_or_default(),
             version: paths.maybe(response.version_path.as_deref())?,
             fields: FieldCasts::new(mapping, &mut paths)?,
@@ -128,7 +131,7 @@ impl ItemDecoder {
         let key = self.key(found)?;
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
         let own = at(self.updated_at).and_then(|raw| time::instant(&self.time_format, raw));
-        let Some(updated_at) = own.or(self.undated.then_some(window.from)) else {
+        let Some(updated_at) = own.or(self.undated.then_some(if self.by_end { window.to } else { window.from })) else {
             return Err(ItemRejection::new(
                 Some(key),
                 format!("updated_at_path {} finds no time", self.updated_at_path),

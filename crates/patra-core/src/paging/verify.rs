@@ -81,6 +81,9 @@ pub struct WalkProgress {
     /// A page could not be checked against the one before.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unchecked: bool,
+    /// An item of this pass had no usable id.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unidentified: bool,
 }
 
 fn is_zero<N: Default + PartialEq>(number: &N) -> bool {

@@ -1,5 +1,6 @@
 //! Page walk: what each page means for the rest of its slice. Used by runs and by dry runs.
 
+mod bounds;
 mod seam;
 
 use seam::Overlap;
@@ -131,6 +132,8 @@ pub struct PageWalk {
     idle: u32,
     /// The record that the next page must begin with.
     seam: Option<u64>,
+    /// An item of this pass had no usable id.
+    unidentified: bool,
 }
 
 impl PageWalk {
@@ -164,6 +167,7 @@ impl PageWalk {
             last_pass: None,
             idle: 0,
             seam: None,
+            unidentified: false,
         }
     }
 
@@ -179,6 +183,7 @@ impl PageWalk {
         (walk.restarts, walk.last_pass, walk.idle) = (progress.restarts, progress.last_pass, progress.idle);
         (walk.unchecked, walk.seam) = (progress.unchecked, progress.seam);
         walk.landmark = progress.landmark;
+        walk.unidentified = progress.unidentified;
         if let (Position::Offset(at), Some(_)) = (here, progress.seam) {
             walk.overlap = Some(Overlap { before: None, exact: at + 1, expected: progress.seam });
         }
@@ -209,7 +214,18 @@ impl PageWalk {
             verification: None,
             landmark: self.landmark,
             unchecked: self.unchecked || self.shifted || self.disordered,
+            unidentified: self.unidentified,
         })
+    }
+
+    /// An item of the page that is read next has no usable id.
+    pub fn note_unidentified(&mut self) {
+        self.unidentified = true;
+    }
+
+    /// Whether an item of this pass had no usable id, so that it is not known which record it is.
+    pub fn is_unidentified(&self) -> bool {
+        self.unidentified
     }
 
     /// What the completeness of a list that was read to its end is known by.
@@ -458,32 +474,6 @@ impl PageWalk {
         let (part, aligned, restarts) = (self.part, self.aligned, self.restarts + 1);
         *self = PageWalk { restarts, last_pass, part, aligned, earlier_tokens, ..PageWalk::new(true) };
         PageStep::Restart
-    }
-
-    /// Nothing is truncated silently: records that one query does not return are reported, before the reading where
-    /// the total says so, else when the reading gets there (ING-15-02).
-    fn within_bounds(&self, rule: &PagingRule, here: &Position, facts: &PageFacts, step: PageStep) -> PageStep {
-        let ceiling = rule.ceiling.unwrap_or(u64::MAX);
-        // A total that equals the ceiling may have been capped.
-        if facts.total.is_some_and(|total| total > ceiling || (total == ceiling && rule.can_cut)) {
-            return PageStep::TooMuch { next: here.clone(), total: facts.total, at_most: ceiling };
-        }
-        let PageStep::Next { next, perhaps } = step else { return step };
-        if rule.before(&next).is_some_and(|before| before >= ceiling) {
-            // A request beyond the ceiling would be refused. If the total is reached, nothing is there.
-            return match facts.total {
-                Some(_) => PageStep::End(EndReason::Counted),
-                None => PageStep::TooMuch { next, total: None, at_most: ceiling },
-            };
-        }
-        let counted = facts.total.zip(rule.before(&next)).is_some_and(|(total, before)| before >= total);
-        if rule.max_page.is_some_and(|max| self.pages >= max) {
-            if counted && !rule.estimates {
-                return PageStep::End(EndReason::Counted);
-            }
-            return PageStep::MaxPage { next, pages: self.pages };
-        }
-        PageStep::Next { next, perhaps }
     }
 }
 

@@ -5,7 +5,7 @@
 //! run go in order, one at a time; pages that were read meanwhile are committed together.
 //!
 //! ```text
-//!   Starting ─► Preparing ─► Paging ─► Ending ─► Advancing ─► Over
+//!   Starting ─► Preparing ─► Paging ─► (Marking) ─► Ending ─► Advancing ─► Over
 //!                             │ reader:  permit → fetch → (sleep, again) → page
 //!                             │          page of ids → screen → permit → fetch details, group by group
 //!                             │ ledger:  commit page 1, 2, 3 …
@@ -16,6 +16,7 @@ mod details;
 mod halt;
 mod ledger;
 mod limit;
+mod missing;
 mod options;
 mod order;
 mod page;
@@ -46,12 +47,12 @@ use crate::tx::{
     AdvanceCause, BatchFailure, CommitBatch, Done, EndRun, Lease, LeaseRef, RecordAdvance, ResumePoint, RunEnd,
     RunStarted, RunStats, StartRun, Tx, TxError,
 };
-use crate::window::Window;
 
 pub use details::DetailOptions;
 use limit::RecordLimit;
+use missing::MissingCheck;
 use options::{MAX_ADVANCE_RETRIES, STORE_RETRY};
-pub use options::{Options, RunPolicy};
+pub use options::{MissingRule, Options, PassRule, RunPolicy};
 pub use order::RecordOrder;
 pub use page::{ExchangeEvidence, FetchedPage, PageFailure, UpstreamQuota};
 use page_failure::give_back;
@@ -126,6 +127,10 @@ pub struct RunMachine {
     /// How the run ends once everything read is committed.
     planned_end: Option<PlannedEnd>,
     stopping: Option<&'static str>,
+    /// Total of a slice that an earlier run had read to its end.
+    resumed_total: Option<u64>,
+    /// In that slice, an item had no usable id.
+    resumed_unidentified: bool,
     /// The lease expired, or ends with the transaction in flight.
     lost: bool,
     cursor: Option<CursorValue>,
@@ -144,8 +149,12 @@ pub struct RunMachine {
 #[derive(Debug)]
 enum RunStage {
     Starting,
-    Preparing { resume: Option<ResumePoint> },
+    Preparing {
+        resume: Option<ResumePoint>,
+    },
     Paging(Arc<RunPolicy>),
+    /// The list is read; marks the records that it no longer has.
+    Marking(MissingCheck),
     Ending(Arc<EndRun>),
     Advancing(CursorAdvance, RunOutcome),
     Over,
@@ -191,6 +200,8 @@ impl RunMachine {
             singly: 0,
             planned_end: None,
             stopping: None,
+            resumed_total: None,
+            resumed_unidentified: false,
             lost: false,
             cursor: None,
         }
@@ -306,6 +317,7 @@ impl RunMachine {
                 self.planned_end = Some(PlannedEnd { end: RunEnd::Failed { error }, failure: None });
                 self.proceed(wants);
             }
+            (RunStage::Marking(_), Ok(Done::MarkMissing(part))) => self.on_marked(part, wants),
             (RunStage::Ending(end), Ok(Done::EndRun(done))) => {
                 let outcome = match &end.end {
                     RunEnd::Split { slices, .. } => RunOutcome::Split(slices.len()),
@@ -359,7 +371,9 @@ impl RunMachine {
                         self.reader.resume(next, total, walk.as_deref());
                     }
                     // The slice was read to its end before: only closing is left.
-                    Some(ResumePoint { next: None, walk, .. }) => {
+                    Some(ResumePoint { next: None, walk, total, .. }) => {
+                        self.resumed_total = total;
+                        self.resumed_unidentified = walk.as_ref().is_some_and(|walk| walk.unidentified);
                         self.stats.verification = walk.and_then(|walk| walk.verification);
                         self.planned_end = Some(PlannedEnd { end: RunEnd::Succeeded, failure: None });
                     }
@@ -427,6 +441,9 @@ impl RunMachine {
     }
 
     fn close(&mut self, wants: &mut Vec<Want>) {
+        if self.checks_missing(wants) {
+            return;
+        }
         let (Some(run), Some(planned_end)) = (self.run, self.planned_end.take()) else { return };
         if let RunEnd::Split { error, .. } = &planned_end.end {
             self.stats.remarks = format!("online-reslice: {}", error.message);
@@ -446,22 +463,6 @@ impl RunMachine {
         });
         self.stage = RunStage::Ending(Arc::clone(&end));
         self.send(end.into(), wants);
-    }
-
-    /// The part of the window that is complete although the task is not.
-    fn done(&self, planned_end: &PlannedEnd) -> Option<Window> {
-        let RunStage::Paging(policy) = &self.stage else { return None };
-        match &planned_end.end {
-            RunEnd::Succeeded => None,
-            // A window that is split as a whole is read again as a whole.
-            RunEnd::Split { slices, .. } => {
-                let (done, rest) = self.parts(policy)?;
-                let from = slices.iter().filter_map(|slice| slice.window).map(|window| window.from).min()?;
-                let to = slices.iter().filter_map(|slice| slice.window).map(|window| window.to).max()?;
-                done.filter(|_| Window { from, to } == rest)
-            }
-            RunEnd::Partial { .. } | RunEnd::Failed { .. } | RunEnd::Requeue { .. } => self.parts(policy)?.0,
-        }
     }
 
     fn advance(&mut self, outcome: RunOutcome, wants: &mut Vec<Want>) {

@@ -280,6 +280,7 @@ mod tests {
             generation: "g1".into(),
             emit,
             refresh: false,
+            pass: None,
             raw: None,
             stats: BatchStats::default(),
             request_digest: "{}".into(),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::control::PauseWork;
+use super::missing::PassPage;
 use super::plan::NewSlice;
 use super::pool::{Capture, Captured};
 use super::refresh::CheckedRecord;
@@ -68,7 +69,7 @@ pub struct ResumePoint {
 /// `Fenced` unless the task is EXECUTING under this fence. When `(run, batch_no)` is SUCCEEDED already, nothing is
 /// written and the old numbers are returned with `replayed` ("read old, do not rewrite"). Records are inserted, or
 /// replace the stored one when their version is greater, or are skipped; with `refresh` an equal version replaces too
-/// when the generation or the content differs (C-62). Inserted and replaced records take `generation` and
+/// when the generation or the content differs (C-62); see [`PassPage`] for records without an update time. Inserted and replaced records take `generation` and
 /// `refresh_checked_at` = now. With `progress` the task's attempts go to 0.
 ///
 /// A rejected record with a key gets an OPEN signal, unless there is one, and is SIGNALLED in the quarantine; without
@@ -110,6 +111,8 @@ pub struct CommitBatch {
     /// Write the events of [`CommitBatch::events`] for the stored records.
     pub emit: bool,
     pub refresh: bool,
+    /// Set where the slice reads a whole list; no record of it is late.
+    pub pass: Option<PassPage>,
     /// The upstream's response, kept for replays.
     pub raw: Option<RawResponse>,
     /// `inserted`, `updated` and `late` are 0 here, `skipped` counts the records that were dropped before the commit;
@@ -258,6 +261,10 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+fn is_none(number: &u64) -> bool {
+    *number == 0
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct HttpStats {
     pub status: u16,
@@ -392,6 +399,12 @@ pub struct RunStats {
     /// What the completeness of a slice that was read to its end is known by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
+    /// Records that this run has marked as missing.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub missing: u64,
+    /// Why a complete pass has marked no missing records, where it should have.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub missing_unmarked: String,
     /// Other remarks, such as why the window was split.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remarks: String,

@@ -45,7 +45,7 @@ pub(super) async fn decide(
         let stored: HashMap<_, _> = stored.into_iter().map(|row| (row.key.clone(), row)).collect();
         for record in group {
             let there = stored.get(&record.key);
-            let decision = verdict(record, there, case.refresh, &generation);
+            let decision = verdict(record, there, (case.refresh, case.undated), &generation);
             let (count, word) = match decision {
                 ReplayDecision::Insert => (&mut now.inserted, "insert"),
                 ReplayDecision::Update => (&mut now.updated, "update"),
@@ -64,14 +64,17 @@ pub(super) async fn decide(
 }
 
 /// The rule of `CommitBatch`.
-fn verdict(record: &Record, stored: Option<&StoredVersion>, refresh: bool, generation: &str) -> ReplayDecision {
+fn verdict(
+    record: &Record,
+    stored: Option<&StoredVersion>,
+    (refresh, undated): (bool, bool),
+    generation: &str,
+) -> ReplayDecision {
     let Some(stored) = stored else { return ReplayDecision::Insert };
     let differs = stored.generation != generation || stored.content_hash != record.content_hash;
-    if record.version > stored.version || (refresh && record.version == stored.version && differs) {
-        ReplayDecision::Update
-    } else {
-        ReplayDecision::Skip
-    }
+    let (newer, same) = (record.version > stored.version, record.version == stored.version);
+    let replaces = if undated { (newer || same) && differs } else { newer || refresh && same && differs };
+    if replaces { ReplayDecision::Update } else { ReplayDecision::Skip }
 }
 
 pub(crate) fn counts(stats: &BatchStats) -> ReplayCounts {
@@ -114,7 +117,7 @@ mod tests {
             generation: generation.into(),
         };
         let check = |there: Option<&StoredVersion>, refresh, expected| {
-            assert_eq!(verdict(&record, there, refresh, "g"), expected, "{there:?} {refresh}");
+            assert_eq!(verdict(&record, there, (refresh, false), "g"), expected, "{there:?} {refresh}");
         };
         check(None, false, ReplayDecision::Insert);
         check(Some(&stored(4, 1, "g")), false, ReplayDecision::Update);

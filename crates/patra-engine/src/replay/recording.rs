@@ -84,6 +84,8 @@ pub(crate) struct ParsedRecording {
     pub(crate) credential: Option<CredentialId>,
     /// Whether an equal version replaces the stored record (C-62).
     pub(crate) refresh: bool,
+    /// Records of a whole list, without an update time of their own.
+    pub(crate) undated: bool,
     /// Hashes of expression and spec by the rows, and whether they agree.
     pub(crate) context: Vec<(&'static str, String, String)>,
 }
@@ -119,7 +121,6 @@ impl ParsedRecording {
                 ("expression of the slice", keys.expr_hash.clone(), text(slice, "expr_hash")?),
                 ("expression of the task", keys.expr_hash.clone(), text(task, "expr_hash")?),
             ],
-            snapshot,
             position: read(batch, "position")?,
             next: read(batch, "next_position")?,
             page_size: read::<Option<u32>>(batch, "page_size")?.unwrap_or(0),
@@ -133,7 +134,12 @@ impl ParsedRecording {
             request,
             project_key: task["project_key"].as_str().unwrap_or("default").to_owned(),
             credential: task["credential_id"].as_i64().map(CredentialId),
-            refresh: bounds.ids.is_some_and(|segment| !matches!(segment.criteria, RefreshCriteria::Stale { .. })),
+            undated: bounds.ids.is_none() && snapshot.reads_whole_list() && snapshot.is_undated(),
+            refresh: match bounds.ids {
+                Some(segment) => !matches!(segment.criteria, RefreshCriteria::Stale { .. }),
+                None => snapshot.reads_whole_list(),
+            },
+            snapshot,
             keys,
         })
     }

@@ -56,6 +56,7 @@ impl ManifestChecker<'_> {
         }
         self.at_least(&format!("{path}.max_duration"), limits.max_duration, SECOND);
         self.ratio(&format!("{path}.error_ratio"), limits.error_ratio);
+        self.ratio(&format!("{path}.missing_ratio"), limits.missing_ratio);
     }
 
     fn health(&mut self, path: &str, health: &HealthConfig) {

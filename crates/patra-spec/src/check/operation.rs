@@ -8,7 +8,7 @@ use patra_core::state::Operation;
 use super::ManifestChecker;
 use super::limits::{MAX_ATTEMPTS, MAX_CONCURRENCY, MAX_RATE};
 use super::request::{MAX_BODY, MAX_TIMEOUT};
-use super::window::filters_by_time;
+use super::window::{filters_by_time, reads_whole_list};
 use crate::iso_duration::IsoDuration;
 use crate::keywords::{EndpointRole, ResponseFormat};
 use crate::manifest::EndpointConfig;
@@ -45,6 +45,14 @@ impl ManifestChecker<'_> {
         }
         // A polled endpoint has no window.
         if endpoint.polled == Some(true) {
+            return;
+        }
+        if reads_whole_list(endpoint) {
+            if operation == Operation::Backfill {
+                let message =
+                    "BACKFILL reads windows of the past, and with `mode: snapshot` every pass reads the whole list";
+                self.report_with(&format!("{path}.window.mode"), message, "run HARVEST instead");
+            }
             return;
         }
         // If there is a detail endpoint, records and their update times come from it.
@@ -102,15 +110,16 @@ pub(crate) fn warnings(spec: &Snapshot, endpoint: &EndpointConfig) -> Vec<String
     );
     let counted = response.total_path.is_some() || response.total_header.is_some();
     warn(!update && !counted, "no response.total_path: the number of records is not known in advance".into());
+    let whole = spec.reads_whole_list();
     let all = match spec.keeps_out_of_range() {
         true => "the upstream does not filter by time: every slice reads and keeps all records, whatever their time",
         false => "the upstream does not filter by time: every slice reads all records and filters them locally",
     };
-    warn(!update && !window.supports_updated_since, all.into());
+    warn(!update && !whole && !window.supports_updated_since, all.into());
     let rated = endpoint.rate_limit.refill_rate_per_sec.is_some();
     warn(!rated, "no rate_limit: at most one request per second is sent".into());
     let twice = "window.safety_lag is PT0S and as_of is not true: the last page is read twice";
-    warn(!update && window.safety_lag.0.is_zero() && !window.as_of, twice.into());
+    warn(!update && !whole && window.safety_lag.0.is_zero() && !window.as_of, twice.into());
     let capped = spec.pagination.as_ref().is_some_and(|paging| paging.result_ceiling.is_some());
     let back = "window.lookback counts towards result_ceiling: its records are in every narrower window too";
     warn(capped && window.lookback.is_some_and(|lookback| !lookback.0.is_zero()), back.into());

@@ -10,7 +10,7 @@ mod response;
 use patra_core::state::Operation;
 
 use crate::iso_duration::IsoDuration;
-use crate::keywords::{OnMaxPage, OutOfRange};
+use crate::keywords::{OnMaxPage, OutOfRange, WindowMode};
 use crate::manifest::{EndpointConfig, Manifest};
 use crate::snapshot::{
     ASCENDING, DEFAULT_CONNECT_TIMEOUT_MS, DEFAULT_MAX_BODY_BYTES, DEFAULT_ORDER_BY, DEFAULT_READ_TIMEOUT_MS, HttpSpec,
@@ -119,13 +119,18 @@ fn ordered(order: String) -> String {
 
 fn window(endpoint: &EndpointConfig) -> WindowSpec {
     let (window, platform) = (endpoint.window.clone().unwrap_or_default(), WindowSpec::default());
+    let mode = window.mode.unwrap_or_default();
     // If the upstream does not filter by time, records outside the window are skipped here.
     let filters = window.supports_updated_since == Some(true);
-    let out_of_range = if filters || endpoint.polled == Some(true) { OutOfRange::Keep } else { OutOfRange::Skip };
+    let whole = mode == WindowMode::Snapshot;
+    let out_of_range =
+        if filters || whole || endpoint.polled == Some(true) { OutOfRange::Keep } else { OutOfRange::Skip };
     WindowSpec {
+        mode,
+        missing: window.missing.unwrap_or_default(),
         supports_updated_since: window.supports_updated_since.unwrap_or(false),
         watermark_key: window.watermark_key,
-        safety_lag: window.safety_lag.unwrap_or(platform.safety_lag),
+        safety_lag: if whole { IsoDuration::secs(0) } else { window.safety_lag.unwrap_or(platform.safety_lag) },
         max_window: window.max_window.unwrap_or(platform.max_window),
         min_window: window.min_window,
         align: window.align,

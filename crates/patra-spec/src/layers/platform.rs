@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::iso_duration::IsoDuration;
-use crate::keywords::PagingType;
+use crate::keywords::{PagingType, WindowMode};
 use crate::manifest::{
     AuthConfig, BatchingConfig, EndpointConfig, ExprConfig, HealthConfig, HttpConfig, LimitsConfig, OAuth2Config,
     PaginationConfig, RateLimitConfig, ResponseConfig, RetryConfig, SessionConfig, TwoPhaseConfig, UpdateConfig,
@@ -127,7 +127,11 @@ fn pagination(paging: &snapshot::PaginationSpec) -> PaginationConfig {
 }
 
 fn window(window: &snapshot::WindowSpec) -> WindowConfig {
+    if window.mode == WindowMode::Snapshot {
+        return WindowConfig { mode: Some(window.mode), missing: Some(window.missing), ..WindowConfig::default() };
+    }
     WindowConfig {
+        mode: Some(window.mode),
         supports_updated_since: Some(window.supports_updated_since),
         safety_lag: Some(window.safety_lag),
         max_window: Some(window.max_window),
@@ -146,6 +150,7 @@ fn limits(limits: &snapshot::LimitsSpec) -> LimitsConfig {
         max_requests: Some(limits.max_requests),
         max_duration: Some(limits.max_duration),
         error_ratio: Some(limits.error_ratio),
+        missing_ratio: Some(limits.missing_ratio),
     }
 }
 

@@ -83,6 +83,9 @@ pub struct LimitsConfig {
     /// Largest share of ids with rejected details; above it a task fails (ING-12.2-05).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_ratio: Option<f64>,
+    /// Largest share of a list that one pass marks as missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_ratio: Option<f64>,
 }
 
 /// The `health` section: thresholds at which a partition is slowed down (ING-12.2-08).

@@ -147,6 +147,8 @@ fn window(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<Wi
     let mut section = reader.section(path, node)?;
     let s = &mut section;
     let window = WindowConfig {
+        mode: reader.get(s, "mode", ManifestReader::keyword),
+        missing: reader.get(s, "missing", ManifestReader::keyword),
         supports_updated_since: reader.get(s, "supports_updated_since", ManifestReader::flag),
         watermark_key: reader.get(s, "watermark_key", ManifestReader::text),
         safety_lag: reader.get(s, "safety_lag", ManifestReader::duration),

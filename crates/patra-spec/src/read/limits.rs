@@ -48,6 +48,7 @@ pub(super) fn limits(reader: &mut ManifestReader, path: &str, node: &YamlNode) -
         max_requests: reader.get(s, "max_requests", ManifestReader::integer),
         max_duration: reader.get(s, "max_duration", ManifestReader::duration),
         error_ratio: reader.get(s, "error_ratio", ManifestReader::decimal),
+        missing_ratio: reader.get(s, "missing_ratio", ManifestReader::decimal),
     };
     reader.close(&section);
     Some(limits)

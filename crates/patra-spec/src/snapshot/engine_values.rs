@@ -8,7 +8,9 @@ use patra_core::window::Cut;
 use patra_core::{Ts, Window, gate, health, paging, retry};
 
 use super::{ASCENDING, DEFAULT_ORDER_BY, Snapshot};
-use crate::keywords::{OnMaxPage, OutOfRange, PagingType, RateScope, TotalMeaning, VerifyMode};
+use crate::keywords::{
+    MissingRecords, OnMaxPage, OutOfRange, PagingType, RateScope, ResponseFormat, TotalMeaning, VerifyMode, WindowMode,
+};
 
 /// Rate limit key of a host, from any URL on it.
 pub fn host_key(url: &str) -> String {
@@ -19,6 +21,23 @@ pub fn host_key(url: &str) -> String {
 }
 
 impl Snapshot {
+    /// Every slice reads the whole list.
+    pub fn reads_whole_list(&self) -> bool {
+        self.window.mode == WindowMode::Snapshot
+    }
+
+    /// Records that the list no longer has are marked.
+    pub fn marks_missing(&self) -> bool {
+        self.reads_whole_list() && self.window.missing == MissingRecords::Mark
+    }
+
+    /// Records need no update time: they have that of the slice that found them, or of the poll.
+    pub fn is_undated(&self) -> bool {
+        let replaced = self.window.monotonic || self.reads_whole_list();
+        let dated = self.response.updated_at_path.is_some() || self.response.format == ResponseFormat::Tweets;
+        self.polled || (replaced && !dated)
+    }
+
     pub fn cut(&self) -> Cut {
         Cut { max_width: self.window.max_window.0, align: self.window.align }
     }
@@ -119,12 +138,15 @@ impl Snapshot {
             && self.pagination.is_some()
             && self.safety_lag().is_zero()
             && !self.window.as_of
+            // A record that is added meanwhile is in the next pass.
+            && !self.reads_whole_list()
     }
 
     /// The upstream's order by update time, which bounds what has been read (C-13). It is used only if declared, and
     /// only if records have update times.
     pub fn order(&self) -> Option<RecordOrder> {
-        let paging = self.pagination.as_ref().filter(|_| self.response.updated_at_path.is_some())?;
+        let dated = self.response.updated_at_path.is_some() && !self.reads_whole_list();
+        let paging = self.pagination.as_ref().filter(|_| dated)?;
         match paging.order_by.as_str() {
             ASCENDING => Some(RecordOrder::Ascending),
             DEFAULT_ORDER_BY if paging.order_declared => Some(RecordOrder::Descending),

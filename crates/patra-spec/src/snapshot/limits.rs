@@ -84,6 +84,10 @@ fn is_one(value: &u32) -> bool {
     *value == 1
 }
 
+fn is_half(value: &f64) -> bool {
+    *value == 0.5
+}
+
 fn is_two(value: &f64) -> bool {
     *value == 2.0
 }
@@ -122,6 +126,9 @@ pub struct LimitsSpec {
     pub max_duration: IsoDuration,
     /// Largest share of ids with rejected details; above it a task fails (ING-12.2-05).
     pub error_ratio: f64,
+    /// Largest share of a list that one pass marks as missing.
+    #[serde(skip_serializing_if = "is_half")]
+    pub missing_ratio: f64,
 }
 
 impl Default for LimitsSpec {
@@ -133,6 +140,7 @@ impl Default for LimitsSpec {
             max_requests: 800,
             max_duration: IsoDuration::secs(900),
             error_ratio: 0.1,
+            missing_ratio: 0.5,
         }
     }
 }

@@ -12,6 +12,7 @@ mod schema;
 mod sections;
 mod thresholds;
 mod update;
+mod whole_list;
 
 use patra_spec::{Manifest, Operation, compile};
 

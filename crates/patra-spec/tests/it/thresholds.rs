@@ -36,7 +36,7 @@ fn reference_documents_the_defaults() {
     let all = explain(&manifest(WORKS), "works", Operation::Harvest, &Overrides::default()).unwrap();
     let found = all.iter().filter(|one| one.path.starts_with("limits.") || one.path.starts_with("health."));
     let found: Vec<_> = found.collect();
-    assert_eq!(found.len(), 15);
+    assert_eq!(found.len(), 16);
     for one in found {
         assert_eq!(one.layer, SettingLayer::Platform);
         let line = REFERENCE.lines().find(|line| line.starts_with(&format!("| `{}` |", one.path)));
@@ -55,7 +55,7 @@ fn thresholds_can_be_set_by_provenance_and_endpoint() {
         json["limits"],
         json!({
             "concurrency": 1, "inventory": 500, "pageDepth": 100, "maxRequests": 400, "maxDuration": "PT10M",
-            "errorRatio": 0.25,
+            "errorRatio": 0.25, "missingRatio": 0.75,
         })
     );
     assert_eq!(

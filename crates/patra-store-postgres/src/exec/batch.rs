@@ -12,7 +12,7 @@ use tokio_postgres::{Row, Statement};
 
 use super::candidate::{self, MARK};
 use super::ledger::{INSERT_PAGES, Ledger};
-use super::{IN_ORDER, count, now, outbox, poll, raw, signal, taken, urls};
+use super::{IN_ORDER, count, missing, now, outbox, poll, raw, signal, taken, urls};
 use crate::error::{Fail, refused};
 use crate::json::JsonText;
 use crate::pool::{Session, pipeline, unless_empty};
@@ -76,8 +76,9 @@ stored AS (
     payload = excluded.payload, run_id = excluded.run_id, batch_no = excluded.batch_no, stored_at = excluded.stored_at,
     mapping_generation = excluded.mapping_generation, refresh_checked_at = excluded.refresh_checked_at
   WHERE item.emptied_at IS NULL
-    AND ((excluded.updated_at, excluded.source_version) > (item.updated_at, item.source_version)
-      OR ($16 AND (excluded.updated_at, excluded.source_version) = (item.updated_at, item.source_version)
+    AND ((NOT $19 AND (excluded.updated_at, excluded.source_version) > (item.updated_at, item.source_version))
+      OR (($19 AND (excluded.updated_at, excluded.source_version) >= (item.updated_at, item.source_version)
+          OR $16 AND (excluded.updated_at, excluded.source_version) = (item.updated_at, item.source_version))
         AND (excluded.mapping_generation <> item.mapping_generation OR excluded.content_hash <> item.content_hash)))
   RETURNING (xmax = 0) AS is_new, updated_at < $17 AS is_late, dedup_key
 )
@@ -119,9 +120,11 @@ pub(super) async fn commit(
     for (ops, right) in asked.iter().zip(&rights) {
         let Ok(Some(Leased { late_below, asked_for, .. })) = *right else { continue };
         let fresh = ops.iter().filter(|op| !old.contains_key(&id_of(op)));
-        let page =
-            |op| Page { session, statements: &statements, op, late_below: *late_below, asked_for: *asked_for, now };
-        pages.extend(fresh.map(|op| page(op)));
+        pages.extend(fresh.map(|op| {
+            // A pass over a whole list has no late records.
+            let late_below = if op.pass.is_some() { None } else { *late_below };
+            Page { session, statements: &statements, op, late_below, asked_for: *asked_for, now }
+        }));
     }
     // A later page may bring a record that an earlier page quarantined.
     if pages.iter().any(|page| page.op.rejected.iter().any(|item| item.key.is_some())) {
@@ -241,6 +244,7 @@ struct Statements {
     keep: Statement,
     link: Statement,
     emit: Statement,
+    see: Statement,
 }
 
 impl Statements {
@@ -249,7 +253,7 @@ impl Statements {
             session.prepare([LOCK, FIND, STORE_ITEMS, INSERT_PAGES, MARK, RESET_ATTEMPTS]).await?;
         let [lock_items, set_aside, resolve, check] =
             session.prepare([signal::LOCK_ITEMS, signal::SET_ASIDE, signal::RESOLVE, signal::CHECK]).await?;
-        let [keep, link, emit] = session.prepare([raw::INSERT, poll::LINK, outbox::INSERT]).await?;
+        let [keep, link, emit, see] = session.prepare([raw::INSERT, poll::LINK, outbox::INSERT, missing::SEE]).await?;
         Ok(Statements {
             lock,
             find,
@@ -264,6 +268,7 @@ impl Statements {
             keep,
             link,
             emit,
+            see,
         })
     }
 }
@@ -296,6 +301,7 @@ impl<'a> Page<'a> {
         let events = op.events(stored);
         pipeline!(
             poll::link(session, &statements.link, op, now),
+            missing::see(session, &statements.see, op),
             signal::set_aside(session, &statements.set_aside, op, now),
             signal::resolve(session, &statements.resolve, op, if asked_for { stored } else { &[] }, now),
             signal::check(session, &statements.check, op, now),
@@ -354,6 +360,7 @@ async fn store_items<'a>(
                     &op.refresh,
                     &late_below,
                     &named,
+                    &op.pass.as_ref().is_some_and(|pass| pass.undated),
                 ],
             )
             .await?;

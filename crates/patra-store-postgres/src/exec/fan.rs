@@ -45,7 +45,7 @@ SELECT item.dedup_key, CASE WHEN $6 THEN item.payload ELSE '' END,
 FROM item
 WHERE item.scope_id = ",
     scope_id!("$1", "$2", "$3"),
-    " AND item.dedup_key > $4 AND item.endpoint_name = $5
+    " AND item.dedup_key > $4 AND item.endpoint_name = $5 AND item.missing_since IS NULL
 ORDER BY item.dedup_key
 LIMIT $7"
 );

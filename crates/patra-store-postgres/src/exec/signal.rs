@@ -52,7 +52,7 @@ UPDATE item_quarantine SET status_code = 'RESOLVED'
 WHERE status_code = 'SIGNALLED' AND project_key = $1 AND provenance_code = $2 AND endpoint_name = $3
   AND dedup_key = ANY ($4::text[])";
 
-/// Locks the rows that [`CHECK`] and the records of its page write, in the order that every page uses.
+/// Locks the rows that [`CHECK`], marks and the records of its page write, in the order that every page uses.
 pub(super) const LOCK_ITEMS: &str = concat!(
     "
 SELECT id FROM item
@@ -194,12 +194,13 @@ pub(super) async fn resolve(
     Ok(())
 }
 
-/// A page writes its checked records after the records that it stores. Without this lock, two pages could deadlock.
+/// A page writes its checked records, and those that it lists without storing them, after the records that it stores. Without this lock, two pages could deadlock.
 pub(super) async fn lock_items(session: &Session, statement: &Statement, op: &CommitBatch) -> Result<(), Fail> {
-    if op.checked.is_empty() {
+    if op.checked.is_empty() && !op.lists_others() {
         return Ok(());
     }
-    let mut keys: Vec<_> = op.checked.iter().map(|checked| checked.key.as_str()).collect();
+    let mut keys = op.listed();
+    keys.extend(op.checked.iter().map(|checked| checked.key.as_str()));
     keys.extend(op.records.iter().map(|record| record.key.as_str()));
     let stream = &op.stream;
     session.rows(statement, &[&stream.project_key, &stream.provenance_code, &stream.dedup_scope, &keys]).await?;

@@ -7,7 +7,7 @@ use patra_core::tx::{BatchCommitted, BatchStats, Captured, CommitBatch, LeaseRef
 use patra_core::{BatchId, Ts};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
-use super::{candidate, ledger, outbox, poll, pool, scope, signal};
+use super::{candidate, ledger, missing, outbox, poll, pool, scope, signal};
 use crate::error::{Error, Result};
 use crate::sql::maybe_time;
 
@@ -45,6 +45,15 @@ WHERE scope_id = ?3 AND dedup_key = ?4
   AND emptied_at IS NULL AND ((updated_at, source_version) < (?7, ?8)
        OR ((updated_at, source_version) = (?7, ?8) AND (mapping_generation <> ?15 OR content_hash <> ?9)))";
 
+// A record without an update time of its own replaces the stored one if it differs.
+const CHANGE_ITEM: &str = "
+UPDATE item
+SET endpoint_name = ?5, kind = ?6, updated_at = ?7, source_version = ?8, content_hash = ?9, fields = ?10,
+    payload = ?11, run_id = ?12, batch_no = ?13, stored_at = ?14, refresh_checked_at = ?14, mapping_generation = ?15
+WHERE scope_id = ?3 AND dedup_key = ?4
+  AND emptied_at IS NULL AND (updated_at, source_version) <= (?7, ?8)
+  AND (mapping_generation <> ?15 OR content_hash <> ?9)";
+
 const INSERT_REJECTED: &str = "
 INSERT INTO item_quarantine
   (project_key, provenance_code, endpoint_name, task_id, run_id, batch_no, item_index, dedup_key, error_code, reason,
@@ -54,8 +63,16 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, iif(?8 IS NULL, 'OPEN
 const RESET_ATTEMPTS: &str = "UPDATE ing_task SET attempt_count = 0, is_suspect = 0 WHERE id = ?1";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] =
-    &[READ_EXECUTING, READ_COMMITTED, INSERT_ITEM, REPLACE_ITEM, REFRESH_ITEM, INSERT_REJECTED, RESET_ATTEMPTS];
+pub(super) const STATEMENTS: &[&str] = &[
+    READ_EXECUTING,
+    READ_COMMITTED,
+    INSERT_ITEM,
+    REPLACE_ITEM,
+    REFRESH_ITEM,
+    CHANGE_ITEM,
+    INSERT_REJECTED,
+    RESET_ATTEMPTS,
+];
 
 pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<BatchCommitted> {
     let LeaseRef { task, fence } = op.lease;
@@ -72,7 +89,8 @@ pub(super) fn commit(db: &Connection, op: &CommitBatch, now: Ts) -> Result<Batch
     }
     let mut stats = op.stats;
     store_rejected(db, op, now)?;
-    let stored = store_records(db, op, harvested, &mut stats, now)?;
+    let stored = store_records(db, op, harvested.filter(|_| op.pass.is_none()), &mut stats, now)?;
+    missing::see(db, op)?;
     if let Some(source) = op.source {
         poll::link(db, source, &op.stream, &op.records, now)?;
     }
@@ -119,7 +137,12 @@ fn store_records<'a>(
     }
     let scope = scope::number(db, &stream.project_key, &stream.provenance_code, &stream.dedup_scope)?;
     let mut insert = db.prepare_cached(INSERT_ITEM)?;
-    let mut replace = db.prepare_cached(if op.refresh { REFRESH_ITEM } else { REPLACE_ITEM })?;
+    let undated = op.pass.as_ref().is_some_and(|pass| pass.undated);
+    let mut replace = db.prepare_cached(match op.refresh {
+        _ if undated => CHANGE_ITEM,
+        true => REFRESH_ITEM,
+        false => REPLACE_ITEM,
+    })?;
     for statement in [&mut insert, &mut replace] {
         bind_page(statement, op, scope, now)?;
     }

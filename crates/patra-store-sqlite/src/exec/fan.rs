@@ -35,7 +35,7 @@ SELECT item.dedup_key, iif(?6, item.payload, ''),
 FROM item
 WHERE item.scope_id = ",
     scope_id!("?1", "?2", "?3"),
-    " AND item.dedup_key > ?4 AND item.endpoint_name = ?5
+    " AND item.dedup_key > ?4 AND item.endpoint_name = ?5 AND item.missing_since IS NULL
 ORDER BY item.dedup_key
 LIMIT ?7"
 );

@@ -1,5 +1,4 @@
 //! The list of all cases.
-
 /// Passes the list of all cases to a macro, after the given path.
 #[doc(hidden)]
 #[macro_export]
@@ -463,6 +462,12 @@ macro_rules! contract_cases {
         old_job_is_deleted_with_all_its_polls,
         tweet_is_stored_once_by_concurrent_polls,
         thousand_tweets_are_stored_within_ten_seconds,
+    }
+    missing {
+        record_that_no_pass_of_its_list_sees_is_marked_until_it_is_seen_again,
+        shared_record_is_missing_when_no_list_has_it,
+        marks_are_made_part_by_part_under_the_lease_and_never_by_an_older_pass,
+        undated_record_replaces_the_stored_one_only_if_it_differs,
     }
     outbox {
         start_of_the_only_process_frees_the_events_of_dead_ones,

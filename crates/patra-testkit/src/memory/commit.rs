@@ -13,14 +13,17 @@ impl MemStore {
     /// Commits all pages or none: every reason to refuse one is checked before the first is stored.
     pub(super) fn commit_batches(&mut self, now: Ts, ops: &[Arc<CommitBatch>]) -> Result<Vec<BatchCommitted>, TxError> {
         for (at, op) in ops.iter().enumerate() {
-            if self.committed(op)?.is_none() {
+            let is_new = self.committed(op)?.is_none();
+            if is_new {
                 self.check_page(op)?;
             }
             for other in &ops[..at] {
                 if other.batch_no == op.batch_no || other.idempotent_key == op.idempotent_key {
                     return refused("uk_batch_idem");
                 }
-                if op.before_token.is_some() && op.before_token == other.before_token {
+                // A page that was committed before keeps the token that it had.
+                let both_new = is_new && self.committed(other)?.is_none();
+                if both_new && op.before_token.is_some() && op.before_token == other.before_token {
                     return refused("uk_run_before_tok");
                 }
             }
@@ -57,6 +60,7 @@ impl MemStore {
         assert_eq!(self.runs[place(op.run.0)].status, RunStatus::Running, "a page for run {}", op.run);
         self.quarantine_rejected(now, op);
         let (stats, stored) = self.store_records(now, op);
+        self.see(op);
         self.link(now, op);
         self.check_records(now, op);
         self.mark(now, op);
@@ -158,13 +162,16 @@ impl MemStore {
     fn watermark(&self, op: &CommitBatch) -> Option<Ts> {
         let task = &self.tasks[place(op.lease.task.0)];
         let value = self.cursors.get(place(task.cursor.0)).and_then(|row| row.value.as_ref()?.instant());
-        value.filter(|_| task.origin.operation == Operation::Harvest)
+        value.filter(|_| task.origin.operation == Operation::Harvest && op.pass.is_none())
     }
 
     fn replaces(&self, op: &CommitBatch, record: &Record, at: usize) -> bool {
         let stored = &self.items[at];
         let differs = stored.generation != op.generation || stored.content_hash != record.content_hash;
-        let newer = record.version > stored.version || (op.refresh && record.version == stored.version && differs);
+        let newer = match op.pass.as_ref().is_some_and(|pass| pass.undated) {
+            true => record.version >= stored.version && differs,
+            false => record.version > stored.version || (op.refresh && record.version == stored.version && differs),
+        };
         newer && stored.emptied_at.is_none()
     }
 
@@ -207,6 +214,7 @@ impl MemStore {
             created_at: now,
             stored_at: now,
             emptied_at: None,
+            missing_since: None,
         });
     }
 

@@ -283,6 +283,7 @@ impl MemStore {
             created_at: now,
             stored_at: now,
             emptied_at: None,
+            missing_since: None,
         });
         id
     }

@@ -67,7 +67,7 @@ impl MemStore {
         let Some(at) = self.streams.iter().position(|known| *known == stream) else { return Vec::new() };
         let from = op.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.index.items[at].range((from, Bound::Unbounded)).map(|(_, at)| &self.items[*at]);
-        let own = rows.filter(|item| item.endpoint_name == op.endpoint_name);
+        let own = rows.filter(|item| item.endpoint_name == op.endpoint_name && item.missing_since.is_none());
         own.take(op.limit.min(MAX_PARENTS) as usize)
             .map(|item| ParentRecord {
                 key: item.key.clone(),

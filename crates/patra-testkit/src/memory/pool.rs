@@ -146,6 +146,7 @@ impl MemStore {
             created_at: now,
             stored_at: now,
             emptied_at: None,
+            missing_since: None,
         });
         DocumentPut { id, created: true, changed: false }
     }

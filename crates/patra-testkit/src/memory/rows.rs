@@ -273,6 +273,8 @@ pub struct Item {
     pub stored_at: Ts,
     /// Time at which its content was removed.
     pub emptied_at: Option<Ts>,
+    /// Time since which no list has it.
+    pub missing_since: Option<Ts>,
 }
 
 /// The link of an item to a source in which it was found.

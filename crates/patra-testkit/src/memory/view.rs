@@ -357,6 +357,7 @@ pub(super) fn item(row: &Item, stream: &super::ItemStream) -> ViewRow {
         or_null(Some(&row.payload).filter(|payload| !payload.is_empty()), |payload| Cell::Json(payload.to_string())),
         Cell::Int(row.run.0),
         Cell::Time(row.stored_at),
+        or_null(row.missing_since, Cell::Time),
     ]
 }
 

@@ -28,6 +28,10 @@ pub(super) struct MockApi {
     pub(super) lookback: Duration,
     /// Moves of records may be hidden from those who read the lists.
     pub(super) hides_moves: bool,
+    /// The lists of the partitions do not filter by time; whether they report totals.
+    pub(super) whole_lists: Option<bool>,
+    /// A whole list may be empty by mistake.
+    pub(super) empties: bool,
 }
 
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub(super) struct ApiRecord {
     ghost: bool,
     /// Requests for details of the record are rejected, with whatever else they name.
     pub(super) bad: bool,
+    /// When the lists are without it.
+    pub(super) away: Vec<(Ts, Ts)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,6 +111,8 @@ impl MockApi {
             descending: profile.api.order == Some(RecordOrder::Descending),
             lookback: profile.api.lookback.unwrap_or_default(),
             hides_moves: profile.api.hides_moves(),
+            whole_lists: None,
+            empties: false,
         };
         api.add(rng, profile, start, profile.records);
         // With less, a window would be cut into a slice for each record.
@@ -142,6 +150,7 @@ impl MockApi {
                 later,
                 ghost: rng.chance(250),
                 // Three bad records alone in a page look like an upstream without any details.
+                away: Vec::new(),
                 bad: rng.chance(40) && self.records.iter().filter(|record| record.bad).count() < 2,
             });
         }
@@ -211,9 +220,12 @@ impl MockApi {
         let upto = numbered.unwrap_or(0) + size;
         let mut found: Vec<(Ts, u32, bool)> = Vec::with_capacity(8);
         let (mut more, mut total) = (false, 0);
-        for (id, record) in self.records.iter().enumerate().filter(|(_, record)| record.partition == partition) {
+        let whole = self.whole_lists.filter(|_| partition.is_some());
+        let own = |record: &ApiRecord| record.partition == partition && (whole.is_none() || record.is_there(now));
+        for (id, record) in self.records.iter().enumerate().filter(|(_, record)| own(record)) {
             for shown in record.listed(now) {
-                let inside = window.contains(shown.updated_at) && (from_inclusive || shown.updated_at > window.from);
+                let inside = whole.is_some()
+                    || window.contains(shown.updated_at) && (from_inclusive || shown.updated_at > window.from);
                 total += u64::from(inside);
                 let own = rank(shown.updated_at, id as u32);
                 if !inside || after.is_some_and(|after| own <= after) {
@@ -232,7 +244,7 @@ impl MockApi {
         found.drain(..numbered.unwrap_or(0).min(found.len()));
         let mut page = blank_page();
         page.facts.items = found.len() as u32;
-        page.facts.total = numbered.map(|_| total);
+        page.facts.total = numbered.or(whole.filter(|counted| *counted).map(|_| 0)).map(|_| total);
         if let (Some(ceiling), None) = (self.ceiling, partition) {
             page.facts.total = Some(total);
             // Records beyond the ceiling are not returned, and only the total shows it.
@@ -275,7 +287,8 @@ impl ApiRecord {
 
     /// The revision that a collector must have at `now`; without `late`, only revisions that appeared in time.
     pub(super) fn owed(&self, now: Ts, late: bool) -> Option<Revision> {
-        self.shown(now).filter(|shown| late || !shown.late)
+        // A record that comes and goes need not have been there when its page was read.
+        self.shown(now).filter(|shown| (late || !shown.late) && self.away.is_empty())
     }
 
     /// The visible revision at `now`.
@@ -316,6 +329,7 @@ pub(super) fn blank_page() -> FetchedPage {
         records: Vec::new(),
         rejected: Vec::new(),
         skipped: SkipReasons::default(),
+        excluded: Vec::new(),
         candidates: Vec::new(),
         content: [0; 16],
         evidence: no_evidence(),

@@ -2,6 +2,7 @@
 //! that it needs of the state before, so a check costs about as much as what changed.
 
 mod control;
+mod marks;
 mod plan;
 mod segment;
 
@@ -41,6 +42,8 @@ pub(super) struct Checker {
     quarantined: Vec<(usize, Ts)>,
     /// Active pauses and halts.
     stops: Vec<PauseId>,
+    /// When each slice was planned, by the time of the upstream; whether each item is marked as missing.
+    marks: (Vec<Ts>, Vec<bool>),
     max_attempts: u32,
     /// Whether the store's clock is set back in this world.
     pub(super) steps: bool,
@@ -85,6 +88,8 @@ impl Checker {
         self.item_of.clear();
         self.quarantined.clear();
         self.stops.clear();
+        self.marks.0.clear();
+        self.marks.1.clear();
         Checker { max_attempts, batches: 0, inserted: 0, steps: false, set_back_from: Ts::MIN, ..self }
     }
 
@@ -133,6 +138,7 @@ impl Checker {
         self.check_triggers(mem, now, tx, result)?;
         self.check_events(mem)?;
         self.check_cursors(mem, truly, tx, api)?;
+        self.check_marking(mem, truly, tx, api)?;
         self.check_plan(mem, tx, result)
     }
 
@@ -141,6 +147,7 @@ impl Checker {
         let lease = match tx {
             Tx::StartRun(op) => op.lease,
             Tx::EndRun(op) => op.lease,
+            Tx::MarkMissing(op) => op.lease,
             tx => match tx.pages().first() {
                 Some(op) => op.lease,
                 None => return Caller { lease: None, stale: false },
@@ -445,8 +452,9 @@ impl Checker {
             }
             let old = value.replace(new).map_or(row.began, |old| Some(Ts::from_micros(old.abs())));
             within_prefix(mem, at, mark)?;
-            if let (Some(old), Some(new)) = (old, mark.instant()) {
-                self.check_no_gap(mem, api, now, of_cursor(&row.name), (old.min(new), old.max(new)), false)?;
+            let partition = of_cursor(&row.name);
+            if let (Some(old), Some(new), false) = (old, mark.instant(), api.empties && partition.is_some()) {
+                self.check_no_gap(mem, api, now, partition, (old.min(new), old.max(new)), false)?;
             }
         }
         Ok(())

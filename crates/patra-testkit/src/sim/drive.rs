@@ -14,8 +14,8 @@ use super::Mutant;
 use super::api::{PoisonKind, blank_page, no_evidence};
 use super::event::{Event, Exchange, Machine};
 use super::process::Machines;
-use super::scene;
 use super::world::World;
+use super::{passes, scene};
 
 /// Reason with which a run is asked to give its task back.
 const STOP: &str = "the process is stopping";
@@ -251,12 +251,18 @@ impl World {
             match want {
                 Want::Tx(tx) => self.send(process, Machine::Run(number), tx),
                 Want::Prepare { .. } => {
-                    let policy = match self.processes[process].machines.find(number) {
-                        Some(active) if active.update => self.update_policy.as_ref(),
-                        Some(active) if active.partition.is_some() => self.partition_policy.as_ref(),
-                        _ => None,
+                    let (policy, partition) = match self.processes[process].machines.find(number) {
+                        Some(active) if active.update => (self.update_policy.as_ref(), None),
+                        Some(active) if active.partition.is_some() => {
+                            (self.partition_policy.as_ref(), active.partition)
+                        }
+                        _ => (None, None),
                     };
-                    let policy = Arc::clone(policy.unwrap_or(&self.policy));
+                    let policy = policy.unwrap_or(&self.policy);
+                    let policy = match partition {
+                        Some(partition) => passes::policy(&self.profile, policy, partition),
+                        None => Arc::clone(policy),
+                    };
                     self.feed_run(process, number, RunInput::Prepared(Ok(policy)));
                 }
                 Want::Permit { .. } => {
@@ -388,6 +394,9 @@ impl World {
         }
         if !self.calm {
             self.mislead(&mut page, &fetch.position);
+            if partition.is_some() {
+                self.truncate(&mut page, &fetch.position);
+            }
         }
         Ok(Box::new(page))
     }

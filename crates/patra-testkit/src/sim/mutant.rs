@@ -188,4 +188,12 @@ mutants! {
     PartitionTwice,
     /// All partitions are kept under one cursor.
     PartitionsShareCursor,
+    /// A pass that has not read its whole list marks what it has not seen.
+    PartialPassMarks,
+    /// A record that is seen again keeps its mark.
+    MarkStays,
+    /// A record that is found unchanged does not count as seen.
+    UnchangedUnseen,
+    /// A task that is queued again forgets what its pass has seen.
+    RequeueForgetsSeen,
 }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::Mutant;
 use super::api::{MockApi, number};
 use super::check::Broken;
+use super::passes;
 use super::profile::Profile;
 use super::scene::{self, Planned};
 use super::world::World;
@@ -107,7 +108,8 @@ impl World {
             return Ok(CompiledJob::Plan(Box::new(draft)));
         }
         if bound(&params::from_text(&trigger.params).unwrap_or_default()).is_some() {
-            return Ok(CompiledJob::Plan(Box::new(self::draft(trigger, draft, self.mutant))));
+            let draft = self::draft(trigger, draft, self.mutant);
+            return Ok(CompiledJob::Plan(Box::new(passes::draft(trigger, draft, self.profile.passes)?)));
         }
         if self.rng.chance(self.profile.faults.busy) {
             return Err(TxError::Busy.into());
@@ -181,7 +183,8 @@ impl World {
             }
             self.check.check_no_gap(mem, &self.api, self.now, Some(number), (began, end), false)?;
         }
-        Ok(())
+        let expected = self.expected();
+        self.check_marks(|partition| expected.contains(&partition))
     }
 
     /// One trigger for each partition, no more, no less.

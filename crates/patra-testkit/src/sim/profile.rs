@@ -10,6 +10,7 @@ use patra_core::window::{Align, Cut};
 
 use super::api_behavior::ApiBehavior;
 use super::partition::Partitions;
+use super::passes::Passes;
 use super::update::Update;
 
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub(super) struct Profile {
     /// Whether a query returns a limited number of records.
     pub(super) ceiling: bool,
     pub(super) partitions: Option<Partitions>,
+    /// The partitions are read as whole lists.
+    pub(super) passes: Option<Passes>,
     pub(super) api: ApiBehavior,
     /// A backfill runs alongside the harvest, to its end.
     pub(super) backfill: bool,
@@ -215,6 +218,7 @@ impl Profile {
             details: rng.chance(300).then(|| 1 + rng.below(3) as u32),
             ceiling,
             partitions,
+            passes: None,
             api: ApiBehavior::draw(rng, ceiling),
             backfill: rng.chance(150),
             update: rng.chance(120).then(|| Update::draw(rng)),

@@ -51,6 +51,7 @@ pub(super) fn policy(profile: &Profile, ceiling: Option<u64>) -> Arc<run::RunPol
         order: profile.api.order,
         generation: Arc::clone(&GENERATION),
         emit: false,
+        pass: None,
         details: profile.details.map(|batch_size| run::DetailOptions { batch_size, missing_is_bad: true }),
         split: (ceiling.is_some() || profile.api.cuts()).then(|| run::SplitRule {
             step: Duration::from_secs(1),
@@ -71,6 +72,7 @@ pub(super) fn partition_policy(profile: &Profile) -> Arc<run::RunPolicy> {
         order: None,
         generation: Arc::clone(&GENERATION),
         emit: false,
+        pass: None,
         details: None,
         split: None,
     })
@@ -134,6 +136,7 @@ pub(super) fn run_options(profile: &Profile, mutant: Option<Mutant>) -> run::Opt
         max_attempts: profile.attempts,
         max_throttles: 4,
         emit_tweets: false,
+        mark_limit: 2,
     }
 }
 

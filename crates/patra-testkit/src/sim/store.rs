@@ -32,6 +32,9 @@ impl Store {
     }
 
     fn apply_wrongly(&mut self, mutant: Mutant, now: Ts, local: Ts, tx: &Tx) -> Result<Done, TxError> {
+        if let Some(done) = self.apply_with_marks(mutant, now, tx) {
+            return done;
+        }
         match (mutant, tx) {
             (Mutant::GroupLosesLast, Tx::CommitBatches(ops)) => {
                 let Some((last, others)) = ops.split_last() else { return self.mem.apply(now, tx) };

@@ -75,6 +75,7 @@ impl World {
     pub(super) fn new(seed: u64, mutant: Option<Mutant>, trace: bool, spare: Spare) -> World {
         let mut rng = Rng::new(seed);
         let mut profile = Profile::draw(&mut rng);
+        let mut passes = profile.draw_passes(seed);
         let start = Ts::from_secs(1_000_000);
         let mut api = MockApi::new(&mut rng, &profile, start, spare.records);
         if let Some(partitions) = profile.partitions {
@@ -82,6 +83,7 @@ impl World {
             // All partitions share an inventory: with a smaller one, time would pass faster than it is planned.
             profile.inventory = profile.inventory.max(8);
         }
+        api.add_absences(&mut passes, &profile, start);
         let mut processes = spare.processes;
         let most = profile.executors.max(profile.planners);
         for index in 0..if profile.joined { most } else { profile.executors + profile.planners } {
@@ -156,7 +158,7 @@ impl World {
         if self.rng.chance(200) || scene::final_check(self).is_err() {
             self.complete(100, scene::final_check)?;
         }
-        if self.profile.partitions.is_some() && self.rng.chance(500) {
+        if self.profile.partitions.is_some() && (self.profile.passes.is_some() || self.rng.chance(500)) {
             self.complete(200, World::check_partitions)?;
         }
         if self.profile.update.is_some() && self.rng.chance(600) {

@@ -261,6 +261,8 @@ impl Job {
             "tasks_failed": progress.tasks_failed,
             "tasks_partial": progress.tasks_partial,
             "slices_unverified": progress.tasks_unverified,
+            "missing": get(&counts.missing),
+            "missing_unmarked": counts.unmarked(),
             "cursor": cursor,
             "remark": remark,
         });
@@ -275,6 +277,9 @@ impl Job {
             text.push_str(&format!(" of {} partitions", progress.partitions));
         }
         text.push_str(&skipped(get(&counts.out_of_window), get(&counts.filtered)));
+        if get(&counts.missing) > 0 {
+            text.push_str(&format!("; {} missing", get(&counts.missing)));
+        }
         if let Some(cursor) = &cursor {
             text.push_str(&match progress.tasks_unverified {
                 0 => format!("; read up to {cursor}, all verified"),
@@ -295,6 +300,9 @@ impl Job {
         if progress.tasks_unverified > 0 {
             say("unverified: nothing shows whether records moved between two pages while they were read; \
                  `pagination.verify: twice` reads until two passes agree");
+        }
+        for reason in counts.unmarked() {
+            say(&format!("no record was marked as missing: {reason}"));
         }
         if get(&counts.rejected) > 0 {
             say(&format!("{} records are unusable: `patra get quarantine` shows why", get(&counts.rejected)));

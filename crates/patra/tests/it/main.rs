@@ -21,6 +21,7 @@ mod help;
 mod kill;
 mod late_database;
 mod layers;
+mod missing;
 mod mistakes;
 mod moving;
 mod named_gaps;

@@ -90,6 +90,8 @@ pub enum PlanSpan {
         /// Maximum records of one slice.
         depth: u64,
     },
+    /// The whole list in one slice, every time.
+    Whole,
     Ids {
         stream: RecordStream,
         refresh: RefreshSpec,

@@ -66,6 +66,7 @@ pub(super) fn decide(job: &PlanningJob, coverage: &Coverage, room: &PlanCapacity
                 TimePlanning { job, coverage, cut: *cut, initial: *initial, narrowest: *narrowest, depth: *depth };
             time.decide(room, wait, estimate)
         }
+        PlanSpan::Whole => whole(job, coverage, room, wait, estimate),
         PlanSpan::Ids { .. } if room == 0 => PlanDecision::Settle(JobSettlement::Later { delay: wait }),
         PlanSpan::Ids { stream, refresh } => {
             let read = ReadSegments {
@@ -94,6 +95,8 @@ fn expected(job: &PlanningJob, coverage: &Coverage) -> Option<u64> {
             let width = coverage.history.width_of(*depth).map_or(cut.max_width, |width| width.max(*narrowest));
             coverage.history.estimate(width.min(cut.max_width))
         }
+        // A pass reads about as many records as the one before.
+        PlanSpan::Whole => None,
         PlanSpan::Ids { refresh, .. } => Some(u64::from(refresh.size)),
     };
     let per_request = match (span, shape.phase.id_batch_size) {
@@ -101,6 +104,37 @@ fn expected(job: &PlanningJob, coverage: &Coverage) -> Option<u64> {
         _ => *per_request,
     };
     if per_request == 0 { Some(1) } else { Some(records?.div_ceil(u64::from(per_request))) }
+}
+
+/// Where a list that is read as a whole begins: before everything.
+const BEGINNING: Ts = Ts::from_secs(0);
+
+/// One slice for everything since the last complete pass. A pass that is in progress reads everything already, and two
+/// at once would only repeat each other.
+fn whole(job: &PlanningJob, coverage: &Coverage, room: u32, wait: Duration, estimate: SliceEstimate) -> PlanDecision {
+    let nothing = |remark: String| PlanDecision::Settle(JobSettlement::Nothing { remark });
+    let origin = coverage.origin.unwrap_or(BEGINNING);
+    let from = coverage.value.as_ref().and_then(crate::cursor::CursorValue::instant).unwrap_or(origin);
+    let Some(window) = Window::new(from, coverage.now - job.draft.context.safety_lag) else {
+        return nothing(format!("the list was read at {}", from.to_short_text()));
+    };
+    if coverage.covered.iter().any(|other| other.from < window.to && window.from < other.to) {
+        return nothing("the list is being read".to_owned());
+    }
+    if room == 0 {
+        return PlanDecision::Settle(JobSettlement::Later { delay: wait });
+    }
+    let form = SliceTemplate::new(job.draft.context.clone()).with_estimate(estimate);
+    PlanDecision::Save(PlanPart {
+        window: Some(window),
+        origin: Some(origin),
+        epoch: coverage.epoch,
+        slices: vec![form.derive(window, &coverage.epoch.to_string())],
+        complete: true,
+        span: window.width(),
+        estimate: None,
+        slice_count: 1,
+    })
 }
 
 /// The part of a plan that these segments make.

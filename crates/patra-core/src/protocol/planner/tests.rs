@@ -6,6 +6,7 @@ mod flow;
 mod quota;
 mod remarks;
 mod update;
+mod whole;
 
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! Position of a page, in its slice and in the ledger.
 
-use super::{RunMachine, RunPolicy};
+use super::{RunMachine, RunPolicy, RunStage};
 use crate::hash::digest;
 use crate::id::RunId;
 use crate::paging::{PagingKind, Position, Verify, WalkProgress};
@@ -42,6 +42,15 @@ impl RunMachine {
             (Some(segment), _) => Position::Keys { after: segment.range.after.clone() },
             (None, Some(pages)) => policy.paging.nth(pages.from),
             (None, None) => policy.paging.first(),
+        }
+    }
+
+    /// Where a run goes on that dies between a page without its end and its own end: it must not take the page for the
+    /// last of the slice. A poll is not read again.
+    pub(super) fn behind_a_cut(&self) -> Option<Position> {
+        match &self.stage {
+            RunStage::Paging(policy) if self.lease.source.is_none() => Some(self.first(policy)),
+            _ => None,
         }
     }
 

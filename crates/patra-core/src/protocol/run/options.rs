@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{DetailOptions, RecordOrder, SliceLimits, SplitRule};
 use crate::record::RecordStream;
+use crate::tx::MarkMissing;
 use crate::{paging, retry};
 
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub struct Options {
     pub max_throttles: u32,
     /// Emit an event for new tweets.
     pub emit_tweets: bool,
+    /// Records of a list that one transaction checks for marks.
+    pub mark_limit: u32,
 }
 
 impl Default for Options {
@@ -33,6 +36,7 @@ impl Default for Options {
             max_attempts: 5,
             max_throttles: 20,
             emit_tweets: false,
+            mark_limit: MarkMissing::LIMIT,
         }
     }
 }
@@ -54,6 +58,26 @@ pub struct RunPolicy {
     pub generation: Arc<str>,
     /// Emit events for stored records.
     pub emit: bool,
+    /// Set where every slice reads the whole list (`window.mode: snapshot`).
+    pub pass: Option<PassRule>,
+}
+
+/// How a slice that reads a whole list is stored, and what it means for records that it does not find.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PassRule {
+    /// Records have no update time of their own.
+    pub undated: bool,
+    /// Missing records are marked, see [`MissingRule`].
+    pub missing: Option<MissingRule>,
+}
+
+/// How records that a list no longer has are marked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MissingRule {
+    /// The list within its endpoint: empty, or a hash of the params that select it.
+    pub list: Arc<str>,
+    /// Largest share of a list that one pass marks.
+    pub ratio: f64,
 }
 
 /// No further page is read while the uncommitted responses have this many bytes.

@@ -11,7 +11,7 @@ use crate::paging::{PageFacts, Position};
 use crate::record::{CandidateMark, DetailCandidate, Record, RejectedRecord, deduplicate};
 use crate::source::Validators;
 use crate::tx::{
-    BatchStats, Capture, CheckedRecord, CommitBatch, HttpStats, Lease, LeaseRef, RawResponse, SkipReasons,
+    BatchStats, Capture, CheckedRecord, CommitBatch, HttpStats, Lease, LeaseRef, PassPage, RawResponse, SkipReasons,
 };
 
 /// A page that was read and mapped.
@@ -22,6 +22,8 @@ pub struct FetchedPage {
     pub rejected: Vec<RejectedRecord>,
     /// Items that were left out, by reason.
     pub skipped: SkipReasons,
+    /// Keys of items that the filter excludes, where the list is read as a whole; `None` for one without a usable key.
+    pub excluded: Vec<Option<String>>,
     /// Ids of a page of ids, in its order.
     pub candidates: Vec<DetailCandidate>,
     /// Hash of the items, for the loop guard.
@@ -112,6 +114,11 @@ pub(super) struct SettledRecords {
 }
 
 impl FetchedPage {
+    /// An item of the page has no usable key.
+    pub(super) fn has_unidentified(&self) -> bool {
+        self.rejected.iter().any(|rejected| rejected.key.is_none()) || self.excluded.iter().any(Option::is_none)
+    }
+
     pub(super) fn into_batch(
         mut self,
         lease: &Lease,
@@ -160,6 +167,11 @@ impl FetchedPage {
             generation: Arc::clone(&policy.generation),
             emit: policy.emit,
             refresh: settled.refresh,
+            pass: policy.pass.as_ref().map(|rule| PassPage {
+                undated: rule.undated,
+                list: rule.missing.as_ref().map(|missing| Arc::clone(&missing.list)),
+                excluded: self.excluded.into_iter().flatten().collect(),
+            }),
             raw: self.evidence.raw,
             progress: context.progress,
             stats,

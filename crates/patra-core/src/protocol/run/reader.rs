@@ -345,6 +345,9 @@ impl RunMachine {
         self.reader.pages += 1;
         self.polling.on_page(&here, &mut page);
         self.reader.walk_before = policy.details.as_ref().and_then(|_| self.reader.walk.progress());
+        if policy.pass.is_some() && page.has_unidentified() {
+            self.reader.walk.note_unidentified();
+        }
         let step = self.walk_on(&policy, &here, &page);
         // A page that is not committed does not advance the window.
         if let (Some(order), false) = (policy.order, matches!(step, PageStep::Broken(_))) {
@@ -424,7 +427,7 @@ impl RunMachine {
             PageEnding::End => (None, false, Some(RunEnd::Succeeded)),
             PageEnding::Cut(reason) => {
                 let error = Fault::new(Code::PartialFail, Level::L1, reason);
-                (None, false, Some(RunEnd::Partial { error }))
+                (self.behind_a_cut(), false, Some(RunEnd::Partial { error }))
             }
             PageEnding::Over { next, end } => (Some(next), false, Some(end)),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::page::FetchedPage;
 use super::reader::PageEnding;
-use super::{RunMachine, RunPolicy};
+use super::{PlannedEnd, RunMachine, RunPolicy, RunStage};
 use crate::bounds::PageRange;
 use crate::error::{Code, Fault, Level};
 use crate::paging::{EndReason, PageStep, PagingKind, PagingRule, Position};
@@ -201,7 +201,7 @@ impl RunMachine {
 
     /// The slice has used up its budget (ING-4.16-03): the rest is split where possible, else it waits its turn.
     pub(super) fn out_of_budget(&self, now: Ts) -> Option<RunEnd> {
-        let super::RunStage::Paging(policy) = &self.stage else { return None };
+        let RunStage::Paging(policy) = &self.stage else { return None };
         let limits = &policy.limits;
         let spent = if self.stats.req_count >= limits.max_requests {
             format!("{} requests", limits.max_requests)
@@ -217,6 +217,22 @@ impl RunMachine {
             let error = Fault::new(Code::PartialFail, Level::L1, cause);
             RunEnd::Requeue { delay: Duration::ZERO, error, counted: false }
         }))
+    }
+
+    /// The part of the window that is complete although the task is not.
+    pub(super) fn done(&self, planned_end: &PlannedEnd) -> Option<Window> {
+        let RunStage::Paging(policy) = &self.stage else { return None };
+        match &planned_end.end {
+            RunEnd::Succeeded => None,
+            // A window that is split as a whole is read again as a whole.
+            RunEnd::Split { slices, .. } => {
+                let (done, rest) = self.parts(policy)?;
+                let from = slices.iter().filter_map(|slice| slice.window).map(|window| window.from).min()?;
+                let to = slices.iter().filter_map(|slice| slice.window).map(|window| window.to).max()?;
+                done.filter(|_| Window { from, to } == rest)
+            }
+            RunEnd::Partial { .. } | RunEnd::Failed { .. } | RunEnd::Requeue { .. } => self.parts(policy)?.0,
+        }
     }
 
     /// The done part of the window and the rest, where records come in order.

@@ -6,6 +6,7 @@ mod ends;
 mod flow;
 mod halt;
 mod limits;
+mod missing;
 mod moved;
 mod pages;
 mod refusals;
@@ -246,6 +247,7 @@ fn policy(paging: paging::PagingRule) -> Arc<RunPolicy> {
         order: None,
         generation: "g1".into(),
         emit: false,
+        pass: None,
     })
 }
 

@@ -25,7 +25,9 @@ impl RunMachine {
     /// counts of a tweet change all the time.
     pub(super) fn refreshes(&self) -> bool {
         let of_tweets = matches!(&self.stage, RunStage::Paging(policy) if policy.stream.kind == TWEET);
+        let in_passes = matches!(&self.stage, RunStage::Paging(policy) if policy.pass.is_some());
         (self.lease.source.is_some() && !of_tweets)
+            || in_passes
             || self.segment().is_some_and(|segment| !matches!(segment.criteria, RefreshCriteria::Stale { .. }))
     }
 

@@ -23,6 +23,7 @@ pub(super) fn two_phase(manifest: &Manifest, endpoint: &EndpointConfig, operatio
     let mut detail = super::snapshot(manifest, name, detail, operation);
     // Detail records without an update time belong to the window of the search.
     detail.window.monotonic = endpoint.window.as_ref().and_then(|window| window.monotonic).unwrap_or(false);
+    detail.window.mode = endpoint.window.as_ref().and_then(|window| window.mode).unwrap_or_default();
     detail.spec_fingerprint = detail.fingerprint();
     Some(TwoPhaseSpec {
         enabled: true,

@@ -45,6 +45,7 @@ pub(super) fn limits(endpoint: &EndpointConfig) -> LimitsSpec {
         max_requests: limits.max_requests.unwrap_or(platform.max_requests),
         max_duration: limits.max_duration.unwrap_or(platform.max_duration),
         error_ratio: limits.error_ratio.unwrap_or(platform.error_ratio),
+        missing_ratio: limits.missing_ratio.unwrap_or(platform.missing_ratio),
     }
 }
 

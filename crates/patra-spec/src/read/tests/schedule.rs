@@ -125,7 +125,7 @@ fn page_range_needs_numbered_pages_and_a_total() {
 #[test]
 fn thresholds_are_bounded() {
     with(
-        "limits: { concurrency: 64, inventory: 1, page_depth: 1, max_requests: 1, max_duration: PT1S, error_ratio: 1 }",
+        "limits: { concurrency: 64, inventory: 1, page_depth: 1, max_requests: 1, max_duration: PT1S, error_ratio: 1, missing_ratio: 1 }",
         "",
     );
     with(
@@ -154,7 +154,7 @@ fn thresholds_are_bounded() {
     with("raw: { keep: PT59M }", "t.yaml:5:18: endpoints.list.raw.keep: expected at least PT1H");
     with(
         "limits: { parallel: 3 }",
-        "t.yaml:5:15: endpoints.list.limits.parallel: unknown key `parallel`\n  hint: expected one of: concurrency, inventory, page_depth, max_requests, max_duration, error_ratio",
+        "t.yaml:5:15: endpoints.list.limits.parallel: unknown key `parallel`\n  hint: expected one of: concurrency, inventory, page_depth, max_requests, max_duration, error_ratio, missing_ratio",
     );
     // A problem in `defaults` is reported once, at `defaults`.
     check(

@@ -63,7 +63,7 @@ impl Generator {
 
     pub(super) fn next(&mut self, store: &MemStore) -> Step {
         loop {
-            let tx = match self.rng.below(136) {
+            let tx = match self.rng.below(140) {
                 0..3 => Some(self.apply()),
                 3..8 => Some(self.fire()),
                 8..10 => Some(FireDue { limit: 1 + self.rng.below(2) as u32 }.into()),
@@ -92,6 +92,7 @@ impl Generator {
                 120..121 => self.export(),
                 121..124 => Some(self.segments(store)),
                 124..132 => return Step::Pass(self.short()),
+                132..136 => self.mark_missing(store),
                 _ => self.again(),
             };
             if let Some(tx) = tx {

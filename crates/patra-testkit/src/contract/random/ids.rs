@@ -228,6 +228,10 @@ fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
         Tx::StartRun(op) => held(&mut op.lease, visit),
         Tx::CommitBatch(op) => page(op, visit),
         Tx::CommitBatches(ops) => Arc::make_mut(ops).iter_mut().for_each(|op| page(op, visit)),
+        Tx::MarkMissing(op) => {
+            held(&mut op.lease, visit);
+            lineage(&mut op.lineage, visit);
+        }
         Tx::EndRun(op) => {
             let op = Arc::make_mut(op);
             held(&mut op.lease, visit);

@@ -8,7 +8,7 @@ use patra_core::paging::Position;
 use patra_core::project::Library;
 use patra_core::record::{Record, RecordVersion, RejectedRecord};
 use patra_core::state::{Operation, PauseKind};
-use patra_core::tx::{Capture, CheckedRecord, CommitBatch, Lease, RunEnd, Tx};
+use patra_core::tx::{Capture, CheckedRecord, CommitBatch, Lease, LeaseRef, MarkMissing, PassPage, RunEnd, Tx};
 use patra_core::{Fence, RunId, Ts, Window};
 
 use super::{Generator, next_batch};
@@ -61,8 +61,38 @@ impl Generator {
         page.raw = self.rng.chance(200).then(|| make::raw("an answer", self.keep()));
         page.progress = self.rng.chance(900);
         page.emit = self.rng.chance(300);
+        page.pass = self.rng.chance(500).then(|| self.pass());
         page.capture = self.rng.chance(300).then(|| self.capture());
         Arc::new(page)
+    }
+
+    /// One of two lists, which share records.
+    fn pass(&mut self) -> PassPage {
+        let list = self.rng.chance(900).then(|| self.list());
+        let excluded = (0..8).filter(|_| self.rng.chance(100)).map(|key| format!("key {key}")).collect();
+        PassPage { undated: self.rng.chance(500), list, excluded }
+    }
+
+    fn list(&mut self) -> Arc<str> {
+        ["", "other"][self.rng.below(2) as usize].into()
+    }
+
+    pub(super) fn mark_missing(&mut self, store: &MemStore) -> Option<Tx> {
+        let (mut lease, _) = self.pick_run(store)?;
+        if self.rng.chance(50) {
+            lease.fence = Fence(lease.fence.0 + 100);
+        }
+        let op = MarkMissing {
+            lease: LeaseRef::from(&lease),
+            lineage: lease.lineage,
+            stream: Arc::new(make::stream()),
+            list: self.list(),
+            // Each store numbers its records in its own way.
+            after: None,
+            limit: MarkMissing::LIMIT,
+            only_count: self.rng.chance(300),
+        };
+        Some(op.into())
     }
 
     fn capture(&mut self) -> Capture {
