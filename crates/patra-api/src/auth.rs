@@ -123,7 +123,14 @@ impl Tenant {
         Ok(())
     }
 
-    pub(crate) fn may_change_networks(&self, granted: KeyScope, before: &str, after: &Value) -> Result<(), Failure> {
+    /// Whether the key may give a source this config instead of the one before.
+    pub(crate) fn may_change_networks(
+        &self,
+        granted: KeyScope,
+        before: &str,
+        after: Option<&Value>,
+    ) -> Result<(), Failure> {
+        let Some(after) = after else { return Ok(()) };
         self.may_name_networks(granted, &serde_json::from_str(before).unwrap_or_default())?;
         self.may_name_networks(granted, after)
     }

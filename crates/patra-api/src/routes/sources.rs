@@ -134,9 +134,7 @@ pub(super) async fn change(
         let Change { name, config, is_public, is_active } = body.read()?;
         let source = read(&api, &tenant, number).await?;
         let name = name.as_deref().map(sources::checked_name).transpose().map_err(Failure::bad_request)?;
-        if let Some(config) = &config {
-            tenant.may_change_networks(granted, &source.config, config)?;
-        }
+        tenant.may_change_networks(granted, &source.config, config.as_ref())?;
         let checked = config.map(|config| sources::checked_config(&source.r#type, config));
         let config = checked.transpose().map_err(Failure::bad_request)?;
         // An equal configuration is no change, and queued work continues.

@@ -485,8 +485,7 @@ macro_rules! contract_cases {
     document {
         document_is_identified_by_its_uri,
         documents_are_found_by_type_state_and_number,
-        jobs_are_listed_once_they_have_ended,
-        partitions_are_part_of_their_job,
+        jobs_are_listed_once_they_have_ended, partitions_are_part_of_their_job,
         tweets_are_read_newest_first,
     }
     board {
