@@ -98,9 +98,9 @@ pub(super) async fn stored_note_completes_its_candidate(fx: Fixture) {
     fx.ok(add(["waits", "held", "failed", "known"].map(note).to_vec())).await;
     fx.locked("main", "one").await;
     let before = fx.failed("one", "failed").await;
-    // The end of an execution leaves its candidates claimed.
+    // The end of an execution frees its candidates; its notes may still arrive.
     fx.ok(end("one", ExecutionStatus::Failed)).await;
-    assert_eq!(fx.candidate("held").await.status, CandidateStatus::Processing);
+    assert_eq!(fx.candidate("held").await.status, CandidateStatus::Pending);
     for id in ["waits", "held", "failed", "unheard"] {
         assert!(fx.write(id).await.created, "{id}");
     }
