@@ -10,7 +10,7 @@ use super::*;
 
 /// Set in the child process that runs only the hostile templates.
 const CHILD: &str = "PATRA_EXPR_ABUSE";
-const MAX_TIME: Duration = Duration::from_millis(100);
+const MAX_TIME: Duration = Duration::from_secs(2);
 const MAX_KIB: u64 = 64 * 1024;
 /// A quarter of the stack size of our threads.
 const STACK: usize = 512 * 1024;
