@@ -180,12 +180,9 @@ impl AlertWatcher<'_> {
         let (queues, now) = self.store.queued(WorkFilter::default()).await?;
         for queue in queues {
             let partition = &queue.partition;
-            let is_stopped = stopped.iter().any(|pause| {
-                let subject = &pause.subject;
-                subject.provenance_code.as_ref().is_none_or(|code| *code == partition.provenance_code)
-                    && subject.endpoint_name.as_ref().is_none_or(|name| *name == partition.endpoint_name)
-                    && subject.operation.is_none_or(|operation| operation == partition.operation)
-            });
+            let PartitionKey { provenance_code, endpoint_name, operation } = partition;
+            let is_stopped =
+                stopped.iter().any(|pause| pause.subject.covers(provenance_code, endpoint_name, *operation));
             let Some(oldest) = queue.oldest_at.filter(|_| queue.active == 0 && !is_stopped) else { continue };
             let waits = now.since(oldest).as_secs_f64();
             let detail = format!("{} tasks are due, the oldest since {oldest}", queue.due);
@@ -255,31 +252,14 @@ pub(crate) async fn update(
     let AlertWatched { since, notify: Some(event), .. } = store.run(watch).await? else { return Ok(()) };
     let since = since.map(|since| since.to_string());
     let level_name = level.as_str();
+    macro_rules! log {
+        ($as:ident, $message:literal) => {
+            tracing::$as!(alert = rule.name, subject, level = level_name, value, threshold, since, detail, $message)
+        };
+    }
     match event {
-        AlertEvent::Firing => {
-            tracing::error!(
-                alert = rule.name,
-                subject,
-                level = level_name,
-                value,
-                threshold,
-                since,
-                detail,
-                "alert firing"
-            );
-        }
-        AlertEvent::Resolved => {
-            tracing::info!(
-                alert = rule.name,
-                subject,
-                level = level_name,
-                value,
-                threshold,
-                since,
-                detail,
-                "alert resolved"
-            );
-        }
+        AlertEvent::Firing => log!(error, "alert firing"),
+        AlertEvent::Resolved => log!(info, "alert resolved"),
     }
     let Some(notifier) = notifier else { return Ok(()) };
     let message = json!({

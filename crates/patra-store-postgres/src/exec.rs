@@ -212,6 +212,8 @@ pub(crate) fn statements() -> Vec<&'static str> {
         source::STATEMENTS,
         claim::STATEMENTS,
         clean::STATEMENTS,
+        &clock::WAITS,
+        &clock::LEASE_ENDS,
         clock::STATEMENTS,
         pause::STATEMENTS,
         cancel::STATEMENTS,

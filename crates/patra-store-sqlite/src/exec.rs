@@ -67,6 +67,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     claim::STATEMENTS,
     clean::STATEMENTS,
     clean::FORGET_STATEMENTS,
+    clock::MOVES,
     clock::STATEMENTS,
     cookie::STATEMENTS,
     cookie_pick::STATEMENTS,

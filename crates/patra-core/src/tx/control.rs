@@ -40,6 +40,13 @@ impl PauseSubject {
         (named && self.provenance_code.is_none()).then_some("an endpoint or operation must name its provenance")
     }
 
+    /// Whether its provenance, endpoint and operation, as far as they are set, are these. Its other fields do not count.
+    pub fn covers(&self, provenance_code: &str, endpoint_name: &str, operation: Operation) -> bool {
+        self.provenance_code.as_ref().is_none_or(|code| code == provenance_code)
+            && self.endpoint_name.as_ref().is_none_or(|name| name == endpoint_name)
+            && self.operation.is_none_or(|own| own == operation)
+    }
+
     /// The subject as `key=value` words: the key of a pause while it lasts.
     pub fn to_text(&self) -> String {
         let mut words = Vec::new();

@@ -87,7 +87,9 @@ fn why(
     if queued.depth == 0 {
         return None;
     }
-    if let Some(pause) = pauses.iter().find(|pause| covers(pause, &queued.partition)) {
+    let PartitionKey { provenance_code, endpoint_name, operation } = &queued.partition;
+    let mut pauses = pauses.iter();
+    if let Some(pause) = pauses.find(|pause| pause.subject.covers(provenance_code, endpoint_name, *operation)) {
         let reason = if bound || pause.reason.is_empty() { String::new() } else { format!(": {}", pause.reason) };
         return Some(WaitReason { why: format!("paused ({}){reason}", pause.kind), until: None });
     }
@@ -102,13 +104,6 @@ fn why(
     }
     let forgotten = queued.oldest_at.is_some_and(|at| now.since(at) > TAKEN_WITHIN);
     (forgotten && queued.active == 0).then(|| WaitReason { why: "no executor takes them".to_owned(), until: None })
-}
-
-fn covers(pause: &ActivePause, of: &PartitionKey) -> bool {
-    let subject = &pause.subject;
-    subject.provenance_code.as_ref().is_none_or(|code| *code == of.provenance_code)
-        && subject.endpoint_name.as_ref().is_none_or(|name| *name == of.endpoint_name)
-        && subject.operation.is_none_or(|operation| operation == of.operation)
 }
 
 #[cfg(test)]

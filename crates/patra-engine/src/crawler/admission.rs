@@ -57,11 +57,8 @@ impl Admission {
             self.boards.active_pauses().await.map_err(|error| {
                 CrawlFailure::new(Code::InternalError, format!("the pauses cannot be read: {error}"))
             })?;
-        let stops = pauses.into_iter().filter(|pause| pause.kind != PauseKind::Advisory).find(|pause| {
-            let subject = &pause.subject;
-            subject.provenance_code.as_ref().is_none_or(|code| code == platform)
-                && subject.endpoint_name.as_ref().is_none_or(|name| name == endpoint)
-                && subject.operation.is_none_or(|operation| operation == Operation::Harvest)
+        let stops = pauses.into_iter().find(|pause| {
+            pause.kind != PauseKind::Advisory && pause.subject.covers(platform, endpoint, Operation::Harvest)
         });
         if let Some(pause) = stops {
             let message = format!("{platform} is paused: {}; `patra resume source {platform}`", pause.reason);

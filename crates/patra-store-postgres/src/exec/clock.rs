@@ -26,24 +26,22 @@ const LOCK: &str = "SELECT clock_timestamp(), seen_at FROM ing_clock WHERE id = 
 
 const WRITE_SEEN: &str = "UPDATE ing_clock SET seen_at = $1 WHERE id = 1";
 
-/// Times to wait until: `ClockStep::wait_until`. `$1` is the time now, `$2` the step in microseconds.
+/// `UPDATE table SET column = column's value WHERE which AND column's bounds`. `$2` is the step in microseconds.
+macro_rules! moved {
+    ($table:literal, $column:literal, $which:literal, $value:expr, $bounds:expr) => {
+        concat!("UPDATE ", $table, " SET ", $column, " = ", $value, " WHERE ", $which, " AND ", $column, $bounds)
+    };
+}
+
+/// Times to wait until: `ClockStep::wait_until`. `$1` is the time now.
 macro_rules! wait {
     ($table:literal, $column:literal, $which:literal) => {
-        concat!(
-            "UPDATE ",
+        moved!(
             $table,
-            " SET ",
             $column,
-            " = greatest($1, ",
-            $column,
-            " + $2::bigint * interval '1 microsecond')",
-            " WHERE ",
             $which,
-            " AND ",
-            $column,
-            " > $1 AND ",
-            $column,
-            " < timestamptz '9999-12-31 23:59:59Z'"
+            concat!("greatest($1, ", $column, " + $2::bigint * interval '1 microsecond')"),
+            concat!(" > $1 AND ", $column, " < timestamptz '9999-12-31 23:59:59Z'")
         )
     };
 }
@@ -52,19 +50,17 @@ macro_rules! wait {
 /// longest lease that may have been granted since the step.
 macro_rules! lease {
     ($table:literal, $column:literal, $which:literal) => {
-        concat!(
-            "UPDATE ",
+        moved!(
             $table,
-            " SET ",
             $column,
-            " = CASE WHEN ",
-            $column,
-            " > $1 THEN ",
-            $column,
-            " + $2::bigint * interval '1 microsecond' ELSE $3 END WHERE ",
             $which,
-            " AND ",
-            $column,
+            concat!(
+                "CASE WHEN ",
+                $column,
+                " > $1 THEN ",
+                $column,
+                " + $2::bigint * interval '1 microsecond' ELSE $3 END"
+            ),
             " > least($1, $4::timestamptz)"
         )
     };
@@ -73,19 +69,7 @@ macro_rules! lease {
 /// Times since which something is so: `ClockStep::since`. `$1` is the time now.
 macro_rules! since {
     ($table:literal, $column:literal, $which:literal) => {
-        concat!(
-            "UPDATE ",
-            $table,
-            " SET ",
-            $column,
-            " = ",
-            $column,
-            " + $2::bigint * interval '1 microsecond' WHERE ",
-            $which,
-            " AND ",
-            $column,
-            " > $1"
-        )
+        moved!($table, $column, $which, concat!($column, " + $2::bigint * interval '1 microsecond'"), " > $1")
     };
 }
 
@@ -109,6 +93,12 @@ const ADVICE: &str = since!("ing_hold", "created_at", "released_at IS NULL AND k
 const ALERTS: &str = since!("alert_state", "since", "since IS NOT NULL");
 const NOTICES: &str = since!("alert_state", "told_at", "told_at IS NOT NULL");
 
+/// Statements that take the time now and the step.
+pub(super) const WAITS: [&str; 12] =
+    [TASKS, JOBS, EVENTS, COOLING, BEATS, SOURCES, TICKS, EXECUTIONS, LOCKS, ADVICE, ALERTS, NOTICES];
+/// Statements that take what `lease!` says.
+pub(super) const LEASE_ENDS: [&str; 4] = [LEASES, JOB_LEASES, EVENT_LEASES, REFRESHES];
+
 const READ_SCHEDULES: &str = "
 SELECT id, when_text, next_due_at FROM reg_schedule WHERE next_due_at > $1 ORDER BY id FOR UPDATE";
 
@@ -122,32 +112,8 @@ const COUNT_AHEAD: &str =
     "SELECT count(*) FROM ing_cursor WHERE normalized_instant > $1 AND direction_code = 'FORWARD'";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[
-    SEE,
-    LOCK,
-    WRITE_SEEN,
-    TASKS,
-    JOBS,
-    EVENTS,
-    COOLING,
-    BEATS,
-    SOURCES,
-    LEASES,
-    JOB_LEASES,
-    EVENT_LEASES,
-    REFRESHES,
-    TICKS,
-    EXECUTIONS,
-    LOCKS,
-    ADVICE,
-    ALERTS,
-    NOTICES,
-    READ_SCHEDULES,
-    MOVE_SCHEDULE,
-    READ_GATES,
-    WRITE_GATE,
-    COUNT_AHEAD,
-];
+pub(super) const STATEMENTS: &[&str] =
+    &[SEE, LOCK, WRITE_SEEN, READ_SCHEDULES, MOVE_SCHEDULE, READ_GATES, WRITE_GATE, COUNT_AHEAD];
 
 /// Moves the times that wait, if the clock was set back since the last sweep of any process.
 pub(super) async fn follow(session: &Session, longest_lease: Duration) -> Result<(), Fail> {
@@ -169,13 +135,10 @@ async fn follow_back(session: &Session, longest_lease: Duration) -> Result<(), F
     let Some(step) = ClockStep::back(seen, now) else { return session.commit().await };
     let by = step.micros();
     let mut moved = 0;
-    for statement in session
-        .prepare([TASKS, JOBS, EVENTS, COOLING, BEATS, SOURCES, TICKS, EXECUTIONS, LOCKS, ADVICE, ALERTS, NOTICES])
-        .await?
-    {
+    for statement in session.prepare(WAITS).await? {
         moved += session.write(&statement, &[&Time(step.to), &by]).await?;
     }
-    for statement in session.prepare([LEASES, JOB_LEASES, EVENT_LEASES, REFRESHES]).await? {
+    for statement in session.prepare(LEASE_ENDS).await? {
         let (to, fresh) = (Time(step.to), Time(step.to + longest_lease));
         moved += session.write(&statement, &[&Time(step.from), &by, &to, &fresh]).await?;
     }

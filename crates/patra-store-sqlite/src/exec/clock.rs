@@ -13,23 +13,22 @@ const READ_SEEN: &str = "SELECT seen_at FROM ing_clock WHERE id = 1";
 const WRITE_SEEN: &str = "
 INSERT INTO ing_clock (id, seen_at) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at";
 
+/// `UPDATE table SET column = column's value WHERE which AND column's bounds`. `?1` and `?2` are the ends of the step.
+macro_rules! moved {
+    ($table:literal, $column:literal, $which:literal, $value:expr, $bounds:expr) => {
+        concat!("UPDATE ", $table, " SET ", $column, " = ", $value, " WHERE ", $which, " AND ", $column, $bounds)
+    };
+}
+
 /// Times to wait until: `ClockStep::wait_until`. The year 9999 stands for "never".
 macro_rules! wait {
     ($table:literal, $column:literal, $which:literal) => {
-        concat!(
-            "UPDATE ",
+        moved!(
             $table,
-            " SET ",
             $column,
-            " = ?2 + max(0, ",
-            $column,
-            " - ?1) WHERE ",
             $which,
-            " AND ",
-            $column,
-            " > min(?1, ?2) AND ",
-            $column,
-            " < 253402300799000000"
+            concat!("?2 + max(0, ", $column, " - ?1)"),
+            concat!(" > min(?1, ?2) AND ", $column, " < 253402300799000000")
         )
     };
 }
@@ -37,38 +36,18 @@ macro_rules! wait {
 /// The same, only if the clock was set back: a calendar or an upstream has set the time.
 macro_rules! bring_back {
     ($table:literal, $column:literal, $which:literal) => {
-        concat!(
-            "UPDATE ",
-            $table,
-            " SET ",
-            $column,
-            " = ?2 + max(0, ",
-            $column,
-            " - ?1) WHERE ?2 < ?1 AND ",
-            $which,
-            " AND ",
-            $column,
-            " > ?2 AND ",
-            $column,
-            " < 253402300799000000"
-        )
+        concat!(wait!($table, $column, $which), " AND ?2 < ?1")
     };
 }
 
 /// Times since which something is so: `ClockStep::since`.
 macro_rules! since {
     ($table:literal, $column:literal, $which:literal) => {
-        concat!(
-            "UPDATE ",
+        moved!(
             $table,
-            " SET ",
             $column,
-            " = ",
-            $column,
-            " + (?2 - ?1) WHERE ",
             $which,
-            " AND ",
-            $column,
+            concat!($column, " + (?2 - ?1)"),
             " > CASE WHEN ?2 < ?1 THEN ?2 ELSE -9223372036854775808 END"
         )
     };
@@ -100,7 +79,7 @@ const ALERTS: &str = since!("alert_state", "since", "since IS NOT NULL");
 const NOTICES: &str = since!("alert_state", "told_at", "told_at IS NOT NULL");
 
 /// Statements that take `from` and `to` of a step.
-const MOVES: &[&str] = &[
+pub(super) const MOVES: &[&str] = &[
     TASKS,
     LEASES,
     JOBS,
@@ -131,31 +110,8 @@ const COUNT_AHEAD: &str =
     "SELECT count(*) FROM ing_cursor WHERE normalized_instant > ?1 AND direction_code = 'FORWARD'";
 
 #[cfg(test)]
-pub(super) const STATEMENTS: &[&str] = &[
-    READ_SEEN,
-    WRITE_SEEN,
-    TASKS,
-    LEASES,
-    JOBS,
-    JOB_LEASES,
-    EVENTS,
-    EVENT_LEASES,
-    REFRESHES,
-    COOLING,
-    BEATS,
-    SOURCES,
-    TICKS,
-    EXECUTIONS,
-    LOCKS,
-    ADVICE,
-    ALERTS,
-    NOTICES,
-    READ_SCHEDULES,
-    MOVE_SCHEDULE,
-    READ_GATES,
-    WRITE_GATE,
-    COUNT_AHEAD,
-];
+pub(super) const STATEMENTS: &[&str] =
+    &[READ_SEEN, WRITE_SEEN, READ_SCHEDULES, MOVE_SCHEDULE, READ_GATES, WRITE_GATE, COUNT_AHEAD];
 
 /// The newest time that the store remembers.
 pub(crate) fn seen(db: &Connection) -> rusqlite::Result<Option<Ts>> {

@@ -9,6 +9,12 @@ use patra_core::{JobId, PauseId, PlanId, SliceId, TaskId, Ts};
 
 use super::{MemStore, Origin, PauseRow, Task, place, refused};
 
+impl Origin {
+    pub(super) fn is_covered(&self, by: &PauseSubject) -> bool {
+        by.covers(&self.provenance_code, &self.endpoint_name, self.operation)
+    }
+}
+
 impl MemStore {
     pub(super) fn hold(&mut self, now: Ts, op: &PauseWork) -> Result<WorkPaused, TxError> {
         if let Some(flaw) = op.subject.invalid_reason() {
@@ -184,16 +190,10 @@ impl MemStore {
 impl PauseRow {
     pub(super) fn covers(&self, task: &Task) -> bool {
         let PauseSubject { credential, plan, slice, task: one, .. } = &self.subject;
-        covers_origin(&self.subject, &task.origin)
+        task.origin.is_covered(&self.subject)
             && credential.is_none_or(|id| task.credential == Some(id))
             && plan.is_none_or(|id| task.lineage.plan == id)
             && slice.is_none_or(|id| task.lineage.slice == id)
             && one.is_none_or(|id| task.id == id)
     }
-}
-
-pub(super) fn covers_origin(subject: &PauseSubject, origin: &Origin) -> bool {
-    subject.provenance_code.as_ref().is_none_or(|code| *code == origin.provenance_code)
-        && subject.endpoint_name.as_ref().is_none_or(|name| *name == origin.endpoint_name)
-        && subject.operation.is_none_or(|operation| operation == origin.operation)
 }

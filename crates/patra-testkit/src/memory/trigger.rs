@@ -10,7 +10,6 @@ use patra_core::tx::{
 use patra_core::{Fence, JobId, PlanId, Ts};
 use serde_json::json;
 
-use super::control::covers_origin;
 use super::{Instance, MemStore, Origin, PauseRow, Plan, next_id, place};
 
 impl MemStore {
@@ -115,7 +114,7 @@ impl MemStore {
             if row.is_background_job() {
                 return false;
             }
-            if stops.iter().any(|subject| covers_origin(subject, &row.origin)) {
+            if stops.iter().any(|subject| row.origin.is_covered(subject)) {
                 return false;
             }
             let is_of = |partition: &PartitionKey| {

@@ -108,7 +108,8 @@ pub(super) fn code(code: Code) -> Entry {
         ),
         Code::CookieExhausted => (
             &[Level::L1, Level::L4],
-            "No cookie of the platform is usable: all are at their daily limit, cooling down, invalid or banned.",
+            "No cookie of the platform is usable: all are at their daily limit, cooling down, in use, paused, expired, \
+             invalid or banned.",
             &[
                 "Wait: cooling cookies become active again, and daily limits reset.",
                 "Add one: `patra credential add NAME --type cookie --provenance PLATFORM`.",

@@ -56,6 +56,10 @@ fn changing(text: &str, before: Option<char>) -> (usize, &'static str) {
     if let Some(pid) = text.strip_prefix("pid ") {
         return (4 + count(pid, |c| c.is_ascii_digit()), "[pid]");
     }
+    const LATENCY: &str = "latency_ms\": ";
+    if let Some(latency) = text.strip_prefix(LATENCY) {
+        return (LATENCY.len() + count(latency, |c| c.is_ascii_digit()), "latency_ms\": [ms]");
+    }
     let time = count(text, |c| c.is_ascii_digit() || matches!(c, '-' | ':' | '.' | 'T' | 'Z'));
     if time >= 19 && text[..time].contains('T') && text.starts_with("20") {
         return (time, "[time]");
@@ -72,6 +76,7 @@ fn count(text: &str, belongs: impl Fn(char) -> bool) -> usize {
 fn redaction_replaces_only_what_changes() {
     let folder = Path::new("/tmp/x");
     for (text, expected) in [
+        ("\"latency_ms\": 12,", "\"latency_ms\": [ms],"),
         ("in /tmp/x/data: 2024-01-02T03:04:05Z", "in [folder]/data: [time]"),
         ("process (pid 17) of 2024-01-02", "process ([pid]) of 2024-01-02"),
         (&format!("hash {}, deadbeef", "a1".repeat(16)), "hash [hash], deadbeef"),

@@ -95,7 +95,7 @@ fn expected(job: &PlanningJob, coverage: &Coverage) -> Option<u64> {
             let width = coverage.history.width_of(*depth).map_or(cut.max_width, |width| width.max(*narrowest));
             coverage.history.estimate(width.min(cut.max_width))
         }
-        // A pass reads about as many records as the one before.
+        // How long the list is, only its pass knows.
         PlanSpan::Whole => None,
         PlanSpan::Ids { refresh, .. } => Some(u64::from(refresh.size)),
     };

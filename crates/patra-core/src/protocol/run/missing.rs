@@ -104,26 +104,23 @@ impl RunMachine {
             self.planned_end = Some(give_back(reason));
             return self.close(wants);
         }
-        let mut next = part.next;
-        if next.is_none() && check.counting && check.gone > 0 {
-            match check.objection() {
-                Some(objection) => self.stats.missing_unmarked = objection,
-                None => {
-                    (check.counting, check.known, check.gone, check.missing) = (false, 0, 0, 0);
-                    // From the first part on.
-                    next = Some(i64::MIN);
-                }
+        if part.next.is_none() {
+            // The last part.
+            if !check.counting {
+                self.stats.missing = check.missing;
+                return self.close(wants);
             }
-        } else if next.is_none() && !check.counting {
-            self.stats.missing = check.missing;
+            if check.gone == 0 {
+                return self.close(wants);
+            }
+            if let Some(objection) = check.objection() {
+                self.stats.missing_unmarked = objection;
+                return self.close(wants);
+            }
+            (check.counting, check.known, check.gone, check.missing) = (false, 0, 0, 0);
         }
         let RunStage::Marking(check) = &self.stage else { return };
-        match next {
-            Some(after) => {
-                let part = check.part(self, Some(after).filter(|after| *after > i64::MIN));
-                self.send(part.into(), wants);
-            }
-            None => self.close(wants),
-        }
+        let next = check.part(self, part.next);
+        self.send(next.into(), wants);
     }
 }
