@@ -55,6 +55,7 @@ use crate::time::Time;
 
 pub(crate) use alert::read_alert;
 pub(crate) use cookie::read_usage;
+pub(crate) use cookie_pick::joins;
 pub(crate) use crawl::read_candidate;
 pub(crate) use credential::read_credential;
 pub(crate) use execution::read_execution;
@@ -148,7 +149,8 @@ pub(crate) async fn execute(session: &Session, tx: Tx) -> Result<Done, Fail> {
 /// after a COMMIT that was sent with them.
 pub(crate) const IN_ORDER: usize = 30;
 
-/// Runs operations of one kind on different runs in one transaction. Returns one result per operation, in order.
+/// Runs operations of one kind on different runs, or picks that join, in one transaction. Returns one result per
+/// operation, in order.
 pub(crate) async fn execute_together(
     session: &Session,
     operations: Vec<Tx>,
@@ -163,6 +165,12 @@ pub(crate) async fn execute_together(
             let ops: Vec<_> =
                 operations.iter().filter_map(|tx| if let Tx::EndRun(op) = tx { Some(&**op) } else { None }).collect();
             run::end(session, &ops).await?.into_iter().map(|done| done.map(Done::EndRun)).collect()
+        }
+        Some(Tx::PickCookie(_)) => {
+            let ops: Vec<_> =
+                operations.iter().filter_map(|tx| if let Tx::PickCookie(op) = tx { Some(op) } else { None }).collect();
+            let done = cookie_pick::pick_together(session, &ops).await?;
+            done.into_iter().map(|done| done.map(Done::PickCookie)).collect()
         }
         _ => {
             let ops: Vec<_> = operations.iter().map(Tx::pages).collect();

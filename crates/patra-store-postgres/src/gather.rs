@@ -23,16 +23,19 @@ pub(crate) enum Kind {
     Start,
     Page,
     End,
+    /// One statement serves all of a group, and waits for no lock.
+    Pick,
 }
 
 impl Kind {
-    const COUNT: usize = 3;
+    const COUNT: usize = 4;
 
     pub(crate) fn of(tx: &Tx) -> Option<Kind> {
         match tx {
             Tx::StartRun(_) => Some(Kind::Start),
             Tx::CommitBatch(page) if is_small(page) => Some(Kind::Page),
             Tx::EndRun(end) if is_plain(end) => Some(Kind::End),
+            Tx::PickCookie(pick) if pick.name.is_none() => Some(Kind::Pick),
             _ => None,
         }
     }
@@ -49,6 +52,14 @@ fn is_small(page: &CommitBatch) -> bool {
 
 fn is_plain(end: &EndRun) -> bool {
     end.poll.is_none() && end.failure.is_none() && end.pause.is_none() && !matches!(end.end, RunEnd::Split { .. })
+}
+
+/// Whether an operation may be in a group with the first one of its kind.
+fn joins(first: &Tx, other: &Tx) -> bool {
+    match (first, other) {
+        (Tx::PickCookie(first), Tx::PickCookie(other)) => exec::joins(first, other),
+        _ => true,
+    }
 }
 
 /// Cheap to clone; clones share the queues.
@@ -122,7 +133,16 @@ impl Server {
             let operations: Vec<_> = group.iter().map(|one| one.tx.clone()).collect();
             let together = self.gather.pool.run(move |session| Box::pin(exec::execute_together(session, operations)));
             match together.await {
-                Ok(done) => group.into_iter().zip(done).for_each(|(one, done)| respond(one.response, done)),
+                Ok(done) => {
+                    for (one, done) in group.into_iter().zip(done) {
+                        // No free cookie is left for it: it waits for one by itself.
+                        if matches!((self.kind, &done), (Kind::Pick, Err(TxError::Busy))) {
+                            tokio::spawn(self.gather.clone().alone(one));
+                        } else {
+                            respond(one.response, done);
+                        }
+                    }
+                }
                 // One operation may fail the group, or conflict with another process: each is sent alone, without
                 // blocking the queue. Otherwise one whose row is damaged would keep the others from being stored.
                 Err(error) if group.len() > 1 && !matches!(error, TxError::Unknown(_)) => {
@@ -137,7 +157,9 @@ impl Server {
 
     fn next(&mut self) -> Option<Vec<Waiting>> {
         let mut queue = self.gather.queue(self.kind);
-        let most = queue.waiting.len().min(MOST);
+        let first = queue.waiting.front().map(|one| &one.tx);
+        let most = first
+            .map_or(0, |first| queue.waiting.iter().take(MOST).take_while(|other| joins(first, &other.tx)).count());
         if most == 0 {
             queue.is_served = false;
             drop(queue);

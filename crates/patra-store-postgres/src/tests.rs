@@ -173,7 +173,7 @@ async fn pick_reads_only_the_first_cookies_of_a_large_pool() {
         )
         .await
         .unwrap();
-    let values = "'p1', 'search', now(), ARRAY['c1'], 'holder', 1000000";
+    let values = "'p1', 'search', now(), ARRAY['c1'], ARRAY['holder', 'other'], 1000000";
     for sql in [exec::PICK_COOKIE, exec::PICK_AND_WAIT] {
         for plan in plans(&client, sql, values).await {
             assert_eq!(plan.matches("using idx_cookie_ready").count(), 2, "{plan}");

@@ -42,7 +42,57 @@ fn cookie(at: usize, max_parallel: Option<u32>) -> SaveCookie {
     }
 }
 
-/// Fills a pool and picks from it. `PATRA_BENCH_COOKIES`, `PATRA_BENCH_CLIENTS` and `PATRA_BENCH_PICKS` change the scene.
+/// Picks by many clients. With a rate, each waits until its next pick is due, and late picks do not change that.
+async fn pick(store: &Arc<dyn Store>, clients: usize, picks: usize, rate: Option<usize>) {
+    let began = Instant::now();
+    let client = |client: usize| {
+        let store = Arc::clone(store);
+        tokio::spawn(async move {
+            let mut times = Vec::new();
+            for at in 0..picks / clients {
+                let pick = PickCookie {
+                    provenance_code: "xhs".into(),
+                    endpoint_name: "search".into(),
+                    name: None,
+                    exclude: Vec::new(),
+                    day: Ts::from_secs(1_772_064_000),
+                    check: false,
+                    holder: format!("{}-{client}-{at}", rate.unwrap_or(0)),
+                    lease: COOKIE_LEASE,
+                };
+                let mut sent = Instant::now();
+                if let Some(rate) = rate {
+                    sent = began + Duration::from_secs_f64((at * clients + client) as f64 / rate as f64);
+                    tokio::time::sleep_until(sent.into()).await;
+                }
+                let picked = store.run(pick).await;
+                times.push(sent.elapsed());
+                assert!(matches!(picked, Ok(CookiePicked::Picked { .. })), "{picked:?}");
+            }
+            times
+        })
+    };
+    let mut times: Vec<Duration> = Vec::new();
+    let pickers: Vec<_> = (0..clients).map(client).collect();
+    for picker in pickers {
+        times.extend(picker.await.unwrap_or_default());
+    }
+    let reached = times.len() as f64 / began.elapsed().as_secs_f64();
+    times.sort_unstable();
+    let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or_default();
+    println!(
+        "{} picks by {clients} clients{}: {reached:.0}/s, median {:?}, p95 {:?}, p99 {:?}, longest {:?}",
+        times.len(),
+        rate.map(|rate| format!(", {rate}/s wanted")).unwrap_or_default(),
+        at(0.5),
+        at(0.95),
+        at(0.99),
+        times.last().copied().unwrap_or_default()
+    );
+}
+
+/// Fills a pool and picks from it: as fast as possible, and 500 times a second. `PATRA_BENCH_COOKIES`,
+/// `PATRA_BENCH_CLIENTS`, `PATRA_BENCH_PICKS` and `PATRA_BENCH_RATE` change the scene.
 pub async fn measure(store: Arc<dyn Store>) {
     let (cookies, clients) = (setting("PATRA_BENCH_COOKIES", 10_000), setting("PATRA_BENCH_CLIENTS", 50));
     let picks = setting("PATRA_BENCH_PICKS", 20_000);
@@ -63,46 +113,8 @@ pub async fn measure(store: Arc<dyn Store>) {
     let rate = cookies as f64 / began.elapsed().as_secs_f64();
     println!("{cookies} cookies stored by {clients} clients: {rate:.0}/s");
 
-    let began = Instant::now();
-    let client = |client: usize| {
-        let store = Arc::clone(&store);
-        tokio::spawn(async move {
-            let mut times = Vec::new();
-            for at in 0..picks / clients {
-                let pick = PickCookie {
-                    provenance_code: "xhs".into(),
-                    endpoint_name: "search".into(),
-                    name: None,
-                    exclude: Vec::new(),
-                    day: Ts::from_secs(1_772_064_000),
-                    check: false,
-                    holder: format!("{client}-{at}"),
-                    lease: COOKIE_LEASE,
-                };
-                let sent = Instant::now();
-                let picked = store.run(pick).await;
-                times.push(sent.elapsed());
-                assert!(matches!(picked, Ok(CookiePicked::Picked { .. })), "{picked:?}");
-            }
-            times
-        })
-    };
-    let mut times: Vec<Duration> = Vec::new();
-    let pickers: Vec<_> = (0..clients).map(client).collect();
-    for picker in pickers {
-        times.extend(picker.await.unwrap_or_default());
-    }
-    let rate = times.len() as f64 / began.elapsed().as_secs_f64();
-    times.sort_unstable();
-    let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or_default();
-    println!(
-        "{} picks by {clients} clients: {rate:.0}/s, median {:?}, p95 {:?}, p99 {:?}, longest {:?}",
-        times.len(),
-        at(0.5),
-        at(0.95),
-        at(0.99),
-        times.last().copied().unwrap_or_default()
-    );
+    pick(&store, clients, picks, None).await;
+    pick(&store, clients, picks / 4, Some(setting("PATRA_BENCH_RATE", 500))).await;
 
     let timed = async |name: &str, work: &mut dyn FnMut() -> BoxFuture<'static, ()>| {
         let began = Instant::now();

@@ -1,8 +1,8 @@
-//! Picks a cookie for one request. The statement repeats `CookieUsage::is_selectable` and `CookieUsage::used` of the
+//! Picks cookies for requests, one each. The statement repeats `CookieUsage::is_selectable` and `CookieUsage::used` of the
 //! core; the reference model of the tests uses those.
 //!
-//! The first statement is a whole transaction that reads one index and waits for nobody: it skips cookies that another
-//! pick has locked, because each is about to be the most recently used. It finds nothing when time has changed the state
+//! The first statement is a whole transaction that reads one index and waits for nobody. It serves picks that arrive
+//! together (see `gather`), each with a cookie of its own, and skips cookies that another pick has locked, because each is about to be the most recently used. It finds nothing when time has changed the state
 //! of a cookie, when all cookies of the highest priority are locked, or when none is left. Then the pick is made again
 //! under a lock of the source, and waits.
 
@@ -66,7 +66,8 @@ macro_rules! best {
     };
 }
 
-/// A pick, if the condition `$only_if` holds. A cookie that has changed since the statement began is not picked.
+/// A cookie for each holder in `$5`, if the condition `$only_if` holds. There are fewer rows when fewer cookies are
+/// free. A cookie that has changed since the statement began is not picked.
 macro_rules! pick {
     ($only_if:expr, $skip:literal) => {
         concat!(
@@ -86,31 +87,34 @@ candidates AS MATERIALIZED (
             "
   ORDER BY priority DESC, last_used_at NULLS FIRST, credential_id LIMIT 64),
 chosen AS MATERIALIZED (
-  SELECT s.credential_id
+  SELECT s.credential_id, n.last_used_at
   FROM candidates n JOIN ing_credential_state s ON s.credential_id = n.credential_id
   WHERE n.priority = (SELECT max(priority) FROM candidates) AND s.priority = n.priority AND s.version = n.version
     AND s.last_used_at IS NOT DISTINCT FROM n.last_used_at AND ",
             ready!("s."),
             "
   ORDER BY n.last_used_at NULLS FIRST, n.credential_id
-  LIMIT 1
+  LIMIT cardinality($5::text[])
   FOR UPDATE OF s",
             $skip,
             "),
+ordered AS MATERIALIZED (
+  SELECT credential_id, (row_number() OVER (ORDER BY last_used_at NULLS FIRST, credential_id))::int AS place FROM chosen),
 used AS (
   UPDATE ing_credential_state s
   SET daily_used = CASE WHEN s.used_day >= $3 THEN s.daily_used ELSE 0 END + 1, used_day = greatest(s.used_day, $3),
     last_used_at = moment.now, in_use = s.in_use + CASE WHEN s.max_parallel > 0 THEN 1 ELSE 0 END,
     updated_at = moment.now
-  FROM moment
-  WHERE s.credential_id = (SELECT credential_id FROM chosen)
-  RETURNING s.*),
+  FROM moment, ordered
+  WHERE s.credential_id = ordered.credential_id
+  RETURNING s.*, ordered.place),
 leased AS (
   INSERT INTO ing_cookie_lease (credential_id, provenance_code, holder, expires_at)
-  SELECT credential_id, $1, $5, last_used_at + $6::bigint * interval '1 microsecond' FROM used WHERE max_parallel > 0)
+  SELECT credential_id, $1, ($5::text[])[place], last_used_at + $6::bigint * interval '1 microsecond' FROM used WHERE max_parallel > 0)
 SELECT c.id, c.alias, c.provenance_code, c.endpoint_name, c.version, c.type_code, c.priority, c.sealed, c.status_code,
   s.version, s.sealed, s.expires_at, s.status_code, s.fail_count, s.last_error, s.updated_at, s.max_parallel > 0
-FROM used s JOIN reg_prov_credential c ON c.id = s.credential_id"
+FROM used s JOIN reg_prov_credential c ON c.id = s.credential_id
+ORDER BY s.place"
         )
     };
 }
@@ -241,14 +245,41 @@ pub(super) async fn pick(session: &Session, op: &PickCookie) -> Result<CookiePic
     if let Some(name) = &op.name {
         return pick_named(session, op, name).await;
     }
+    match pick_free(session, &[op]).await?.pop() {
+        Some(picked) => Ok(picked),
+        None => pick_and_wait(session, op).await,
+    }
+}
+
+/// Picks for operations of which each [`joins`] the first. One that no free cookie is left for is [`TxError::Busy`].
+pub(super) async fn pick_together(
+    session: &Session,
+    ops: &[&PickCookie],
+) -> Result<Vec<Result<CookiePicked, TxError>>, Fail> {
+    let picked = pick_free(session, ops).await?;
+    Ok(picked.into_iter().map(Ok).chain(std::iter::repeat_with(|| Err(TxError::Busy))).take(ops.len()).collect())
+}
+
+/// Whether two picks differ only in their holders, so that one statement serves both.
+pub(crate) fn joins(first: &PickCookie, other: &PickCookie) -> bool {
+    let PickCookie { provenance_code, endpoint_name, name, exclude, day, check: _, holder: _, lease } = other;
+    name.is_none()
+        && first.provenance_code == *provenance_code
+        && first.endpoint_name == *endpoint_name
+        && first.exclude == *exclude
+        && first.day == *day
+        && first.lease == *lease
+}
+
+/// Cookies for the first of these picks, in order: for as many as cookies are free.
+async fn pick_free(session: &Session, ops: &[&PickCookie]) -> Result<Vec<CookiePicked>, Fail> {
+    let Some(op) = ops.first() else { return Ok(Vec::new()) };
     let [pick] = session.prepare([PICK]).await?;
     let (day, lease) = (Time(op.day), micros(op.lease));
     let (source, endpoint) = (&op.provenance_code, &op.endpoint_name);
-    let rows = session.alone(&pick, &[source, endpoint, &day, &op.exclude, &op.holder, &lease]).await?;
-    match rows.first() {
-        Some(row) => picked(row),
-        None => pick_and_wait(session, op).await,
-    }
+    let holders: Vec<&str> = ops.iter().map(|op| op.holder.as_str()).collect();
+    let rows = session.alone(&pick, &[source, endpoint, &day, &op.exclude, &holders, &lease]).await?;
+    rows.iter().map(picked).collect()
 }
 
 async fn pick_and_wait(session: &Session, op: &PickCookie) -> Result<CookiePicked, Fail> {
@@ -256,13 +287,14 @@ async fn pick_and_wait(session: &Session, op: &PickCookie) -> Result<CookiePicke
     let [pick, is_any_left, count_all] = session.prepare([PICK_AND_WAIT, IS_ANY_LEFT, COUNT]).await?;
     let (day, lease) = (Time(op.day), micros(op.lease));
     let (source, endpoint) = (&op.provenance_code, &op.endpoint_name);
+    let holders = vec![op.holder.as_str()];
     let ((), _) = pipeline!(session.begin(), session.one(&lock_pool, &[source]))?;
     for _ in 0..MAX_ROUNDS {
         let now = moment(session, &now).await?;
         let (_, _, row) = pipeline!(
             session.write(&end_leases, &[source, &now]),
             session.write(&refresh, &[source, &now, &day]),
-            session.opt(&pick, &[source, endpoint, &day, &op.exclude, &op.holder, &lease]),
+            session.opt(&pick, &[source, endpoint, &day, &op.exclude, &holders, &lease]),
         )?;
         if let Some(row) = row {
             let picked = picked(&row)?;

@@ -287,10 +287,24 @@ pub(super) async fn cookie_is_used_by_at_most_its_max_parallel(fx: Fixture) {
     for name in ["b", "c"] {
         fx.ok(SaveCookie { max_parallel: Some(3), ..cookie(name) }).await;
     }
-    let answers = at_once(&fx, (0..50).map(|_| pick()).collect()).await;
-    let picked = answers.iter().filter(|answer| matches!(answer, Ok(CookiePicked::Picked { .. }))).count();
-    assert_eq!(picked, 6, "{answers:?}");
-    assert_eq!((fx.usage("b").await.in_use, fx.usage("c").await.in_use), (3, 3));
+    let picks: Vec<_> = (0..50).map(|_| pick()).collect();
+    let answers = at_once(&fx, picks.clone()).await;
+    let picked: Vec<_> = std::iter::zip(&picks, &answers)
+        .filter_map(|(pick, answer)| match answer {
+            Ok(CookiePicked::Picked { credential, .. }) => Some((&pick.holder, credential.binding.alias.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(picked.len(), 6, "{answers:?}");
+    let in_use = async || (fx.usage("b").await.in_use, fx.usage("c").await.in_use);
+    assert_eq!(in_use().await, (3, 3));
+    // Each use belongs to the cookie that its holder got.
+    let (mut b, mut c) = (3, 3);
+    for (holder, name) in picked {
+        assert!(fx.ok(ReleaseCookie { holder: holder.clone() }).await.released);
+        *(if name == "b" { &mut b } else { &mut c }) -= 1;
+        assert_eq!(in_use().await, (b, c));
+    }
 }
 
 /// Picks that run at the same time share the load among equals.
