@@ -38,7 +38,7 @@ pub(crate) use serve::{Engine, Health, Key, Role, Serve};
 pub(crate) use source::{AddSource, Collect, ExportFormat, SOURCE_TYPES, Source};
 pub(crate) use usage_error::{is_incomplete, usage_error};
 
-/// Collect any API, feed or page into a database: on schedule, without gaps, without duplicates
+/// Collect APIs, feeds and pages into a database: on schedule, resumable, without duplicates
 #[derive(Debug, Parser)]
 #[command(name = "patra", version, propagate_version = true, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -95,7 +95,7 @@ pub(crate) struct Global {
     /// Read the master key for credentials from this file; PATRA_MASTER_KEY holds the key itself
     #[arg(long, global = true, env = "PATRA_MASTER_KEY_FILE", value_name = "FILE")]
     pub(crate) master_key_file: Option<PathBuf>,
-    /// Sign requests with this service where a manifest names it as its hook; repeatable [env: PATRA_SIGNER_<NAME>]
+    /// Sign requests with this service if a manifest names it as its hook; repeatable [env: PATRA_SIGNER_<NAME>]
     #[arg(long = "signer", global = true, value_parser = value::pair, value_name = "NAME=URL")]
     pub(crate) signers: Vec<(String, String)>,
 }
@@ -149,7 +149,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Pool,
     },
-    /// Manage projects, which keep their data apart
+    /// Manage projects, which separate data
     Project {
         #[command(subcommand)]
         command: Project,
@@ -162,7 +162,7 @@ pub(crate) enum Command {
     Resume(Resume),
     /// Cancel work for good: a job, a plan, a slice or a task
     Cancel(Cancel),
-    /// Manage cursors: accept a gap that stays incomplete
+    /// Manage cursors: accept a gap
     Cursor {
         #[command(subcommand)]
         command: Cursor,
@@ -179,7 +179,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: Outbox,
     },
-    /// Move old batches and cursor events out of the ledger now; a server does it automatically
+    /// Archive old batches and cursor events now; a server does it automatically
     Archive(Archive),
     /// Read a batch again and compare, or run it again in production
     Replay(Replay),

@@ -233,7 +233,7 @@ pub(crate) fn sqlite(error: &OpenError) -> Error {
         }
         OpenError::Locked { .. } => {
             "only one process can write: stop that process, or use the console or its HTTP API (docs/http.md); \
-             `patra get` works next to it"
+             `patra get` works alongside it"
         }
         OpenError::Missing { .. } => {
             "`patra apply -f FILE` or `patra source add` creates it; or name the right folder with --data"

@@ -25,7 +25,7 @@ pub(crate) struct AuditSecurity {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Db {
-    /// Copy the database, also while a server uses it
+    /// Back up the database; a server may be running
     Backup {
         /// Write to this folder or file; `backups` in the data folder when left out
         #[arg(long, value_name = "DIR|FILE")]
@@ -33,9 +33,9 @@ pub(crate) enum Db {
     },
     /// Replace the database with a backup; the replaced one is kept
     Restore {
-        /// Copy, from `patra db backups`
+        /// Backup, from `patra db backups`
         file: PathBuf,
     },
-    /// List the copies in the data folder
+    /// List the backups in the data folder
     Backups,
 }

@@ -15,13 +15,13 @@ pub(crate) enum Board {
     Overview,
     /// Show what is queued, how fast it moves, and why it waits
     Queue(BoardFilter),
-    /// Show what was done over time
+    /// Show completed work over time
     Throughput {
         #[command(flatten)]
         filter: BoardFilter,
         #[command(flatten)]
         range: TimeRange,
-        /// Sum up over this many minutes
+        /// Add up the figures of this many minutes
         #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..=10_080))]
         step: Option<u32>,
     },
@@ -38,7 +38,7 @@ pub(crate) enum Board {
         #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_ROWS)))]
         limit: u32,
     },
-    /// Show the cursors, how far they are behind, and their steps
+    /// Show cursors, their lag and their recent advances
     Timeline {
         #[command(flatten)]
         filter: BoardFilter,
@@ -51,7 +51,7 @@ pub(crate) enum Board {
         #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_NAMESPACES)))]
         limit: u32,
     },
-    /// Compare the rate of requests with the allowed rate, and show what slowed them
+    /// Compare the actual request rate with the allowed rate, and show slowdowns
     Budget {
         #[command(flatten)]
         filter: BoardFilter,

@@ -28,7 +28,7 @@ pub(crate) enum Crawl {
         /// Ids of notes
         #[arg(required = true)]
         note_ids: Vec<String>,
-        /// Send this token, as the search returned it; the candidate's tokens when left out
+        /// Send this token from the search result; the tokens of the stored candidate when left out
         #[arg(long = "token", value_parser = value::pair, value_name = "NAME=VALUE")]
         tokens: Vec<(String, String)>,
         /// Use only this cookie
@@ -49,7 +49,7 @@ pub(crate) enum Crawl {
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500), value_name = "N")]
         limit: u32,
     },
-    /// Free locks that are older than half an hour now; a server does it automatically
+    /// Free expired locks now; a server does it automatically
     Recover,
     /// Try failed candidates again
     Requeue {

@@ -18,7 +18,7 @@ pub(crate) enum Credential {
         /// Add a credential of this type
         #[arg(long = "type", value_parser = value::auth_type(), value_name = "TYPE")]
         auth_type: AuthType,
-        /// Prefer the smaller number (default 100), for cookies the larger (default 1)
+        /// Use the smallest number first (default 100); for cookies, the largest (default 1)
         #[arg(long, allow_hyphen_values = true, value_name = "N")]
         priority: Option<i32>,
         /// Use a cookie for at most this many requests a day (default 100)
@@ -71,7 +71,7 @@ pub(crate) enum Credential {
         /// Name of the cookie
         alias: String,
     },
-    /// Encrypt everything again with the first master key, after you put a new one before the old one
+    /// Encrypt everything again with the first master key; run it after you add a new key
     Reseal,
     /// Decrypt a credential and, where it needs a token, get one
     Check {
@@ -101,7 +101,7 @@ pub(crate) struct SecretValues {
     /// Read a value from a file, without its last line break; repeatable
     #[arg(long, value_parser = file, value_name = "NAME=PATH")]
     pub(crate) from_file: Vec<(String, PathBuf)>,
-    /// Of a cookie file, take the cookies of this domain (default: the host of the manifest)
+    /// Take the cookies of this domain from a cookie file (default: the host of the manifest)
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
 }

@@ -118,7 +118,7 @@ pub(crate) struct Author {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Cursor {
-    /// Let a cursor pass a window that stays incomplete, on record with your reason
+    /// Let a cursor pass an incomplete window, and record the reason
     AcceptGap(AcceptGap),
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct AcceptGap {
     pub(crate) provenance: String,
     /// Name of the endpoint
     pub(crate) endpoint: String,
-    /// Begin of the gap: where the cursor stands, or before
+    /// Start of the gap: the position of the cursor, or earlier
     #[arg(long, value_name = "TIME")]
     pub(crate) from: Ts,
     /// End of the gap
@@ -163,7 +163,7 @@ pub(crate) struct Signal {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Outbox {
-    /// Deliver failed events again: one, or all
+    /// Retry failed events: one, or all
     #[command(alias = "retell")]
     Retry {
         /// Id, from `patra get outbox --status FAILED`; all failed events when left out
@@ -173,7 +173,7 @@ pub(crate) enum Outbox {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Quarantine {
-    /// Give up a record, so that it is not fetched again
+    /// Give up on a record: it is not fetched again
     Abandon {
         /// Id, from `patra get quarantine`
         id: i64,

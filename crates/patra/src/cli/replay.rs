@@ -20,13 +20,13 @@ pub(crate) struct Replay {
     /// Read a bundle made by `patra bundle export --with-raw` instead of the database
     #[arg(long, value_name = "FILE", conflicts_with_all = ["run", "redrive"])]
     pub(crate) file: Option<PathBuf>,
-    /// Run it again in production: a committed batch is not repeated; other work is queued and writes
+    /// Run the batch or task again in production; a committed batch is not repeated
     #[arg(long)]
     pub(crate) redrive: bool,
     /// Run this whole task again
     #[arg(long, value_name = "ID", requires = "redrive", conflicts_with = "run")]
     pub(crate) task: Option<i64>,
-    /// Name the request; repeating it with the same name creates nothing new
+    /// Make the command safe to repeat: the same id creates nothing new
     #[arg(long, value_name = "ID", requires = "redrive")]
     pub(crate) request: Option<String>,
     /// Record this name

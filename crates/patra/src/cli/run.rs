@@ -19,7 +19,7 @@ pub(crate) struct Run {
     /// Choose the records of an update by this reason
     #[arg(long, value_parser = value::reason(), value_name = "REASON")]
     pub(crate) reason: Option<UpdateReason>,
-    /// Name a backfill or an update; runs with one name share their progress
+    /// Name a backfill or an update; runs of the same name share their progress
     #[arg(long, value_name = "NAME")]
     pub(crate) activity: Option<String>,
     /// Start the window here instead of at the cursor

@@ -17,7 +17,7 @@ pub(crate) struct Serve {
     /// Run only this part; repeatable; all parts when left out
     #[arg(long = "role", env = "PATRA_ROLE", value_delimiter = ',', value_name = "ROLE")]
     pub(crate) roles: Vec<Role>,
-    /// Accept this many connections of one client address
+    /// Accept at most this many connections from one client address
     #[arg(long, env = "PATRA_CONNECTIONS_PER_ADDRESS", default_value_t = patra_api::MAX_PER_ADDRESS, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) connections_per_address: u32,
     /// Do not poll sources in this process
@@ -61,7 +61,7 @@ pub(crate) enum Key {
     Create {
         /// Name, to recognise the key in the list
         name: String,
-        /// Allow this much
+        /// Grant this scope
         #[arg(long, default_value = "read", value_parser = value::scope(), value_name = "SCOPE")]
         scope: KeyScope,
         /// Limit the key to this project; repeatable

@@ -35,7 +35,7 @@ pub(crate) enum Source {
         /// Id, from `patra source list`
         id: i64,
     },
-    /// Resume a source and forget its errors
+    /// Resume a source and reset its error count
     Resume {
         /// Id, from `patra source list`
         id: i64,

@@ -22,7 +22,7 @@ fn one(global: &Global, code: &str) -> Result<(), Error> {
         let entries = explain::all();
         if code.trim().parse::<u64>().is_ok() {
             let known: Vec<_> = explain::exits().iter().map(|entry| entry.name).collect();
-            return Error::usage(format!("`{}` is no exit code", code.trim()))
+            return Error::usage(format!("`{}` is not an exit code", code.trim()))
                 .hint(format!("exit codes are {}; `patra explain` lists all codes", known.join(", ")));
         }
         let is_word = |name: &&str| name.starts_with(|first: char| first.is_ascii_alphabetic());

@@ -57,7 +57,7 @@ pub(crate) async fn resume(global: &Global, args: &Resume) -> Result<Exit, Error
 
 pub(crate) async fn accept_gap(global: &Global, args: AcceptGap) -> Result<Exit, Error> {
     let window = Window::new(args.from, args.to)
-        .ok_or_else(|| Error::usage("the gap is empty").hint("--to lies after --from"))?;
+        .ok_or_else(|| Error::usage("the gap is empty").hint("--to must be after --from"))?;
     let store = store::open(global).await?.store;
     let request = operations::GapRequest {
         project: global.project.clone(),

@@ -99,11 +99,11 @@ pub(super) fn code(code: Code) -> Entry {
         ),
         Code::UpstreamAuthFailed => (
             &[Level::L4],
-            "The API rejects the credential: it returned 401 or 403, or no access token could be obtained.",
+            "The API rejects the credential, or no access token could be obtained.",
             &[
                 "Check the credential: `patra credential check NAME`. Replace it: `patra credential rotate NAME`.",
                 "Compare `auth` in the manifest with the documentation of the API.",
-                "Resume what Patra halted: `patra resume source CODE`.",
+                "Resume the halt: `patra get holds` shows its id for `patra resume hold ID`.",
             ],
         ),
         Code::CookieExhausted => (
@@ -121,7 +121,7 @@ pub(super) fn code(code: Code) -> Entry {
             "The quota or the balance of the credential is used up.",
             &[
                 "Top up the account, or wait until the quota resets.",
-                "Then resume what Patra halted: `patra resume source CODE`.",
+                "Then resume the halt: `patra get holds` shows its id for `patra resume hold ID`.",
             ],
         ),
         Code::NetworkError => (
@@ -221,7 +221,7 @@ pub(super) fn level(level: Level) -> Entry {
         Level::L4 => (
             "The source cannot work until you fix the cause: for example its credential is rejected. Patra halts the \
              credential, the endpoint or the source and raises an alert.",
-            &["Fix the cause, then continue with `patra resume`. `patra get holds` lists what is halted and why."],
+            &["Fix the cause, then run `patra resume hold ID`. `patra get holds` lists the halts with id and reason."],
         ),
     };
     Entry { name: level.as_str(), levels: &[], meaning, actions }

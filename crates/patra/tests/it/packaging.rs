@@ -114,7 +114,7 @@ fn install_puts_all_files_in_their_places() {
     let unit = std::fs::read_to_string(there("etc/systemd/system/patra.service")).unwrap();
     assert!(unit.contains("ExecStart=/opt/patra/bin/patra serve"));
     for (path, holds) in [
-        ("opt/patra/share/man/man1/patra.1", "Collect any API"),
+        ("opt/patra/share/man/man1/patra.1", "Collect APIs"),
         ("opt/patra/share/man/man1/patra-serve.1", "PATRA_LISTEN"),
         ("opt/patra/share/man/man1/patra-db-restore.1", "restore"),
         ("opt/patra/share/bash-completion/completions/patra", "_patra()"),
