@@ -1,4 +1,4 @@
-# Sourced by ./test and ./bench: a PostgreSQL cluster of their own in a temporary folder, on a free port.
+# Sourced by ./test, ./torture and scripts/bench: a private PostgreSQL cluster in a temporary folder, on a free port.
 #
 #   pg_start FOLDER [server options]   starts it, sets pg_url
 #   pg_stop                            stops it; call from a trap
@@ -26,7 +26,7 @@ pg_install() {
     echo "hint: install Debian's package postgresql" >&2
     return 1
   fi
-  # No system cluster: we make our own and leave none behind.
+  # Do not create the system cluster of the package.
   mkdir -p /etc/postgresql-common
   [ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' > /etc/postgresql-common/createcluster.conf
   apt-get update -q
@@ -43,7 +43,7 @@ pg_start() {
   pg_as_owner "$pg_bin/initdb" -D "$pg_folder/data" -U patra -A trust -E UTF8 --no-locale --no-sync >/dev/null
   local port
   for _ in 1 2 3 4 5 6 7 8; do
-    # Below the ports that the system gives to outgoing connections.
+    # Below the range of ephemeral ports.
     port=$((20000 + RANDOM % 12000))
     if pg_as_owner "$pg_bin/pg_ctl" -D "$pg_folder/data" -l "$pg_folder/log" -w -t 30 \
       -o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='$pg_folder' -c max_connections=200 $*" start >/dev/null; then

@@ -5,7 +5,7 @@ import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 
-/** A free port below those that the system gives to outgoing connections: nothing takes it before the server does. */
+/** A free port below the ephemeral ones, so that no outgoing connection takes it before the server does. */
 export const freePort = () => new Promise((resolve) => {
   const port = 20_000 + Math.floor(Math.random() * 12_000);
   const probe = net.createServer();
@@ -14,7 +14,7 @@ export const freePort = () => new Promise((resolve) => {
 });
 
 export class Sandbox {
-  /** After `patienceMs` whoever is waited for hangs. */
+  /** A step that takes longer than `patienceMs` counts as hung. */
   constructor(name, patienceMs) {
     this.folder = mkdtempSync(path.join(os.tmpdir(), `patra-${name}.`));
     this.patienceMs = patienceMs;
@@ -37,12 +37,12 @@ export class Sandbox {
     return done.stdout;
   }
 
-  /** A scripted upstream; its address. */
+  /** Starts a mock API and returns its address. */
   upstream(args) {
     return this.run(process.env.PATRA_UPSTREAM_BIN, ['--listen', '127.0.0.1:0', ...args], {}, (line) => line.trim());
   }
 
-  /** Patra itself, once it answers. */
+  /** Starts Patra and waits until it responds. */
   async serve() {
     const port = await freePort();
     this.url = `http://127.0.0.1:${port}`;
@@ -69,7 +69,7 @@ export class Sandbox {
     });
   }
 
-  /** Ends the servers; `keep` leaves their logs. */
+  /** Stops the servers; `keep` keeps their logs. */
   async stop(keep) {
     for (const child of this.children) if (child.exitCode === null) child.kill();
     await Promise.all(this.children.map((child) => child.exitCode !== null || child.signalCode !== null || new Promise((resolve) => { child.once('exit', resolve); })));

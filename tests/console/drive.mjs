@@ -1,4 +1,4 @@
-// Every page of the console, as users see it.
+// Checks every page of the console in a browser.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
@@ -11,7 +11,7 @@ const { chromium } = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const shots = process.env.PATRA_CONSOLE_SHOTS;
 
-/** Pages are smaller than this, and paint within so many milliseconds; the latter is printed, not asserted. */
+/** Largest page in bytes, and longest time to first paint in milliseconds. The time is printed, not asserted. */
 const MAX_BYTES = 100_000;
 const FIRST_PAINT_MS = 100;
 const LOOKS = {
@@ -73,7 +73,7 @@ async function faults() {
   await page.context().close();
 }
 
-/** The addresses of all pages; of lists also that of the first row. */
+/** The addresses of all pages, and for each list that of its first row. */
 async function addresses(page) {
   const found = ['/', '/try', '/search?q=1', '/search?q=nothing', '/slices', '/cursor-events', '/signals', '/candidates', '/outbox', '/schedules', '/exports'];
   const menu = await page.locator('nav a').evaluateAll((links) => links.map((link) => link.getAttribute('href')));
@@ -112,7 +112,7 @@ async function pages(name, look) {
   await page.context().close();
 }
 
-/** When the page first showed something, and how much of that was the server's. The browser may report it only after it has loaded. */
+/** Time to first paint, and the server's part of it. The browser may report it only after the page has loaded. */
 async function firstPaint(page) {
   const { paint, server } = await page.evaluate(() => new Promise((resolve) => {
     new PerformanceObserver((list, observer) => {
@@ -127,7 +127,7 @@ async function firstPaint(page) {
   return `first paint ${paint.toFixed(0)} ms${slow}, of which ${server.toFixed(0)} ms for the answer`;
 }
 
-/** What a page of one word takes in the same browser: no page of ours can be faster. */
+/** Time of a page of one word in the same browser, as a lower limit. */
 async function bare(name, look) {
   const server = http.createServer((_, answer) => answer.setHeader('content-type', 'text/html').end('<!doctype html><p>word'));
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -168,7 +168,7 @@ async function first(list) {
 }
 
 // covers: ING-14.9-07, ING-14.10-04
-/** What the buttons of a batch, a task and a record say that they do, they have done. */
+/** The buttons of a batch, a task and a record do what they say. */
 async function buttons() {
   const page = await entered(LOOKS.light);
   const press = (name) => page.getByRole('button', { name, exact: true }).click();
@@ -213,7 +213,7 @@ async function buttons() {
   await page.context().close();
 }
 
-/** A manifest is tried in the form: what would be read is shown, problems are shown, and nothing is stored. */
+/** Trying a manifest in the form shows the records or the problems, and stores nothing. */
 async function trial() {
   const page = await entered(LOOKS.light);
   const attempt = async (yaml) => {
@@ -233,7 +233,7 @@ async function trial() {
   await page.context().close();
 }
 
-/** An open page shows what happens elsewhere. */
+/** An open page updates when data changes. */
 async function live() {
   const page = await entered(LOOKS.light);
   await page.goto(`${rig.url}/jobs`);

@@ -1,10 +1,10 @@
-// A Patra that collects from a scripted upstream: one healthy source, and one with a fault of each level.
+// Starts Patra with a mock API: one healthy source, and one source with a fault of each level.
 import { Sandbox, freePort } from '../sandbox.mjs';
 
-/** Nothing here takes so long: whoever does hangs. */
+/** Time after which a step counts as hung. */
 const PATIENCE_MS = 4 * 60 * 1000;
 
-/** A manifest of the scripted upstream; what differs is what is wrong with it. */
+/** A manifest for the mock API, with the given fault. */
 export const manifest = (provenance, { base, path: at = '/cursor', id = '$.id', updated = '$.updated_at', size = 50 }) => `
 provenance: ${provenance}
 name: ${provenance}

@@ -18,7 +18,7 @@ const header = (node, name) => node.parameters.headerParameters?.parameters.find
 const steps = (patra) => patra.calls.map((call) => call.id.split('-').slice(3).join('-')).filter((id) => !id.startsWith('heartbeat'));
 const waitsOf = (count) => [5, 15, 45].slice(0, count);
 
-/** What n8n 2.8 has, of what is used here. */
+/** Features of n8n 2.8 that the workflows use. */
 const VERSIONS = {
   manualTrigger: [1], scheduleTrigger: [1.2], executeWorkflowTrigger: [1.1], code: [2], httpRequest: [4.2], if: [2.2], switch: [3.2],
   wait: [1.1], noOp: [1], stopAndError: [1], stickyNote: [1],

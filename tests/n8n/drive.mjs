@@ -8,7 +8,7 @@ export const load = (name) => JSON.parse(readFileSync(new URL(name, folder), 'ut
 /** Steps of a run before it counts as endless. */
 const MAX_STEPS = 5000;
 
-/** The upstream of the workflow: `notes` that a search finds, and `wrong(call)`, which may answer in Patra's place. */
+/** The mock Patra: `notes` that a search finds, and `wrong(call)`, which may return a response instead of Patra's. */
 export class Patra {
   constructor({ notes = 3, wrong = () => undefined, locked = true, lockMinutes = 30 } = {}) {
     Object.assign(this, { wrong, locked, lockMinutes, calls: [], candidates: new Map(), stored: [], execution: null });
@@ -64,12 +64,12 @@ export class Patra {
   }
 }
 
-/** A failure in Patra's envelope. */
+/** An error response in Patra's format. */
 export function failure(code, cookie_used = 'account_01') {
   return { statusCode: 500, body: { success: false, data: null, error: { code, message: 'made up' }, meta: { cookie_used } } };
 }
 
-/** The answer of a batch: pairs of a note and the code that it failed with, or null. */
+/** The response of a batch: pairs of a note and the code that it failed with, or null. */
 export function batch(notes, meta = { cookie_used: 'account_01' }) {
   const items = notes.map(([id, code]) => (code
     ? { id, success: false, error: { code, message: 'made up' } }
@@ -80,7 +80,7 @@ export function batch(notes, meta = { cookie_used: 'account_01' }) {
   return { statusCode: error ? 207 : 200, body: { success: !error, items, error, meta } };
 }
 
-/** Runs it to its end. Gives the name of the last node, what it got, and how long was waited. */
+/** Runs the workflow to its end. Returns the name of the last node, its input, and the total delay. */
 export function drive(flow, patra, settings = {}, minutesPerCall = 0) {
   const node = (name) => flow.nodes.find((one) => one.name === name);
   const next = (name, output = 0) => flow.connections[name]?.main[output]?.[0]?.node;
@@ -140,5 +140,5 @@ export function drive(flow, patra, settings = {}, minutesPerCall = 0) {
   throw new Error('the run does not end');
 }
 
-/** As it would come out of n8n, which keeps data as JSON. */
+/** A copy through JSON, because n8n keeps data as JSON. */
 const copy = (value) => JSON.parse(JSON.stringify(value));

@@ -1,4 +1,4 @@
-// Runs the workflows in a real n8n, against a real Patra and a scripted platform. Started by `run`.
+// Runs the workflows in a real n8n, against a real Patra and a mock platform. Started by `run`.
 import assert from 'node:assert/strict';
 import { folder, load } from './drive.mjs';
 import { Rig } from './rig.mjs';
@@ -11,7 +11,7 @@ const notes = () => list('notes?platform=xhs&limit=500');
 const candidates = () => list('candidates?platform=xhs&limit=500');
 const lastExecution = async () => (await list('executions?workflow_name=wf-crawl-main&limit=500')).pop();
 const count = (rows, member) => rows.reduce((counts, row) => ({ ...counts, [row[member]]: (counts[row[member]] || 0) + 1 }), {});
-/** A run that must end well, or must not. */
+/** Runs a workflow that must succeed, or must fail. */
 const run = async (settings, status = 0, id = MAIN) => {
   const done = await rig.execute(id, settings);
   assert.equal(done.status, status, done.text.slice(-3000));

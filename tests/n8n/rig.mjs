@@ -1,4 +1,4 @@
-// The parts of a live run: a scripted platform, a Patra that crawls it, n8n, and a proxy between them that records
+// The parts of a live run: a mock platform, a Patra that crawls it, n8n, and a proxy between them that records
 // every call.
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { Sandbox, freePort } from '../sandbox.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const workflows = path.join(root, 'deploy/n8n');
-/** Nothing here takes so long: whoever does hangs. */
+/** Time after which a step counts as hung. */
 const PATIENCE_MS = 10 * 60 * 1000;
 
 export class Rig extends Sandbox {
@@ -29,7 +29,7 @@ export class Rig extends Sandbox {
     await this.listen();
   }
 
-  /** The manifest that is shipped, for the scripted platform: no signer, no waiting. */
+  /** The shipped manifest, changed for the mock platform: no signer, no delays. */
   manifest() {
     const text = readFileSync(path.join(root, 'sources/xhs.yaml'), 'utf8');
     const mine = text.replace(/base_url: "[^"]+"/, `base_url: "${this.platform}"`).replace(/^defaults:/m, 'allow_http: true\ndefaults:').replace(/signing_hook: \w+, /, '')
@@ -38,7 +38,7 @@ export class Rig extends Sandbox {
     return mine;
   }
 
-  /** n8n speaks to this, which hands on to Patra and keeps what went by. */
+  /** A proxy between n8n and Patra that records all calls. */
   async listen() {
     this.proxy = http.createServer((request, response) => {
       const call = { method: request.method, path: request.url.replace('/api/v1/crawler/', ''), id: request.headers['x-request-id'] };
@@ -61,7 +61,7 @@ export class Rig extends Sandbox {
     this.front = `http://127.0.0.1:${this.proxy.address().port}`;
   }
 
-  /** A table as Feishu has them: gives a token to the app, finds rows by one field, adds rows. */
+  /** A mock of a Feishu table: issues a token, finds rows by one field, adds rows. */
   async table() {
     const rows = [];
     const answers = {
@@ -103,7 +103,7 @@ export class Rig extends Sandbox {
     return this.ask('POST', 'cookies', { cookie_name, platform: 'xhs', cookie_value: `a1=x; web_session=${session}`, priority, daily_limit: 100000 });
   }
 
-  /** How the platform behaves from now on. */
+  /** Sets how the platform behaves from now on. */
   async knobs(knobs) {
     const answer = await fetch(`${this.platform}/knobs?${new URLSearchParams(knobs)}`);
     if (!answer.ok) throw new Error(`knobs: ${await answer.text()}`);
@@ -146,7 +146,7 @@ export class Rig extends Sandbox {
     return done;
   }
 
-  /** Runs a workflow as the documentation says. Gives what n8n said and the calls that it made. */
+  /** Runs a workflow as documented. Returns the output of n8n and the calls that it made. */
   async execute(id, settings = {}, env = {}) {
     this.seen.length = 0;
     const crawl = JSON.stringify({ backoff_seconds: [0.1, 0.2, 0.3], ...settings });

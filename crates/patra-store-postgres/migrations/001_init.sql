@@ -1,15 +1,15 @@
--- The first schema. Same tables, columns, unique keys and index names as the SQLite file of this number.
--- Times are timestamptz, microseconds, UTC. Small JSON is jsonb; what came from outside or enters a hash is text, byte for
--- byte. Codes and keys compare as bytes (COLLATE "C"), so that order is the same in both databases and under every locale.
--- There are no foreign keys (ING-0.1-04).
+-- The first schema. Tables, columns, unique keys and index names are the same as in the SQLite file of this number.
+-- Times are timestamptz with microseconds, in UTC. Small JSON is jsonb. Text from outside, and text that is hashed, is
+-- stored as text, byte for byte. Codes and keys compare as bytes (COLLATE "C"), so that the order is the same in both
+-- databases and under every locale. There are no foreign keys (ING-0.1-04).
 
--- The registry. Each table holds one section of the manifests: `config` is a JSON object, and `endpoint_name` an endpoint
--- or, in the tables below the first two, '*' for what all endpoints of the provenance share.
+-- The registry: the manifests that were applied. Each table holds one section of them as a JSON object in `config`.
+-- `endpoint_name` is an endpoint; in the tables after the first two, '*' stands for all endpoints of the provenance.
 CREATE TABLE reg_provenance (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   provenance_code text COLLATE "C" NOT NULL,
   name text NOT NULL,
-  -- For whom it is; null for everybody.
+  -- Project that the manifest is for; NULL for all projects.
   project_key text COLLATE "C",
   config text NOT NULL CHECK (json_typeof(config::json) = 'object'),
   document_hash text COLLATE "C" NOT NULL,
@@ -119,21 +119,23 @@ CREATE TABLE reg_expr_field_dict (
 );
 CREATE UNIQUE INDEX uk_expr_field_dict ON reg_expr_field_dict (provenance_code, endpoint_name);
 
--- A number is never used again: triggers name the schedule that fired them.
+-- When each endpoint and operation runs. Ids are never reused, because jobs refer to the schedule that fired them.
 CREATE TABLE reg_schedule (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
-  -- Why, for an UPDATE; '' and not null, or the unique key would not hold.
+  -- Reason of an UPDATE, otherwise ''. Not NULL, because a unique key treats every NULL as different.
   reason_code text COLLATE "C" NOT NULL DEFAULT '' CHECK (reason_code IN ('', 'STALENESS', 'EXPR_CHANGE', 'SIGNALS')),
+  -- `every <µs>` or `cron <five fields>`.
   when_text text COLLATE "C" NOT NULL CHECK (when_text LIKE 'every %' OR when_text LIKE 'cron %'),
   next_due_at timestamptz NOT NULL
 );
 CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code, reason_code);
 CREATE INDEX idx_schedule_due ON reg_schedule (next_due_at);
 
--- The dictionary: what the program knows as codes, for people and other programs to look up. It is written as a whole.
+-- The dictionary: every code that the program uses, with its name and aliases, for people and other programs to look
+-- up. All three tables are replaced together.
 CREATE TABLE sys_dict_type (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   type_code text COLLATE "C" NOT NULL,
@@ -163,13 +165,14 @@ CREATE TABLE sys_dict_item_alias (
 );
 CREATE UNIQUE INDEX uk_dict_item_alias ON sys_dict_item_alias (type_code, alias);
 
+-- Compiled manifests by hash. A plan keeps working with the snapshot that it was made with.
 CREATE TABLE ing_snapshot (
   hash text COLLATE "C" PRIMARY KEY,
   body text NOT NULL CHECK (body::json IS NOT NULL),
   created_at timestamptz NOT NULL
 );
 
--- Whose everything is. What belongs to no other project is of `default`.
+-- Owners of data. Rows that belong to no other project belong to `default`.
 CREATE TABLE project (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -179,7 +182,8 @@ CREATE TABLE project (
 CREATE UNIQUE INDEX uk_project ON project (project_key);
 INSERT INTO project (project_key, name, created_at) VALUES ('default', 'default', clock_timestamp());
 
--- One time that something was asked for. `schedule_id` names the schedule that fired it, if one did.
+-- Jobs: one row per request for work. `schedule_id` is the schedule that fired the job, or NULL. `scheduler_code`,
+-- `scheduler_job_id` and `scheduler_log_id` identify the request in the terms of an external scheduler.
 CREATE TABLE ing_schedule_instance (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   public_id text COLLATE "C" NOT NULL,
@@ -189,22 +193,27 @@ CREATE TABLE ing_schedule_instance (
   scheduler_log_id text COLLATE "C" NOT NULL,
   trigger_type_code text COLLATE "C" NOT NULL CHECK (trigger_type_code IN ('SCHEDULE', 'MANUAL', 'API')),
   project_key text COLLATE "C" NOT NULL,
-  -- What kind of work it is, in the words of those who ask for it.
+  -- Kind of work, as named by the client.
   job_type text COLLATE "C" NOT NULL,
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   operation_code text COLLATE "C" NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
+  -- Reason of an UPDATE.
   reason_code text COLLATE "C" CHECK (reason_code IN ('STALENESS', 'EXPR_CHANGE', 'SIGNALS')),
+  -- Jobs of one activity share their progress.
   activity text COLLATE "C",
   window_from timestamptz,
   window_to timestamptz,
+  -- Added to the priority of the operation. Smaller numbers run first.
   priority integer NOT NULL,
   params jsonb NOT NULL,
   overrides jsonb NOT NULL,
-  -- The spec that it was planned with, once it was.
+  -- Snapshot that the job was planned with.
   expr_proto_hash text COLLATE "C",
+  -- The job that created this one for one of its partitions, and the first job of that chain.
   parent_id bigint,
   root_id bigint,
+  -- How far the job has created its child jobs.
   fan_place jsonb,
   status_code text COLLATE "C" NOT NULL
     CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FINISHED', 'FAILED', 'CANCELLED')),
@@ -213,9 +222,9 @@ CREATE TABLE ing_schedule_instance (
   leased_until timestamptz,
   lease_epoch bigint NOT NULL DEFAULT 0,
   record_remarks jsonb,
-  -- The request that asked for it.
+  -- Id of the HTTP request that created the job.
   request_id text,
-  -- Of a chore, which has no plan: what came of it, and when.
+  -- Only for background jobs, which have no plan: result, start and end.
   result jsonb,
   started_at timestamptz,
   finished_at timestamptz,
@@ -223,18 +232,22 @@ CREATE TABLE ing_schedule_instance (
 );
 CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
 CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_code = 'REQUESTED';
+-- Finds out whether the last job of a schedule is still waiting.
 CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
 CREATE INDEX idx_instance_parent ON ing_schedule_instance (parent_id, status_code) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_instance_root ON ing_schedule_instance (root_id, status_code) WHERE root_id IS NOT NULL;
--- The jobs of a project.
+-- Lists the jobs of a project.
 CREATE INDEX idx_instance_job ON ing_schedule_instance (project_key, job_type, id);
--- Chores that wait, and those that are over; jobs that poll sources.
+-- Background jobs that wait.
 CREATE INDEX idx_instance_chore ON ing_schedule_instance (id)
   WHERE status_code = 'REQUESTED' AND provenance_code = 'resource_pool';
+-- Finished background jobs, for retention.
 CREATE INDEX idx_instance_finished ON ing_schedule_instance (finished_at) WHERE finished_at IS NOT NULL;
+-- Jobs that poll sources, for retention.
 CREATE INDEX idx_instance_scrape ON ing_schedule_instance (id) WHERE scheduler_code = 'scrape';
 CREATE INDEX idx_sched_src ON ing_schedule_instance (scheduler_code, scheduler_job_id, scheduler_log_id);
 
+-- Plans: the work for one job, as one window of time on one snapshot.
 CREATE TABLE ing_plan (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   schedule_instance_id bigint NOT NULL,
@@ -255,9 +268,10 @@ CREATE TABLE ing_plan (
 );
 CREATE INDEX idx_plan_srcop_time ON ing_plan (provenance_code, operation_code, created_at);
 CREATE INDEX idx_plan_instance ON ing_plan (schedule_instance_id);
--- The newest plan of a namespace.
+-- Finds the newest plan of a cursor namespace.
 CREATE INDEX idx_plan_cursor ON ing_plan (cursor_id, id);
 
+-- Slices: pieces of a plan that one worker can read.
 CREATE TABLE ing_plan_slice (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   plan_id bigint NOT NULL,
@@ -275,6 +289,7 @@ CREATE TABLE ing_plan_slice (
 CREATE UNIQUE INDEX uk_slice_sig ON ing_plan_slice (plan_id, slice_signature_hash);
 CREATE INDEX idx_slice_status ON ing_plan_slice (plan_id, status_code);
 
+-- Tasks: the queue. A task is a slice that waits for a process, is leased by one, or has ended.
 CREATE TABLE ing_task (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   schedule_instance_id bigint NOT NULL,
@@ -289,27 +304,28 @@ CREATE TABLE ing_task (
   params jsonb NOT NULL,
   expr_hash text COLLATE "C" NOT NULL,
   idempotent_key text COLLATE "C" NOT NULL,
-  -- Null for a segment of ids, which has `ordinal` and `last_id` instead.
+  -- NULL for a segment of ids, which has `ordinal` and `last_id` instead.
   window_from timestamptz,
   window_to timestamptz,
-  -- The part of the window that is complete although the task ended short.
+  -- Completed part of the window, when the task ended before the end of the window.
   done_from timestamptz,
   done_to timestamptz,
+  -- Number of an id segment in its cursor namespace, and the last id of the segment.
   ordinal bigint,
   last_id text COLLATE "C",
-  -- SUCCEEDED, while nothing shows that no record moved past the reader.
+  -- 1: the task SUCCEEDED, but nothing proves that no record was missed while its pages were read.
   is_unverified integer NOT NULL DEFAULT 0 CHECK (is_unverified IN (0, 1)),
-  -- Narrower tasks have taken its place.
+  -- 1: narrower tasks, or a new task of the same slice, have replaced this one.
   replaced integer NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),
-  -- The task that it drives again, and the request that asked for it.
+  -- The task that this one repeats, and the request for the repetition.
   redrive_of bigint,
   redrive_request text COLLATE "C",
-  -- The source that it polls, and the host that it asks.
+  -- Only for polls: the source, and the host that the request goes to.
   source_id bigint,
   host text COLLATE "C",
-  -- How many tasks of its partition may be held at once.
+  -- Most tasks of the partition that may be leased at the same time.
   c_max bigint NOT NULL,
-  -- Records that its runs brought.
+  -- Number of records that the runs of this task received.
   items bigint NOT NULL DEFAULT 0,
   status_code text COLLATE "C" NOT NULL
     CHECK (status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING', 'SUCCEEDED', 'FAILED', 'PARTIAL', 'CANCELLED')),
@@ -317,13 +333,13 @@ CREATE TABLE ing_task (
   scheduled_at timestamptz NOT NULL,
   lease_owner text COLLATE "C",
   leased_until timestamptz,
-  -- The fence: rises with every claim, never falls.
+  -- The fence: rises with every claim and never falls.
   lease_epoch bigint NOT NULL DEFAULT 0,
-  -- Claims and renewals, for diagnosis.
+  -- Number of claims and renewals, for diagnosis.
   lease_count bigint NOT NULL DEFAULT 0,
   -- Claims since the last committed batch.
   attempt_count bigint NOT NULL DEFAULT 0,
-  -- It was running when its process died, and has committed nothing since.
+  -- 1: the task was running when its process died, and has committed nothing since.
   is_suspect integer NOT NULL DEFAULT 0 CHECK (is_suspect IN (0, 1)),
   error jsonb,
   created_at timestamptz NOT NULL,
@@ -337,35 +353,36 @@ CREATE TABLE ing_task (
   CHECK ((redrive_of IS NULL) = (redrive_request IS NULL)),
   CHECK ((source_id IS NULL) = (host IS NULL))
 );
--- A queue: rows change often and most are done, so the table is cleaned long before a fifth of it is dead.
+-- Rows change often and most of them have ended, so autovacuum starts long before its default of a fifth dead rows.
 ALTER TABLE ing_task SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 CREATE UNIQUE INDEX uk_task_idem ON ing_task (idempotent_key);
--- Serves the claim: it steps from one group of tasks that are treated alike to the next, and finds the first of each where
--- it lands. Partial, so finished tasks cost nothing.
+-- Used by the claim, which steps from one group of equivalent tasks to the next and reads the first task of each.
+-- Partial, so finished tasks cost nothing.
 CREATE INDEX idx_task_pick ON ing_task
   (provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority, scheduled_at, id)
   WHERE status_code = 'QUEUED' AND source_id IS NULL;
--- Polls have a queue of their own.
+-- The queue of polls.
 CREATE INDEX idx_task_poll ON ing_task (scheduled_at, id) WHERE status_code = 'QUEUED' AND source_id IS NOT NULL;
--- Polls that go before the others.
+-- Polls that run before the regular ones.
 CREATE INDEX idx_task_poll_urgent ON ing_task (priority, scheduled_at, id)
   WHERE status_code = 'QUEUED' AND source_id IS NOT NULL AND priority < 100;
--- A source is polled by one at a time (COLL-33).
+-- A source has at most one open poll (COLL-33).
 CREATE UNIQUE INDEX uk_task_polled ON ing_task (source_id)
   WHERE source_id IS NOT NULL AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
--- Polls that have ended, for those who forget them.
+-- Polls that have ended, for retention.
 CREATE INDEX idx_task_poll_ended ON ing_task (finished_at) WHERE source_id IS NOT NULL AND finished_at IS NOT NULL;
--- Serves the sweep, and the count of what each partition has under way.
+-- Leased tasks: finds expired leases, and counts the leased tasks of each partition.
 CREATE INDEX idx_task_queue ON ing_task (leased_until, id, provenance_code, endpoint_name, operation_code)
   WHERE status_code IN ('DISPATCHED', 'EXECUTING');
--- Serves coverage and the completed part: only what lies beyond the cursor is read. Segments of ids stand at its end.
+-- Windows beyond the cursor: which of them are covered, and which are completed. Rows are read in the order in which
+-- they are grouped.
 CREATE INDEX idx_task_cover ON ing_task (cursor_id, window_to, window_from, ordinal, plan_id);
 -- The same for a cursor that moves towards the past.
 CREATE INDEX idx_task_cover_past ON ing_task (cursor_id, window_from, window_to, plan_id)
   WHERE operation_code = 'BACKFILL';
 CREATE INDEX idx_task_cred ON ing_task (credential_id) WHERE credential_id IS NOT NULL;
 CREATE INDEX idx_task_src_op ON ing_task (provenance_code, operation_code, status_code, created_at);
--- What boards count of the queue.
+-- Open tasks, for the counts on boards.
 CREATE INDEX idx_task_open ON ing_task
   (provenance_code, endpoint_name, operation_code, project_key, status_code, scheduled_at, c_max)
   WHERE status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
@@ -373,6 +390,8 @@ CREATE INDEX idx_task_slice ON ing_task (slice_id);
 CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
 CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
 
+-- Runs: one row per attempt at a task. Ids are never reused: items refer to the run that stored them, even after the
+-- run is deleted.
 CREATE TABLE ing_task_run (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   task_id bigint NOT NULL,
@@ -387,17 +406,19 @@ CREATE TABLE ing_task_run (
   window_from timestamptz,
   window_to timestamptz,
   error jsonb,
-  -- The task's.
+  -- Copied from the task.
   source_id bigint,
   created_at timestamptz NOT NULL,
   finished_at timestamptz
 );
--- What collectors did of late.
+-- Recent polls, for the status of the collector.
 CREATE INDEX idx_run_poll ON ing_task_run (finished_at, status_code, source_id) WHERE source_id IS NOT NULL;
 CREATE UNIQUE INDEX uk_run_attempt ON ing_task_run (task_id, attempt_no);
 CREATE INDEX idx_run_task ON ing_task_run (task_id, status_code, created_at);
 
--- `position` and `next_position` hold the place in full, as JSON; page_no, tokens and URLs repeat it for people.
+-- Batches: one row per page, with its request, response and statistics. `position` and `next_position` are JSON and are
+-- what the program reads; page number, tokens and URLs repeat them for people. Ids are never reused: the archive refers
+-- to batches by id.
 CREATE TABLE ing_task_run_batch (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   run_id bigint NOT NULL,
@@ -408,7 +429,7 @@ CREATE TABLE ing_task_run_batch (
   provenance_code text COLLATE "C" NOT NULL,
   endpoint_name text COLLATE "C" NOT NULL,
   expr_hash text COLLATE "C" NOT NULL,
-  -- The task's window.
+  -- Copied from the task.
   window_from timestamptz,
   window_to timestamptz,
   batch_no bigint NOT NULL CHECK (batch_no > 0),
@@ -426,7 +447,7 @@ CREATE TABLE ing_task_run_batch (
   inserted bigint NOT NULL,
   updated bigint NOT NULL,
   skipped bigint NOT NULL,
-  -- Parts of `skipped`.
+  -- Both are included in `skipped`.
   out_of_window bigint NOT NULL DEFAULT 0,
   filtered bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL,
@@ -446,8 +467,10 @@ CREATE INDEX idx_batch_task ON ing_task_run_batch (task_id, run_id, batch_no);
 CREATE INDEX idx_batch_instance ON ing_task_run_batch (schedule_instance_id);
 CREATE INDEX idx_batch_time ON ing_task_run_batch (run_id, created_at);
 CREATE INDEX idx_batch_status ON ing_task_run_batch (run_id, status_code);
+-- Batches that are old enough for the archive.
 CREATE INDEX idx_batch_created ON ing_task_run_batch (created_at);
 
+-- Cursors: the point up to which a namespace is completely collected.
 CREATE TABLE ing_cursor (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -459,14 +482,14 @@ CREATE TABLE ing_cursor (
   namespace_key text COLLATE "C" NOT NULL,
   cursor_type_code text COLLATE "C" NOT NULL CHECK (cursor_type_code IN ('TIME', 'ID', 'TOKEN')),
   direction_code text COLLATE "C" NOT NULL CHECK (direction_code IN ('FORWARD', 'BACKFILL')),
-  -- Where the namespace began: the completed part counts from here while there is no value. Ids have no beginning.
+  -- Start of the namespace: until the cursor has a value, progress counts from here. Only for TIME cursors.
   origin_instant timestamptz,
   cursor_value text,
   normalized_instant timestamptz,
-  -- How many segments of ids are complete.
+  -- Number of completed id segments. Only for ID cursors.
   normalized_numeric bigint,
   observed_max_value text COLLATE "C",
-  -- Where the value came from.
+  -- The work that moved the cursor to its current value.
   schedule_instance_id bigint,
   plan_id bigint,
   slice_id bigint,
@@ -475,7 +498,7 @@ CREATE TABLE ing_cursor (
   batch_no bigint,
   expr_hash text COLLATE "C",
   version bigint NOT NULL DEFAULT 0,
-  -- Rises with every plan of the namespace; a planner that saw an older one must read again.
+  -- Rises with every plan of the namespace. A planner that has read an older epoch must read again.
   plan_epoch bigint NOT NULL DEFAULT 0,
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL,
@@ -488,12 +511,13 @@ CREATE TABLE ing_cursor (
 CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
   (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
--- Who lies furthest back.
+-- Cursors that are furthest behind.
 CREATE INDEX idx_cursor_lag ON ing_cursor (normalized_instant, id);
 CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
 -- Namespaces that are still collected, for the gauges.
 CREATE INDEX idx_cursor_moved ON ing_cursor (updated_at) WHERE direction_code = 'FORWARD';
 
+-- History of cursors: one row per move.
 CREATE TABLE ing_cursor_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   cursor_id bigint NOT NULL,
@@ -528,7 +552,7 @@ CREATE INDEX idx_cur_evt_timeline ON ing_cursor_event
 CREATE INDEX idx_cur_evt_instant ON ing_cursor_event (cursor_id, new_instant);
 CREATE INDEX idx_cur_evt_numeric ON ing_cursor_event (cursor_id, new_numeric);
 CREATE INDEX idx_cur_evt_lineage ON ing_cursor_event (schedule_instance_id, plan_id, slice_id, task_id, run_id);
--- Append-only (ING-7.8-05): the database itself refuses an edit, and a deletion by anybody but the archive.
+-- Append-only (ING-7.8-05): the database refuses updates, and deletes rows only for the archive.
 CREATE FUNCTION cursor_event_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   IF TG_OP = 'DELETE' AND current_setting('patra.archiving', true) = 'on' THEN
@@ -539,7 +563,7 @@ END
 $$;
 CREATE TRIGGER trg_cursor_event_append_only BEFORE UPDATE OR DELETE ON ing_cursor_event
 FOR EACH ROW EXECUTE FUNCTION cursor_event_append_only();
--- Onward only (ING-4.4-06), whatever the code above thinks; and what onward means never changes.
+-- A cursor only moves in its direction, and the direction is fixed (ING-4.4-06). The database enforces this itself.
 CREATE FUNCTION cursor_forward() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   RAISE EXCEPTION 'ing_cursor only moves onward';
@@ -555,7 +579,8 @@ WHEN (NEW.direction_code <> OLD.direction_code OR NEW.cursor_type_code <> OLD.cu
     AND (NEW.normalized_numeric IS NULL OR NEW.normalized_numeric < OLD.normalized_numeric)))
 EXECUTE FUNCTION cursor_forward();
 
--- Within what the ids of records are unique (MAP-C-10). A number, because the index of records has it before every key.
+-- Scopes within which record ids are unique (MAP-C-10). A number of its own, because it precedes every key in the index
+-- of records.
 CREATE TABLE item_scope (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -563,7 +588,7 @@ CREATE TABLE item_scope (
   dedup_scope text COLLATE "C" NOT NULL
 );
 CREATE UNIQUE INDEX uk_item_scope ON item_scope (project_key, provenance_code, dedup_scope);
--- The number of a scope, which is made when it is the first time. Who comes at the same time waits, and looks again.
+-- Returns the number of a scope, and creates it if needed. A concurrent caller waits and then reads it.
 CREATE FUNCTION item_scope_of(project text, code text, scope text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   number bigint;
@@ -578,7 +603,7 @@ BEGIN
   RETURN number;
 END $$;
 
--- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
+-- Records. `payload` is the record as received; `fields` is what the manifest maps from it, or '' when it maps nothing.
 CREATE TABLE item (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   scope_id bigint NOT NULL,
@@ -594,31 +619,32 @@ CREATE TABLE item (
   payload text NOT NULL,
   run_id bigint NOT NULL,
   batch_no bigint NOT NULL,
-  -- Which mapping made `fields`.
+  -- Version of the mapping that produced `fields`.
   mapping_generation text COLLATE "C" NOT NULL,
-  -- When the far side was last asked for it.
+  -- Last time that the record was fetched from the API or found to be gone there.
   refresh_checked_at timestamptz NOT NULL,
   created_at timestamptz NOT NULL,
   stored_at timestamptz NOT NULL,
-  -- Since when its content is gone; the key stays, so that it does not come back.
+  -- Time when the content was deleted. The key stays, so that the record is not stored again.
   emptied_at timestamptz,
-  -- Since when no list has it any more, see item_listed.
+  -- Time since when no list contains the record any more, see item_listed.
   missing_since timestamptz
 );
 CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
--- What a job has stored, by id.
+-- Records that a run has stored.
 CREATE INDEX idx_item_run ON item (run_id, id);
--- Tweets: an author's latest, a project's latest, and by the time of storing. A tweet's `updated_at` is when it was written.
--- No value of this database holds the character NUL, which JSON can name: it is read as a blank.
+-- Tweets: the latest of an author, the latest of a project, and all by the time of storing. `updated_at` of a tweet is
+-- the time of writing. The text type cannot hold the NUL character, which JSON can escape: it is read as a space.
 CREATE INDEX idx_tweets_author_created ON item
   (lower((replace(nullif(fields, ''), '\u0000', '\u0020')::jsonb ->> 'author_username') COLLATE "C"), updated_at DESC)
   WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_db_created_at ON item (created_at) WHERE kind = 'tweet';
--- The newest of a project, however many others have.
+-- Newest records of a project, at the same cost however many records other projects have.
 CREATE INDEX idx_item_project ON item (project_key, id);
 
--- Lists that are read as a whole (`window.mode: snapshot`, `missing: mark`): of an endpoint, or of one set of its params.
+-- Lists that are read as a whole (`window.mode: snapshot`, `missing: mark`): one per endpoint, or one per set of its
+-- params.
 CREATE TABLE item_list (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -628,7 +654,7 @@ CREATE TABLE item_list (
   list_key text COLLATE "C" NOT NULL
 );
 CREATE UNIQUE INDEX uk_item_list ON item_list (project_key, provenance_code, endpoint_name, list_key);
--- The number of a list, which is made when it is the first time.
+-- Returns the number of a list, and creates it if needed.
 CREATE FUNCTION item_list_of(project text, code text, endpoint text, list text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   number bigint;
@@ -643,7 +669,8 @@ BEGIN
   END LOOP;
   RETURN number;
 END $$;
--- The records that a list has or had, the last slice that saw each, or found that it is gone, and since when it is gone.
+-- Records that a list contains or contained: the last slice that saw the record or found it missing, and since when it
+-- is missing.
 CREATE TABLE item_listed (
   list_id bigint NOT NULL,
   item_id bigint NOT NULL,
@@ -651,10 +678,10 @@ CREATE TABLE item_listed (
   missing_since timestamptz,
   PRIMARY KEY (list_id, item_id)
 );
--- Which lists have a record. Partial, so that a list is never read by it.
+-- Lists that contain a record. Partial, so that the planner never reads a whole list with it.
 CREATE INDEX idx_item_listed_item ON item_listed (item_id) WHERE missing_since IS NULL;
 
--- Tweets under the names that their readers know (TWEET-120..131).
+-- Tweets, with the column names that clients expect (TWEET-120..131).
 CREATE VIEW tweets AS
 SELECT dedup_key AS tweet_id,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'text' AS text,
@@ -672,7 +699,7 @@ SELECT dedup_key AS tweet_id,
 FROM item
 WHERE kind = 'tweet' AND emptied_at IS NULL;
 
--- Items as documents, whatever brought them.
+-- Items as documents, whatever their source.
 CREATE VIEW documents AS
 SELECT id, project_key,
   coalesce(replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'doc_type', kind) AS doc_type,
@@ -685,7 +712,7 @@ SELECT id, project_key,
 FROM item
 WHERE emptied_at IS NULL;
 
--- Which sources an item was found in, and when first.
+-- Sources in which an item was found, with the first time.
 CREATE TABLE item_source (
   source_id bigint NOT NULL,
   item_id bigint NOT NULL,
@@ -697,19 +724,19 @@ CREATE TABLE item_source (
 CREATE INDEX idx_item_source_time ON item_source (source_id, fetched_at, item_id);
 CREATE INDEX idx_item_source_fetched ON item_source (project_key, fetched_at, item_id);
 CREATE INDEX idx_item_source_item ON item_source (item_id);
--- Only articles grow old (COLL-109).
+-- Only articles are deleted by age (COLL-109).
 CREATE INDEX idx_item_source_old ON item_source (fetched_at) WHERE kind = 'article';
 
--- Things that are polled again and again.
+-- Sources: feeds, pages and lists that are polled at an interval.
 CREATE TABLE source (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
   type text COLLATE "C" NOT NULL,
   name text NOT NULL,
   config jsonb NOT NULL CHECK (jsonb_typeof(config) = 'object'),
-  -- What makes it this one and no other.
+  -- Identity of the source within its project.
   source_key text COLLATE "C" NOT NULL,
-  -- Its own interval, if it has one.
+  -- Interval of this source; NULL for that of its type.
   minutes bigint CHECK (minutes > 0),
   is_public integer NOT NULL CHECK (is_public IN (0, 1)),
   is_active integer NOT NULL CHECK (is_active IN (0, 1)),
@@ -722,15 +749,15 @@ CREATE TABLE source (
   last_error text,
   last_error_at timestamptz,
   probe_count bigint NOT NULL DEFAULT 0,
-  -- NULL: never by itself.
+  -- Time of the next poll; NULL: not scheduled.
   next_due_at timestamptz,
-  -- The polls that brought something new: the last one, how many, and the usual time between two.
+  -- Polls that brought something new: time of the last one, their number, and the usual time between two of them.
   last_new_at timestamptz,
   new_count bigint NOT NULL DEFAULT 0,
   new_gap_seconds bigint NOT NULL DEFAULT 0,
-  -- How often a poll was queued.
+  -- Number of polls that were queued.
   poll_count bigint NOT NULL DEFAULT 0,
-  -- What an unchanged answer is recognised by.
+  -- Validators of the last response (such as its ETag), to recognise an unchanged one.
   validators jsonb,
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL,
@@ -739,15 +766,15 @@ CREATE TABLE source (
   CHECK (is_deleted = 0 OR next_due_at IS NULL),
   CHECK (paused_reason IS NULL OR paused_reason <> 'user' OR next_due_at IS NULL)
 );
--- Its rows change with every poll, and mostly what is due.
+-- Every poll changes its row, and mostly `next_due_at`.
 ALTER TABLE source SET (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
 CREATE UNIQUE INDEX uk_source_key ON source (project_key, source_key) WHERE is_deleted = 0;
 CREATE INDEX idx_sources_active ON source (is_active) WHERE is_deleted = 0;
--- A tick costs what is due, not what exists.
+-- Sources that are due. A tick reads only these.
 CREATE INDEX idx_source_due ON source (next_due_at) WHERE next_due_at IS NOT NULL;
 CREATE INDEX idx_source_type ON source (type) WHERE is_deleted = 0;
 
--- How fetches of a source went, of those that are counted.
+-- Statistics of successful fetches, kept for Twitter sources.
 CREATE TABLE source_stats (
   source_id bigint PRIMARY KEY,
   last_fetch_at timestamptz NOT NULL,
@@ -760,7 +787,7 @@ CREATE TABLE source_stats (
   updated_at timestamptz NOT NULL
 );
 
--- The same by the name of the user (TWEET-74..81).
+-- The same statistics by user name (TWEET-74..81).
 CREATE VIEW scraper_fetch_stats AS
 SELECT lower((source.config ->> 'username') COLLATE "C") AS username,
   stats.last_fetch_at, stats.last_fetched_count, stats.last_new_count, stats.total_fetches, stats.avg_new_rate,
@@ -768,17 +795,17 @@ SELECT lower((source.config ->> 'username') COLLATE "C") AS username,
 FROM source_stats stats JOIN source ON source.id = stats.source_id
 WHERE source.is_deleted = 0 AND source.config ->> 'username' IS NOT NULL;
 
--- What the collector knows of each type.
+-- Source types that the collector knows.
 CREATE TABLE source_type (
   type text COLLATE "C" PRIMARY KEY,
   minutes bigint NOT NULL CHECK (minutes > 0),
   interval_from text COLLATE "C" NOT NULL CHECK (interval_from IN ('default', 'environment', 'config')),
-  -- Why nobody can fetch it now.
+  -- Why sources of this type cannot be fetched now.
   unsupported text,
   updated_at timestamptz NOT NULL
 );
 
--- Collectors that live, or did a short while ago.
+-- Heartbeats of collectors that are running, or were until recently.
 CREATE TABLE collector_beat (
   owner text COLLATE "C" PRIMARY KEY,
   last_tick_at timestamptz NOT NULL,
@@ -794,10 +821,11 @@ CREATE TABLE config (
   config_value text NOT NULL,
   updated_at timestamptz NOT NULL
 );
--- Made once, here: what keys are derived with from a text that people chose.
+-- Random salt, created once: encryption keys are derived with it from a passphrase.
 INSERT INTO config (config_key, config_value, updated_at)
 VALUES ('cookie_salt', replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), now());
 
+-- Records that could not be stored, each with a sample and the reason.
 CREATE TABLE item_quarantine (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -811,7 +839,7 @@ CREATE TABLE item_quarantine (
   error_code text COLLATE "C" NOT NULL,
   reason text NOT NULL,
   sample text NOT NULL,
-  -- How the batch asked.
+  -- Copied from the batch.
   request_digest jsonb NOT NULL,
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('OPEN', 'SIGNALLED', 'RESOLVED', 'ABANDONED')),
   created_at timestamptz NOT NULL
@@ -820,8 +848,9 @@ CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, it
 CREATE INDEX idx_quarantine_key ON item_quarantine (project_key, provenance_code, endpoint_name, dedup_key)
   WHERE status_code = 'SIGNALLED';
 
--- What became of the work, by the minute: boards are made of it, so that none of them reads the ledger (ING-13.6). The
--- triggers below keep it, in the transaction that they count. Connections that commit at once mostly write different shards.
+-- Counters of work per minute, so that boards do not have to read the ledger (ING-13.6). The triggers below update them
+-- in the transaction that does the work. On PostgreSQL, connections that commit at the same time mostly write different
+-- shards; SQLite has one writer and one shard.
 CREATE TABLE ing_minute (
   minute timestamptz NOT NULL,
   project_key text COLLATE "C" NOT NULL,
@@ -829,12 +858,12 @@ CREATE TABLE ing_minute (
   endpoint_name text COLLATE "C" NOT NULL,
   operation_code text COLLATE "C" NOT NULL,
   shard integer NOT NULL,
-  -- Runs that began, and how they ended.
+  -- Runs that started, and how runs ended.
   picks bigint NOT NULL DEFAULT 0,
   succeeded bigint NOT NULL DEFAULT 0,
   partial bigint NOT NULL DEFAULT 0,
   failed bigint NOT NULL DEFAULT 0,
-  -- Pages that were committed, and that could not be read.
+  -- Pages that were committed, and pages that could not be read.
   batches bigint NOT NULL DEFAULT 0,
   batches_failed bigint NOT NULL DEFAULT 0,
   latency_ms bigint NOT NULL DEFAULT 0,
@@ -845,14 +874,14 @@ CREATE TABLE ing_minute (
   late bigint NOT NULL DEFAULT 0,
   retries bigint NOT NULL DEFAULT 0,
   throttled bigint NOT NULL DEFAULT 0,
-  -- What the gate had to do with them.
+  -- Events of the rate gate.
   permits bigint NOT NULL DEFAULT 0,
   wait_ms bigint NOT NULL DEFAULT 0,
   retry_after bigint NOT NULL DEFAULT 0,
   demoted bigint NOT NULL DEFAULT 0,
   quota_soft bigint NOT NULL DEFAULT 0,
   quota_hard bigint NOT NULL DEFAULT 0,
-  -- What the program did about its own troubles.
+  -- What the program did by itself to recover.
   qps_downshift bigint NOT NULL DEFAULT 0,
   page_size_shrink bigint NOT NULL DEFAULT 0,
   concurrency_down bigint NOT NULL DEFAULT 0,
@@ -861,8 +890,8 @@ CREATE TABLE ing_minute (
   PRIMARY KEY (minute, project_key, provenance_code, endpoint_name, operation_code, shard)
 ) WITH (fillfactor = 50);
 
--- Errors by kind, and where each was met last: a run that failed, or stopped short at a page that could not be read; a
--- record that went to quarantine.
+-- Errors per minute by code, with the last occurrence of each: runs that failed, runs that stopped at an unreadable
+-- page, and records that went to quarantine.
 CREATE TABLE ing_error_minute (
   minute timestamptz NOT NULL,
   project_key text COLLATE "C" NOT NULL,
@@ -881,8 +910,8 @@ CREATE TABLE ing_error_minute (
   PRIMARY KEY (minute, project_key, provenance_code, endpoint_name, operation_code, level, error_code, shard)
 ) WITH (fillfactor = 50);
 
--- Each statement counts its rows in the order of the key, what was done before what went wrong: two of them never wait for each
--- other in a circle.
+-- Each statement updates counters in key order, and ing_minute before ing_error_minute, so that two statements cannot
+-- deadlock.
 CREATE FUNCTION count_batches() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard,
@@ -996,7 +1025,8 @@ $$;
 CREATE TRIGGER trg_count_quarantine AFTER INSERT ON item_quarantine
 REFERENCING NEW TABLE AS counted FOR EACH STATEMENT EXECUTE FUNCTION count_quarantine();
 
--- A task that is split while it is under way; one that is driven again has ended before.
+-- Counts tasks that are split while they run. A task that is repeated after its end is also `replaced`, but does not
+-- count.
 CREATE FUNCTION count_split() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO ing_minute AS m (minute, project_key, provenance_code, endpoint_name, operation_code, shard, resliced)
@@ -1010,7 +1040,7 @@ $$;
 CREATE TRIGGER trg_count_split AFTER UPDATE OF replaced ON ing_task FOR EACH ROW
 WHEN (OLD.replaced = 0 AND NEW.replaced = 1 AND OLD.status_code = 'EXECUTING') EXECUTE FUNCTION count_split();
 
--- Records that must be fetched again, and who says so.
+-- Records that must be fetched again, and who requested it.
 CREATE TABLE ing_signal (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -1029,7 +1059,8 @@ CREATE TABLE ing_signal (
 CREATE UNIQUE INDEX uk_signal_open ON ing_signal (project_key, provenance_code, endpoint_name, item_key)
   WHERE status_code = 'OPEN';
 
--- What work stands still, and why. `subject` is the columns below it in words; one that is null covers everything.
+-- Pauses and halts. A row covers the work that matches all of its columns from `provenance_code` to `task_id` that are
+-- not NULL. `subject` repeats these columns as one text.
 CREATE TABLE ing_hold (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   kind_code text COLLATE "C" NOT NULL CHECK (kind_code IN ('PAUSE', 'BREAK', 'ADVISORY')),
@@ -1049,7 +1080,7 @@ CREATE TABLE ing_hold (
 );
 CREATE UNIQUE INDEX uk_hold_active ON ing_hold (kind_code, subject) WHERE released_at IS NULL;
 
--- Ids whose content is fetched apart (two-phase): the version that was fetched, or why it cannot be had.
+-- Ids whose content is fetched in a second phase: the version that was fetched, or why the content cannot be fetched.
 CREATE TABLE ing_candidate (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -1060,14 +1091,14 @@ CREATE TABLE ing_candidate (
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('FETCHED', 'BAD')),
   reason text,
   tries bigint NOT NULL,
-  -- Until when a bad id is left alone.
+  -- A bad id is not tried again before this time.
   expires_at timestamptz,
   updated_at timestamptz NOT NULL,
   CHECK ((status_code = 'BAD') = (expires_at IS NOT NULL))
 );
 CREATE UNIQUE INDEX uk_candidate ON ing_candidate (project_key, provenance_code, endpoint_name, candidate_id);
 
--- Answers as they came, for replays, while they are kept.
+-- Responses as received, for replays. The manifest says how long they are kept.
 CREATE TABLE ing_raw (
   run_id bigint NOT NULL,
   batch_no bigint NOT NULL,
@@ -1080,13 +1111,13 @@ CREATE TABLE ing_raw (
 );
 CREATE INDEX idx_raw_expires ON ing_raw (expires_at);
 
--- The newest time that the store has seen: one row. If the clock shows less, it was set back.
+-- One row: the latest time that the store has seen. If the clock shows an earlier time, it was set back.
 CREATE TABLE ing_clock (
   id bigint PRIMARY KEY CHECK (id = 1),
   seen_at timestamptz NOT NULL
 );
 
--- What is known of each key of the rate gate.
+-- State of the rate gate, by rate key.
 CREATE TABLE ing_gate (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   rate_key text COLLATE "C" NOT NULL,
@@ -1095,7 +1126,8 @@ CREATE TABLE ing_gate (
 );
 CREATE UNIQUE INDEX uk_gate_key ON ing_gate (rate_key);
 
--- Rows that have left the ledger. `row_id`, `body` and `created_at` are the row's own.
+-- Batches and cursor events that were moved out of the ledger. `row_id` and `created_at` are those of the row, and
+-- `body` is the whole row.
 CREATE TABLE ing_archive (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   kind_code text COLLATE "C" NOT NULL CHECK (kind_code IN ('BATCH', 'EVENT')),
@@ -1114,7 +1146,7 @@ CREATE UNIQUE INDEX uk_archive ON ing_archive (kind_code, row_id);
 CREATE INDEX idx_archive_plan ON ing_archive (plan_id);
 CREATE INDEX idx_archive_run ON ing_archive (run_id, batch_no);
 
--- Black boxes that were taken out of the house.
+-- Diagnostic bundles that were exported.
 CREATE TABLE ing_export (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   run_id bigint NOT NULL,
@@ -1126,8 +1158,8 @@ CREATE TABLE ing_export (
   expires_at timestamptz NOT NULL
 );
 
--- Who we are to a far side: the definition, written by people. `sealed` opens with the master key `key_id` names; a revoked
--- row has lost it. A rotation adds a version.
+-- Credentials for upstream APIs, as people define them. `sealed` is encrypted with the master key that `key_id` names;
+-- it is '' once the credential is revoked. Rotation adds a row with the next version.
 CREATE TABLE reg_prov_credential (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   alias text COLLATE "C" NOT NULL,
@@ -1140,7 +1172,7 @@ CREATE TABLE reg_prov_credential (
   sealed text COLLATE "C" NOT NULL,
   key_id text COLLATE "C" NOT NULL,
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('ACTIVE', 'REVOKED')),
-  -- Of a cookie: uses a day; NULL for the default.
+  -- Only for cookies: uses per day; NULL for the default.
   daily_limit bigint CHECK (daily_limit >= 0),
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL,
@@ -1151,11 +1183,11 @@ CREATE TABLE reg_prov_credential (
 );
 CREATE UNIQUE INDEX uk_credential ON reg_prov_credential (alias, provenance_code, endpoint_name, version);
 CREATE INDEX idx_credential_bound ON reg_prov_credential (provenance_code, endpoint_name) WHERE status_code = 'ACTIVE';
--- A cookie is known by its name alone (CRAWL-25).
+-- The name of an active cookie is unique (CRAWL-25).
 CREATE UNIQUE INDEX uk_cookie_name ON reg_prov_credential (alias) WHERE type_code = 'COOKIE' AND status_code = 'ACTIVE';
 CREATE INDEX idx_cookie_pick ON reg_prov_credential (provenance_code, status_code, priority) WHERE type_code = 'COOKIE';
 
--- Its runtime half: the newest token, sealed, and the lease of whoever gets the next one.
+-- Runtime state of a credential: the newest token (encrypted), the lease for refreshing it, and the usage of a cookie.
 CREATE TABLE ing_credential_state (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   credential_id bigint NOT NULL,
@@ -1173,7 +1205,7 @@ CREATE TABLE ing_credential_state (
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('ACTIVE', 'REJECTED')),
   fail_count bigint NOT NULL DEFAULT 0,
   last_error text,
-  -- How far a cookie is worn.
+  -- Status of a cookie.
   cookie_code text COLLATE "C" NOT NULL DEFAULT 'active' CHECK (cookie_code IN ('active', 'cooling', 'invalid', 'banned')),
   -- Uses since `used_day` began.
   daily_used bigint NOT NULL DEFAULT 0,
@@ -1183,18 +1215,18 @@ CREATE TABLE ing_credential_state (
   cooling_until timestamptz,
   cooling_since timestamptz,
   last_used_at timestamptz,
-  -- Of an ACTIVE cookie, else NULL: a copy of its definition, so that a pick reads one index.
+  -- Copied from the definition of an ACTIVE cookie, otherwise NULL, so that picking a cookie reads only one index.
   cookie_name text COLLATE "C",
   provenance_code text COLLATE "C",
   endpoint_name text COLLATE "C",
   priority integer NOT NULL DEFAULT 1,
   daily_limit bigint NOT NULL DEFAULT 100,
-  -- When its account ends, and whether that time has come.
+  -- The cookie is not used after this time; `expired` is 1 once it has passed.
   cookie_expires_at timestamptz,
   expired bigint NOT NULL DEFAULT 0 CHECK (expired IN (0, 1)),
-  -- Since when a person has paused it.
+  -- Time when a person paused the cookie.
   paused_at timestamptz,
-  -- Most uses at the same time, 0 for no limit; and the uses in ing_cookie_lease.
+  -- Most uses at the same time (0: no limit), and the current number of rows in ing_cookie_lease.
   max_parallel bigint NOT NULL DEFAULT 0 CHECK (max_parallel >= 0),
   in_use bigint NOT NULL DEFAULT 0 CHECK (in_use >= 0),
   updated_at timestamptz NOT NULL,
@@ -1205,25 +1237,25 @@ CREATE TABLE ing_credential_state (
 CREATE UNIQUE INDEX uk_credential_state ON ing_credential_state (credential_id);
 CREATE INDEX idx_credential_refreshing ON ing_credential_state (refresh_until) WHERE refresh_owner IS NOT NULL;
 CREATE INDEX idx_cookie_cooling ON ing_credential_state (cooling_until) WHERE cooling_until IS NOT NULL;
--- The cookies that may be used, in the order in which they are picked (CRAWL-22).
+-- Usable cookies, in the order in which they are picked (CRAWL-22).
 CREATE INDEX idx_cookie_ready ON ing_credential_state
   (provenance_code, endpoint_name, priority DESC, last_used_at NULLS FIRST, credential_id)
   WHERE provenance_code IS NOT NULL AND cookie_code = 'active' AND daily_used < daily_limit
     AND (max_parallel = 0 OR in_use < max_parallel) AND paused_at IS NULL AND expired = 0;
--- The cookies whose state changes with time: their cooling ends, they expire, or a new day begins.
+-- Cookies whose state changes with time: their cooling ends, they expire, or a new day begins.
 CREATE INDEX idx_cookie_cooled ON ing_credential_state (provenance_code, cooling_until)
   WHERE provenance_code IS NOT NULL AND cooling_until IS NOT NULL;
 CREATE INDEX idx_cookie_expiry ON ing_credential_state (provenance_code, cookie_expires_at)
   WHERE provenance_code IS NOT NULL AND cookie_expires_at IS NOT NULL AND expired = 0;
 CREATE INDEX idx_cookie_spent ON ing_credential_state (provenance_code, used_day)
   WHERE provenance_code IS NOT NULL AND daily_used > 0 AND daily_used >= daily_limit;
--- The numbers of a platform's cookies by status, and its list.
+-- Counts the cookies of a platform by status, and lists them.
 CREATE INDEX idx_cookie_count ON ing_credential_state
   (provenance_code, endpoint_name, cookie_code, cooling_until, paused_at, cookie_expires_at)
   WHERE provenance_code IS NOT NULL;
 CREATE INDEX idx_cookie_list ON ing_credential_state (provenance_code, cookie_name) WHERE provenance_code IS NOT NULL;
 
--- Uses in progress of cookies with a `max_parallel`. One that is not released ends by itself.
+-- Uses in progress of cookies that have a `max_parallel`. A use that is not released expires.
 CREATE TABLE ing_cookie_lease (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   credential_id bigint NOT NULL,
@@ -1235,7 +1267,7 @@ CREATE UNIQUE INDEX uk_cookie_lease ON ing_cookie_lease (holder);
 CREATE INDEX idx_cookie_lease ON ing_cookie_lease (provenance_code, expires_at);
 CREATE INDEX idx_cookie_lease_of ON ing_cookie_lease (credential_id, expires_at);
 
--- Named locks: who has one, or had it. Whoever says nothing for too long has lost it.
+-- Named locks: one row per execution of a workflow. An execution without a heartbeat for too long loses its lock.
 CREATE TABLE ing_execution (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -1250,11 +1282,11 @@ CREATE TABLE ing_execution (
   CHECK ((status = 'running') = (completed_at IS NULL))
 );
 CREATE UNIQUE INDEX uk_execution_id ON ing_execution (execution_id);
--- A workflow runs once at a time (CRAWL-49).
+-- A workflow has at most one running execution (CRAWL-49).
 CREATE UNIQUE INDEX uk_execution_running ON ing_execution (project_key, workflow_name) WHERE status = 'running';
 CREATE INDEX idx_execution_beat ON ing_execution (heartbeat_at) WHERE status = 'running';
 
--- Notes that are known and wait for their details, or had their turn.
+-- Notes whose details are to be fetched, or have been.
 CREATE TABLE crawl_candidate (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -1262,12 +1294,12 @@ CREATE TABLE crawl_candidate (
   note_id text COLLATE "C" NOT NULL,
   note_url text NOT NULL,
   status text COLLATE "C" NOT NULL CHECK (status IN ('pending', 'processing', 'collected', 'failed')),
-  -- The execution that holds it, and since when it was last said to.
+  -- The execution that has claimed the note, and the time of the claim or its last renewal.
   processing_lock text COLLATE "C",
   locked_at timestamptz,
   retry_count bigint NOT NULL DEFAULT 0,
   source_keyword text COLLATE "C",
-  -- What the platform demands for the details: a JSON object, or the same sealed.
+  -- Values that the platform requires for the details: a JSON object, or the same encrypted.
   tokens text NOT NULL,
   last_error_code text COLLATE "C",
   exec_meta text NOT NULL CHECK (json_typeof(exec_meta::json) = 'object'),
@@ -1277,12 +1309,12 @@ CREATE TABLE crawl_candidate (
   CHECK ((processing_lock IS NULL) = (locked_at IS NULL))
 );
 CREATE UNIQUE INDEX uk_crawl_candidate ON crawl_candidate (project_key, platform, note_id);
--- Serves the claim: the oldest that wait.
+-- Used by the claim: oldest waiting notes first.
 CREATE INDEX idx_crawl_status ON crawl_candidate (status, created_at, id);
 CREATE INDEX idx_crawl_lock ON crawl_candidate (processing_lock) WHERE processing_lock IS NOT NULL;
 CREATE INDEX idx_crawl_locked ON crawl_candidate (locked_at) WHERE locked_at IS NOT NULL;
 
--- What later steps need of a note; the note itself is an item.
+-- Crawl state of a stored note. The note itself is in item.
 CREATE TABLE item_note (
   item_id bigint PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -1300,7 +1332,7 @@ CREATE TABLE item_note (
 );
 CREATE UNIQUE INDEX uk_note_key ON item_note (project_key, platform, idempotency_key);
 
--- Crawl requests by the minute, for the last hour.
+-- Crawl requests per minute, for the last hour.
 CREATE TABLE crawl_minute (
   platform text COLLATE "C" NOT NULL,
   minute timestamptz NOT NULL,
@@ -1309,7 +1341,7 @@ CREATE TABLE crawl_minute (
   PRIMARY KEY (platform, minute)
 );
 
--- Since when the condition of an alert holds, and what was told of it.
+-- State of each alert: `since` is when its condition began, `told_at` the time of the last notification.
 CREATE TABLE alert_state (
   alert text COLLATE "C" NOT NULL,
   subject text COLLATE "C" NOT NULL,
@@ -1324,13 +1356,14 @@ CREATE TABLE alert_state (
   CHECK (firing = 0 OR since IS NOT NULL)
 );
 
--- URLs of documents and tasks: everybody's (`shared`, of no project) and each project's. One that is there stays as it is.
+-- URLs found in documents and tasks: the shared library (with an empty project_key) and the library of each project.
+-- Existing rows never change.
 CREATE TABLE resource_pool_urls (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   url text COLLATE "C" NOT NULL,
   domain varchar(255) COLLATE "C" NOT NULL,
   source varchar(32) COLLATE "C" NOT NULL CHECK (source IN ('document', 'task')),
-  -- Where it was found first.
+  -- Where the URL was found first.
   source_ref jsonb NOT NULL CHECK (jsonb_typeof(source_ref) = 'object'),
   scope varchar(16) COLLATE "C" NOT NULL CHECK (scope IN ('shared', 'project')),
   project_key varchar(64) COLLATE "C" NOT NULL,
@@ -1338,13 +1371,13 @@ CREATE TABLE resource_pool_urls (
   CHECK ((scope = 'shared') = (project_key = ''))
 );
 CREATE UNIQUE INDEX uk_pool_url ON resource_pool_urls (scope, project_key, url);
--- With what lists are filtered by, so that only what is shown is read from the table.
+-- Includes the columns that lists are filtered by, so that only matching rows are read from the table.
 CREATE INDEX idx_pool_list ON resource_pool_urls (scope, project_key, created_at, id) INCLUDE (source, domain);
 CREATE INDEX idx_pool_domain ON resource_pool_urls (scope, project_key, domain);
--- What is shared is of no project: whoever plans a query must know that the two columns go together.
+-- Shared rows have no project: the planner must know that the two columns depend on each other.
 CREATE STATISTICS st_pool_library ON scope, project_key FROM resource_pool_urls;
 
--- Whose URLs are captured while the work is done, and into which library.
+-- Whether URLs are captured while jobs of a project and type run, and into which library.
 CREATE TABLE resource_pool_capture (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
@@ -1355,8 +1388,8 @@ CREATE TABLE resource_pool_capture (
 );
 CREATE UNIQUE INDEX uk_pool_capture ON resource_pool_capture (project_key, job_type);
 
--- How many URLs a library has, so that nobody counts them, and how many of a project's are shared too. The sum over the shards
--- counts: those who write at the same time mostly write different ones.
+-- Number of URLs in each library, so that nothing has to count them. `covered` is how many URLs of a project are also
+-- shared. Read the sum over all shards: concurrent writers mostly write different ones.
 CREATE TABLE resource_pool_count (
   scope text COLLATE "C" NOT NULL CHECK (scope IN ('shared', 'project')),
   project_key text COLLATE "C" NOT NULL,
@@ -1366,12 +1399,12 @@ CREATE TABLE resource_pool_count (
   PRIMARY KEY (scope, project_key, shard)
 ) WITH (fillfactor = 50);
 
--- What the world outside is to be told. A number is never used again: whoever is told knows events by it.
+-- Events to deliver to external systems. Ids are never reused: receivers identify events by id.
 CREATE TABLE outbox_event (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   project_key text COLLATE "C" NOT NULL,
   event_type text COLLATE "C" NOT NULL,
-  -- Events of one topic are told one after the other.
+  -- Events of one topic are delivered one after the other.
   topic text COLLATE "C" NOT NULL,
   idempotency_key text COLLATE "C" NOT NULL,
   status_code text COLLATE "C" NOT NULL CHECK (status_code IN ('PENDING', 'DELIVERED', 'FAILED')),
@@ -1382,7 +1415,7 @@ CREATE TABLE outbox_event (
   leased_until timestamptz,
   created_at timestamptz NOT NULL,
   ended_at timestamptz,
-  -- The last: whoever looks for what may be told reads no payloads.
+  -- The last column, so that looking for deliverable events does not read payloads.
   payload jsonb NOT NULL CHECK (jsonb_typeof(payload) = 'object'),
   CHECK ((status_code = 'PENDING') = (ended_at IS NULL)),
   CHECK ((lease_owner IS NULL) = (leased_until IS NULL))
@@ -1394,15 +1427,16 @@ CREATE INDEX idx_outbox_leased ON outbox_event (topic) WHERE leased_until IS NOT
 CREATE INDEX idx_outbox_failed ON outbox_event (id) WHERE status_code = 'FAILED';
 CREATE INDEX idx_outbox_ended ON outbox_event (ended_at) WHERE ended_at IS NOT NULL;
 
+-- API keys. `hash` is the SHA-256 of the whole key, `prefix` its public part.
 CREATE TABLE api_key (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   prefix text COLLATE "C" NOT NULL,
   hash text COLLATE "C" NOT NULL,
   name text NOT NULL,
   scope text COLLATE "C" NOT NULL CHECK (scope IN ('read', 'write', 'admin')),
-  -- The only projects that it may act for; none named for all.
+  -- Projects that the key may act for; an empty list for all.
   projects jsonb NOT NULL CHECK (jsonb_typeof(projects) = 'array'),
-  -- It may write what all projects see.
+  -- 1: the key may write data that all projects see.
   shared integer NOT NULL CHECK (shared IN (0, 1)),
   created_at timestamptz NOT NULL,
   revoked_at timestamptz

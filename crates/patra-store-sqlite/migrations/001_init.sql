@@ -1,13 +1,13 @@
--- The first schema. Same tables, columns, unique keys and index names as the PostgreSQL file of this number.
--- Times are INTEGER microseconds since 1970, UTC. JSON is TEXT. There are no foreign keys (ING-0.1-04).
+-- The first schema. Tables, columns, unique keys and index names are the same as in the PostgreSQL file of this number.
+-- Times are INTEGER microseconds since 1970, in UTC. JSON is stored as TEXT. There are no foreign keys (ING-0.1-04).
 
--- The registry. Each table holds one section of the manifests: `config` is a JSON object, and `endpoint_name` an endpoint
--- or, in the tables below the first two, '*' for what all endpoints of the provenance share.
+-- The registry: the manifests that were applied. Each table holds one section of them as a JSON object in `config`.
+-- `endpoint_name` is an endpoint; in the tables after the first two, '*' stands for all endpoints of the provenance.
 CREATE TABLE reg_provenance (
   id INTEGER PRIMARY KEY,
   provenance_code TEXT NOT NULL,
   name TEXT NOT NULL,
-  -- For whom it is; null for everybody.
+  -- Project that the manifest is for; NULL for all projects.
   project_key TEXT,
   config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
   document_hash TEXT NOT NULL,
@@ -117,13 +117,13 @@ CREATE TABLE reg_expr_field_dict (
 );
 CREATE UNIQUE INDEX uk_expr_field_dict ON reg_expr_field_dict (provenance_code, endpoint_name);
 
--- A number is never used again: triggers name the schedule that fired them.
+-- When each endpoint and operation runs. Ids are never reused, because jobs refer to the schedule that fired them.
 CREATE TABLE reg_schedule (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
-  -- Why, for an UPDATE; '' otherwise, because NULL would not be one value in a unique key.
+  -- Reason of an UPDATE, otherwise ''. Not NULL, because a unique key treats every NULL as different.
   reason_code TEXT NOT NULL DEFAULT '' CHECK (reason_code IN ('', 'STALENESS', 'EXPR_CHANGE', 'SIGNALS')),
   -- `every <µs>` or `cron <five fields>`.
   when_text TEXT NOT NULL,
@@ -132,7 +132,8 @@ CREATE TABLE reg_schedule (
 CREATE UNIQUE INDEX uk_schedule ON reg_schedule (provenance_code, endpoint_name, operation_code, reason_code);
 CREATE INDEX idx_schedule_due ON reg_schedule (next_due_at);
 
--- The dictionary: what the program knows as codes, for people and other programs to look up. It is written as a whole.
+-- The dictionary: every code that the program uses, with its name and aliases, for people and other programs to look
+-- up. All three tables are replaced together.
 CREATE TABLE sys_dict_type (
   id INTEGER PRIMARY KEY,
   type_code TEXT NOT NULL,
@@ -162,13 +163,14 @@ CREATE TABLE sys_dict_item_alias (
 );
 CREATE UNIQUE INDEX uk_dict_item_alias ON sys_dict_item_alias (type_code, alias);
 
+-- Compiled manifests by hash. A plan keeps working with the snapshot that it was made with.
 CREATE TABLE ing_snapshot (
   hash TEXT PRIMARY KEY,
   body TEXT NOT NULL CHECK (json_valid(body)),
   created_at INTEGER NOT NULL
 );
 
--- Whose everything is. What belongs to no other project is of `default`.
+-- Owners of data. Rows that belong to no other project belong to `default`.
 CREATE TABLE project (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -179,8 +181,8 @@ CREATE UNIQUE INDEX uk_project ON project (project_key);
 INSERT INTO project (project_key, name, created_at)
 VALUES ('default', 'default', CAST(unixepoch('subsec') * 1000000 AS INTEGER));
 
--- One time that something was asked for. `schedule_id` names the schedule that fired it, if one did; scheduler, job and log
--- say the same in the words of schedulers at large.
+-- Jobs: one row per request for work. `schedule_id` is the schedule that fired the job, or NULL. `scheduler_code`,
+-- `scheduler_job_id` and `scheduler_log_id` identify the request in the terms of an external scheduler.
 CREATE TABLE ing_schedule_instance (
   id INTEGER PRIMARY KEY,
   public_id TEXT NOT NULL,
@@ -190,27 +192,27 @@ CREATE TABLE ing_schedule_instance (
   scheduler_log_id TEXT NOT NULL,
   trigger_type_code TEXT NOT NULL CHECK (trigger_type_code IN ('SCHEDULE', 'MANUAL', 'API')),
   project_key TEXT NOT NULL,
-  -- What kind of work it is, in the words of those who ask for it.
+  -- Kind of work, as named by the client.
   job_type TEXT NOT NULL,
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   operation_code TEXT NOT NULL CHECK (operation_code IN ('HARVEST', 'BACKFILL', 'UPDATE')),
-  -- Why, for an UPDATE.
+  -- Reason of an UPDATE.
   reason_code TEXT CHECK (reason_code IN ('STALENESS', 'EXPR_CHANGE', 'SIGNALS')),
-  -- Whose progress the work shares.
+  -- Jobs of one activity share their progress.
   activity TEXT,
   window_from INTEGER,
   window_to INTEGER,
-  -- Added to the priority of the operation.
+  -- Added to the priority of the operation. Smaller numbers run first.
   priority INTEGER NOT NULL,
   params TEXT NOT NULL CHECK (json_valid(params)),
   overrides TEXT NOT NULL CHECK (json_valid(overrides)),
-  -- The trigger that made this one, for one of its partitions, and the one that it all began with.
+  -- The job that created this one for one of its partitions, and the first job of that chain.
   parent_id INTEGER,
   root_id INTEGER,
-  -- How far it has made its own children.
+  -- How far the job has created its child jobs.
   fan_place TEXT CHECK (fan_place IS NULL OR json_valid(fan_place)),
-  -- Of the plan that was made of it.
+  -- Snapshot that the job was planned with.
   expr_proto_hash TEXT,
   status_code TEXT NOT NULL CHECK (status_code IN ('REQUESTED', 'PLANNED', 'FINISHED', 'FAILED', 'CANCELLED')),
   not_before INTEGER NOT NULL,
@@ -218,9 +220,9 @@ CREATE TABLE ing_schedule_instance (
   leased_until INTEGER,
   lease_epoch INTEGER NOT NULL DEFAULT 0,
   record_remarks TEXT CHECK (record_remarks IS NULL OR json_valid(record_remarks)),
-  -- The request that asked for it.
+  -- Id of the HTTP request that created the job.
   request_id TEXT,
-  -- Of a chore, which has no plan: what came of it, and when.
+  -- Only for background jobs, which have no plan: result, start and end.
   result TEXT CHECK (result IS NULL OR json_valid(result)),
   started_at INTEGER,
   finished_at INTEGER,
@@ -229,18 +231,21 @@ CREATE TABLE ing_schedule_instance (
 CREATE UNIQUE INDEX uk_instance_public ON ing_schedule_instance (public_id);
 CREATE INDEX idx_sched_src ON ing_schedule_instance (scheduler_code, scheduler_job_id, scheduler_log_id);
 CREATE INDEX idx_instance_waiting ON ing_schedule_instance (id) WHERE status_code = 'REQUESTED';
--- Whether the last trigger of a schedule still waits.
+-- Finds out whether the last job of a schedule is still waiting.
 CREATE INDEX idx_instance_schedule ON ing_schedule_instance (schedule_id) WHERE status_code = 'REQUESTED';
 CREATE INDEX idx_instance_parent ON ing_schedule_instance (parent_id, status_code) WHERE parent_id IS NOT NULL;
 CREATE INDEX idx_instance_root ON ing_schedule_instance (root_id, status_code) WHERE root_id IS NOT NULL;
--- The jobs of a project.
+-- Lists the jobs of a project.
 CREATE INDEX idx_instance_job ON ing_schedule_instance (project_key, job_type, id);
--- Chores that wait, and those that are over; jobs that poll sources.
+-- Background jobs that wait.
 CREATE INDEX idx_instance_chore ON ing_schedule_instance (id)
   WHERE status_code = 'REQUESTED' AND provenance_code = 'resource_pool';
+-- Finished background jobs, for retention.
 CREATE INDEX idx_instance_finished ON ing_schedule_instance (finished_at) WHERE finished_at IS NOT NULL;
+-- Jobs that poll sources, for retention.
 CREATE INDEX idx_instance_scrape ON ing_schedule_instance (id) WHERE scheduler_code = 'scrape';
 
+-- Plans: the work for one job, as one window of time on one snapshot.
 CREATE TABLE ing_plan (
   id INTEGER PRIMARY KEY,
   schedule_instance_id INTEGER NOT NULL,
@@ -261,9 +266,10 @@ CREATE TABLE ing_plan (
 );
 CREATE INDEX idx_plan_srcop_time ON ing_plan (provenance_code, operation_code, created_at);
 CREATE INDEX idx_plan_instance ON ing_plan (schedule_instance_id);
--- The newest plan of a namespace.
+-- Finds the newest plan of a cursor namespace.
 CREATE INDEX idx_plan_cursor ON ing_plan (cursor_id);
 
+-- Slices: pieces of a plan that one worker can read.
 CREATE TABLE ing_plan_slice (
   id INTEGER PRIMARY KEY,
   plan_id INTEGER NOT NULL,
@@ -281,6 +287,7 @@ CREATE TABLE ing_plan_slice (
 CREATE UNIQUE INDEX uk_slice_sig ON ing_plan_slice (plan_id, slice_signature_hash);
 CREATE INDEX idx_slice_status ON ing_plan_slice (plan_id, status_code);
 
+-- Tasks: the queue. A task is a slice that waits for a process, is leased by one, or has ended.
 CREATE TABLE ing_task (
   id INTEGER PRIMARY KEY,
   schedule_instance_id INTEGER NOT NULL,
@@ -295,12 +302,13 @@ CREATE TABLE ing_task (
   params TEXT NOT NULL CHECK (json_valid(params)),
   expr_hash TEXT NOT NULL,
   idempotent_key TEXT NOT NULL,
+  -- NULL for a segment of ids, which has `ordinal` and `last_id` instead.
   window_from INTEGER,
   window_to INTEGER,
-  -- The part of the window that is complete although the task is not.
+  -- Completed part of the window, when the task ended before the end of the window.
   done_from INTEGER,
   done_to INTEGER,
-  -- The place of a segment of ids in its namespace, and its last id.
+  -- Number of an id segment in its cursor namespace, and the last id of the segment.
   ordinal INTEGER,
   last_id TEXT,
   status_code TEXT NOT NULL
@@ -309,27 +317,27 @@ CREATE TABLE ing_task (
   scheduled_at INTEGER NOT NULL,
   lease_owner TEXT,
   leased_until INTEGER,
-  -- The fence: rises with every claim, never falls.
+  -- The fence: rises with every claim and never falls.
   lease_epoch INTEGER NOT NULL DEFAULT 0,
-  -- Claims and renewals, for diagnosis.
+  -- Number of claims and renewals, for diagnosis.
   lease_count INTEGER NOT NULL DEFAULT 0,
   -- Claims since the last committed batch.
   attempt_count INTEGER NOT NULL DEFAULT 0,
-  -- It was running when its process died, and has committed nothing since.
+  -- 1: the task was running when its process died, and has committed nothing since.
   is_suspect INTEGER NOT NULL DEFAULT 0 CHECK (is_suspect IN (0, 1)),
-  -- SUCCEEDED, while nothing shows that no record moved past the reader.
+  -- 1: the task SUCCEEDED, but nothing proves that no record was missed while its pages were read.
   is_unverified INTEGER NOT NULL DEFAULT 0 CHECK (is_unverified IN (0, 1)),
-  -- Narrower tasks took its place.
+  -- 1: narrower tasks, or a new task of the same slice, have replaced this one.
   replaced INTEGER NOT NULL DEFAULT 0 CHECK (replaced IN (0, 1)),
-  -- The source that it polls, and the host that it asks.
+  -- Only for polls: the source, and the host that the request goes to.
   source_id INTEGER,
   host TEXT,
-  -- The task that this one drives again, and the request that asked for it.
+  -- The task that this one repeats, and the request for the repetition.
   redrive_of INTEGER,
   redrive_request TEXT,
-  -- How many tasks of the partition may be held at once.
+  -- Most tasks of the partition that may be leased at the same time.
   c_max INTEGER NOT NULL,
-  -- What its runs were given.
+  -- Number of records that the runs of this task received.
   items INTEGER NOT NULL DEFAULT 0,
   error TEXT CHECK (error IS NULL OR json_valid(error)),
   created_at INTEGER NOT NULL,
@@ -344,32 +352,33 @@ CREATE TABLE ing_task (
   CHECK ((source_id IS NULL) = (host IS NULL))
 );
 CREATE UNIQUE INDEX uk_task_idem ON ing_task (idempotent_key);
--- Serves the claim: it steps from one group of tasks that are treated alike to the next, and finds the first of each where
--- it lands. Partial, so finished tasks cost nothing.
+-- Used by the claim, which steps from one group of equivalent tasks to the next and reads the first task of each.
+-- Partial, so finished tasks cost nothing.
 CREATE INDEX idx_task_pick ON ing_task
   (provenance_code, endpoint_name, operation_code, c_max, coalesce(credential_id, 0), priority, scheduled_at, id)
   WHERE status_code = 'QUEUED' AND source_id IS NULL;
--- Polls have a queue of their own.
+-- The queue of polls.
 CREATE INDEX idx_task_poll ON ing_task (scheduled_at, id) WHERE status_code = 'QUEUED' AND source_id IS NOT NULL;
--- Polls that go before the others.
+-- Polls that run before the regular ones.
 CREATE INDEX idx_task_poll_urgent ON ing_task (priority, scheduled_at, id)
   WHERE status_code = 'QUEUED' AND source_id IS NOT NULL AND priority < 100;
--- A source is polled by one at a time (COLL-33).
+-- A source has at most one open poll (COLL-33).
 CREATE UNIQUE INDEX uk_task_polled ON ing_task (source_id)
   WHERE source_id IS NOT NULL AND status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
--- Polls that have ended, for those who forget them.
+-- Polls that have ended, for retention.
 CREATE INDEX idx_task_poll_ended ON ing_task (finished_at) WHERE source_id IS NOT NULL AND finished_at IS NOT NULL;
--- Whose lease has run out, and how many are held of each partition.
+-- Leased tasks: finds expired leases, and counts the leased tasks of each partition.
 CREATE INDEX idx_task_queue ON ing_task (leased_until, id, provenance_code, endpoint_name, operation_code)
   WHERE status_code IN ('DISPATCHED', 'EXECUTING');
--- Serves coverage and the completed part: only what lies beyond the cursor is read, in the order in which it is grouped.
+-- Windows beyond the cursor: which of them are covered, and which are completed. Rows are read in the order in which
+-- they are grouped.
 CREATE INDEX idx_task_cover ON ing_task (cursor_id, window_to, window_from, ordinal, plan_id);
 -- The same for a cursor that moves towards the past.
 CREATE INDEX idx_task_cover_past ON ing_task (cursor_id, window_from, window_to, plan_id)
   WHERE operation_code = 'BACKFILL';
 CREATE INDEX idx_task_cred ON ing_task (credential_id) WHERE credential_id IS NOT NULL;
 CREATE INDEX idx_task_src_op ON ing_task (provenance_code, operation_code, status_code, created_at);
--- What boards count of the queue.
+-- Open tasks, for the counts on boards.
 CREATE INDEX idx_task_open ON ing_task
   (provenance_code, endpoint_name, operation_code, project_key, status_code, scheduled_at, c_max)
   WHERE status_code IN ('QUEUED', 'DISPATCHED', 'EXECUTING');
@@ -377,7 +386,8 @@ CREATE INDEX idx_task_slice ON ing_task (slice_id);
 CREATE INDEX idx_task_plan ON ing_task (plan_id, status_code);
 CREATE INDEX idx_task_instance ON ing_task (schedule_instance_id, status_code);
 
--- A number is never used again: items name the run that stored them, also when it is forgotten.
+-- Runs: one row per attempt at a task. Ids are never reused: items refer to the run that stored them, even after the
+-- run is deleted.
 CREATE TABLE ing_task_run (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   task_id INTEGER NOT NULL,
@@ -392,18 +402,19 @@ CREATE TABLE ing_task_run (
   window_from INTEGER,
   window_to INTEGER,
   error TEXT CHECK (error IS NULL OR json_valid(error)),
-  -- The task's.
+  -- Copied from the task.
   source_id INTEGER,
   created_at INTEGER NOT NULL,
   finished_at INTEGER
 );
--- What collectors did of late.
+-- Recent polls, for the status of the collector.
 CREATE INDEX idx_run_poll ON ing_task_run (finished_at, status_code, source_id) WHERE source_id IS NOT NULL;
 CREATE UNIQUE INDEX uk_run_attempt ON ing_task_run (task_id, attempt_no);
 CREATE INDEX idx_run_task ON ing_task_run (task_id, status_code, created_at);
 
--- `position` and `next_position` hold the place in full, as JSON; page_no, tokens and URLs repeat it for people.
--- A number is never used again: the archive knows rows by it.
+-- Batches: one row per page, with its request, response and statistics. `position` and `next_position` are JSON and are
+-- what the program reads; page number, tokens and URLs repeat them for people. Ids are never reused: the archive refers
+-- to batches by id.
 CREATE TABLE ing_task_run_batch (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   run_id INTEGER NOT NULL,
@@ -414,7 +425,7 @@ CREATE TABLE ing_task_run_batch (
   provenance_code TEXT NOT NULL,
   endpoint_name TEXT NOT NULL,
   expr_hash TEXT NOT NULL,
-  -- The task's.
+  -- Copied from the task.
   window_from INTEGER,
   window_to INTEGER,
   batch_no INTEGER NOT NULL CHECK (batch_no > 0),
@@ -432,7 +443,7 @@ CREATE TABLE ing_task_run_batch (
   inserted INTEGER NOT NULL,
   updated INTEGER NOT NULL,
   skipped INTEGER NOT NULL,
-  -- Parts of `skipped`.
+  -- Both are included in `skipped`.
   out_of_window INTEGER NOT NULL DEFAULT 0,
   filtered INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL,
@@ -452,9 +463,10 @@ CREATE INDEX idx_batch_task ON ing_task_run_batch (task_id, run_id, batch_no);
 CREATE INDEX idx_batch_instance ON ing_task_run_batch (schedule_instance_id);
 CREATE INDEX idx_batch_time ON ing_task_run_batch (run_id, created_at);
 CREATE INDEX idx_batch_status ON ing_task_run_batch (run_id, status_code);
--- What is old enough for the archive.
+-- Batches that are old enough for the archive.
 CREATE INDEX idx_batch_created ON ing_task_run_batch (created_at);
 
+-- Cursors: the point up to which a namespace is completely collected.
 CREATE TABLE ing_cursor (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -466,14 +478,14 @@ CREATE TABLE ing_cursor (
   namespace_key TEXT NOT NULL,
   cursor_type_code TEXT NOT NULL CHECK (cursor_type_code IN ('TIME', 'ID', 'TOKEN')),
   direction_code TEXT NOT NULL CHECK (direction_code IN ('FORWARD', 'BACKFILL')),
-  -- Where the namespace began: the completed part counts from here while there is no value. Only of a TIME cursor.
+  -- Start of the namespace: until the cursor has a value, progress counts from here. Only for TIME cursors.
   origin_instant INTEGER,
   cursor_value TEXT,
   normalized_instant INTEGER,
-  -- How many segments of ids are complete. Only of an ID cursor.
+  -- Number of completed id segments. Only for ID cursors.
   normalized_numeric INTEGER,
   observed_max_value TEXT,
-  -- Of the advance that the value comes from.
+  -- The work that moved the cursor to its current value.
   schedule_instance_id INTEGER,
   plan_id INTEGER,
   slice_id INTEGER,
@@ -482,7 +494,7 @@ CREATE TABLE ing_cursor (
   batch_no INTEGER,
   expr_hash TEXT,
   version INTEGER NOT NULL DEFAULT 0,
-  -- Rises with every plan of the namespace; a planner that saw an older one must read again.
+  -- Rises with every plan of the namespace. A planner that has read an older epoch must read again.
   plan_epoch INTEGER NOT NULL DEFAULT 0,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -495,12 +507,13 @@ CREATE TABLE ing_cursor (
 CREATE UNIQUE INDEX uk_cursor_ns ON ing_cursor
   (project_key, provenance_code, operation_code, cursor_key, namespace_scope_code, namespace_key);
 CREATE INDEX idx_cursor_time ON ing_cursor (provenance_code, operation_code, normalized_instant);
--- Who lies furthest back.
+-- Cursors that are furthest behind.
 CREATE INDEX idx_cursor_lag ON ing_cursor (normalized_instant, id);
 CREATE INDEX idx_cursor_id ON ing_cursor (provenance_code, operation_code, normalized_numeric);
 -- Namespaces that are still collected, for the gauges.
 CREATE INDEX idx_cursor_moved ON ing_cursor (updated_at) WHERE direction_code = 'FORWARD';
 
+-- History of cursors: one row per move.
 CREATE TABLE ing_cursor_event (
   id INTEGER PRIMARY KEY,
   cursor_id INTEGER NOT NULL,
@@ -535,7 +548,7 @@ CREATE INDEX idx_cur_evt_timeline ON ing_cursor_event
 CREATE INDEX idx_cur_evt_instant ON ing_cursor_event (cursor_id, new_instant);
 CREATE INDEX idx_cur_evt_numeric ON ing_cursor_event (cursor_id, new_numeric);
 CREATE INDEX idx_cur_evt_lineage ON ing_cursor_event (schedule_instance_id, plan_id, slice_id, task_id, run_id);
--- Append-only (ING-7.8-05): the database itself refuses an edit, and lets go only of what the archive has.
+-- Append-only (ING-7.8-05): the database refuses updates, and deletes rows only for the archive.
 CREATE TRIGGER trg_cursor_event_append_only BEFORE UPDATE ON ing_cursor_event
 BEGIN
   SELECT RAISE(ABORT, 'ing_cursor_event is append-only');
@@ -545,7 +558,7 @@ WHEN NOT EXISTS (SELECT 1 FROM ing_archive WHERE kind_code = 'EVENT' AND row_id 
 BEGIN
   SELECT RAISE(ABORT, 'ing_cursor_event is append-only: an event leaves it for the archive alone');
 END;
--- Onward only (ING-4.4-06), whatever the code above thinks, and always the same way.
+-- A cursor only moves in its direction, and the direction is fixed (ING-4.4-06). The database enforces this itself.
 CREATE TRIGGER trg_cursor_forward BEFORE UPDATE OF normalized_instant, normalized_numeric ON ing_cursor
 WHEN (OLD.normalized_instant IS NOT NULL
       AND (NEW.normalized_instant IS NULL
@@ -562,7 +575,8 @@ BEGIN
   SELECT RAISE(ABORT, 'the direction of a cursor is fixed');
 END;
 
--- Within what the ids of records are unique (MAP-C-10). A number, because the index of records has it before every key.
+-- Scopes within which record ids are unique (MAP-C-10). A number of its own, because it precedes every key in the index
+-- of records.
 CREATE TABLE item_scope (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -571,7 +585,7 @@ CREATE TABLE item_scope (
 );
 CREATE UNIQUE INDEX uk_item_scope ON item_scope (project_key, provenance_code, dedup_scope);
 
--- Records. `payload` is the record as received; `fields` what the manifest maps from it ('' when it maps nothing).
+-- Records. `payload` is the record as received; `fields` is what the manifest maps from it, or '' when it maps nothing.
 CREATE TABLE item (
   id INTEGER PRIMARY KEY,
   scope_id INTEGER NOT NULL,
@@ -583,8 +597,9 @@ CREATE TABLE item (
   updated_at INTEGER NOT NULL,
   source_version INTEGER NOT NULL,
   content_hash BLOB NOT NULL,
-  -- Which mapping made it, and when it was last fetched or looked for. Before the payload, which may fill many pages.
+  -- Version of the mapping that produced `fields`. These two columns precede the payload, which may fill many pages.
   mapping_generation TEXT NOT NULL,
+  -- Last time that the record was fetched from the API or found to be gone there.
   refresh_checked_at INTEGER NOT NULL,
   fields TEXT NOT NULL,
   payload TEXT NOT NULL,
@@ -592,23 +607,25 @@ CREATE TABLE item (
   batch_no INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   stored_at INTEGER NOT NULL,
-  -- Since when its content is gone; the key stays, so that it does not come back.
+  -- Time when the content was deleted. The key stays, so that the record is not stored again.
   emptied_at INTEGER,
-  -- Since when no list has it any more, see item_listed.
+  -- Time since when no list contains the record any more, see item_listed.
   missing_since INTEGER
 );
 CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
--- What a job has stored.
+-- Records that a run has stored.
 CREATE INDEX idx_item_run ON item (run_id);
--- Tweets: an author's latest, a project's latest, and by the time of storing. A tweet's `updated_at` is when it was written.
+-- Tweets: the latest of an author, the latest of a project, and all by the time of storing. `updated_at` of a tweet is
+-- the time of writing.
 CREATE INDEX idx_tweets_author_created ON item
   (lower(json_extract(nullif(fields, ''), '$.author_username')), updated_at DESC) WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_db_created_at ON item (created_at) WHERE kind = 'tweet';
--- The newest of a project, however many others have.
+-- Newest records of a project, at the same cost however many records other projects have.
 CREATE INDEX idx_item_project ON item (project_key, id);
 
--- Lists that are read as a whole (`window.mode: snapshot`, `missing: mark`): of an endpoint, or of one set of its params.
+-- Lists that are read as a whole (`window.mode: snapshot`, `missing: mark`): one per endpoint, or one per set of its
+-- params.
 CREATE TABLE item_list (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -618,7 +635,8 @@ CREATE TABLE item_list (
   list_key TEXT NOT NULL
 );
 CREATE UNIQUE INDEX uk_item_list ON item_list (project_key, provenance_code, endpoint_name, list_key);
--- The records that a list has or had, the last slice that saw each, or found that it is gone, and since when it is gone.
+-- Records that a list contains or contained: the last slice that saw the record or found it missing, and since when it
+-- is missing.
 CREATE TABLE item_listed (
   list_id INTEGER NOT NULL,
   item_id INTEGER NOT NULL,
@@ -626,10 +644,10 @@ CREATE TABLE item_listed (
   missing_since INTEGER,
   PRIMARY KEY (list_id, item_id)
 ) WITHOUT ROWID;
--- Which lists have a record. Partial, so that a list is never read by it.
+-- Lists that contain a record. Partial, so that the planner never reads a whole list with it.
 CREATE INDEX idx_item_listed_item ON item_listed (item_id) WHERE missing_since IS NULL;
 
--- Tweets under the names that their readers know (TWEET-120..131).
+-- Tweets, with the column names that clients expect (TWEET-120..131).
 CREATE VIEW tweets AS
 SELECT dedup_key AS tweet_id,
   json_extract(nullif(fields, ''), '$.text') AS text,
@@ -647,7 +665,7 @@ SELECT dedup_key AS tweet_id,
 FROM item
 WHERE kind = 'tweet' AND emptied_at IS NULL;
 
--- Items as documents, whatever brought them.
+-- Items as documents, whatever their source.
 CREATE VIEW documents AS
 SELECT id, project_key,
   coalesce(json_extract(nullif(fields, ''), '$.doc_type'), kind) AS doc_type,
@@ -660,7 +678,7 @@ SELECT id, project_key,
 FROM item
 WHERE emptied_at IS NULL;
 
--- Which sources an item was found in, and when first.
+-- Sources in which an item was found, with the first time.
 CREATE TABLE item_source (
   source_id INTEGER NOT NULL,
   item_id INTEGER NOT NULL,
@@ -672,19 +690,19 @@ CREATE TABLE item_source (
 CREATE INDEX idx_item_source_time ON item_source (source_id, fetched_at, item_id);
 CREATE INDEX idx_item_source_fetched ON item_source (project_key, fetched_at, item_id);
 CREATE INDEX idx_item_source_item ON item_source (item_id);
--- Only articles grow old (COLL-109).
+-- Only articles are deleted by age (COLL-109).
 CREATE INDEX idx_item_source_old ON item_source (fetched_at) WHERE kind = 'article';
 
--- Things that are polled again and again.
+-- Sources: feeds, pages and lists that are polled at an interval.
 CREATE TABLE source (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   project_key TEXT NOT NULL,
   type TEXT NOT NULL,
   name TEXT NOT NULL,
   config TEXT NOT NULL CHECK (json_valid(config) AND json_type(config) = 'object'),
-  -- What makes it this one and no other.
+  -- Identity of the source within its project.
   source_key TEXT NOT NULL,
-  -- Its own interval, if it has one.
+  -- Interval of this source; NULL for that of its type.
   minutes INTEGER CHECK (minutes > 0),
   is_public INTEGER NOT NULL CHECK (is_public IN (0, 1)),
   is_active INTEGER NOT NULL CHECK (is_active IN (0, 1)),
@@ -697,15 +715,15 @@ CREATE TABLE source (
   last_error TEXT,
   last_error_at INTEGER,
   probe_count INTEGER NOT NULL DEFAULT 0,
-  -- NULL: never by itself.
+  -- Time of the next poll; NULL: not scheduled.
   next_due_at INTEGER,
-  -- The polls that brought something new: the last one, how many, and the usual time between two.
+  -- Polls that brought something new: time of the last one, their number, and the usual time between two of them.
   last_new_at INTEGER,
   new_count INTEGER NOT NULL DEFAULT 0,
   new_gap_seconds INTEGER NOT NULL DEFAULT 0,
-  -- How often a poll was queued.
+  -- Number of polls that were queued.
   poll_count INTEGER NOT NULL DEFAULT 0,
-  -- What an unchanged answer is recognised by.
+  -- Validators of the last response (such as its ETag), to recognise an unchanged one.
   validators TEXT CHECK (validators IS NULL OR json_valid(validators)),
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -716,11 +734,11 @@ CREATE TABLE source (
 );
 CREATE UNIQUE INDEX uk_source_key ON source (project_key, source_key) WHERE is_deleted = 0;
 CREATE INDEX idx_sources_active ON source (is_active) WHERE is_deleted = 0;
--- A tick costs what is due, not what exists.
+-- Sources that are due. A tick reads only these.
 CREATE INDEX idx_source_due ON source (next_due_at) WHERE next_due_at IS NOT NULL;
 CREATE INDEX idx_source_type ON source (type) WHERE is_deleted = 0;
 
--- How fetches of a source went, of those that are counted.
+-- Statistics of successful fetches, kept for Twitter sources.
 CREATE TABLE source_stats (
   source_id INTEGER PRIMARY KEY,
   last_fetch_at INTEGER NOT NULL,
@@ -733,7 +751,7 @@ CREATE TABLE source_stats (
   updated_at INTEGER NOT NULL
 );
 
--- The same by the name of the user (TWEET-74..81).
+-- The same statistics by user name (TWEET-74..81).
 CREATE VIEW scraper_fetch_stats AS
 SELECT lower(json_extract(source.config, '$.username')) AS username,
   stats.last_fetch_at, stats.last_fetched_count, stats.last_new_count, stats.total_fetches, stats.avg_new_rate,
@@ -741,17 +759,17 @@ SELECT lower(json_extract(source.config, '$.username')) AS username,
 FROM source_stats stats JOIN source ON source.id = stats.source_id
 WHERE source.is_deleted = 0 AND json_extract(source.config, '$.username') IS NOT NULL;
 
--- What the collector knows of each type.
+-- Source types that the collector knows.
 CREATE TABLE source_type (
   type TEXT PRIMARY KEY,
   minutes INTEGER NOT NULL CHECK (minutes > 0),
   interval_from TEXT NOT NULL CHECK (interval_from IN ('default', 'environment', 'config')),
-  -- Why nobody can fetch it now.
+  -- Why sources of this type cannot be fetched now.
   unsupported TEXT,
   updated_at INTEGER NOT NULL
 );
 
--- Collectors that live, or did a short while ago.
+-- Heartbeats of collectors that are running, or were until recently.
 CREATE TABLE collector_beat (
   owner TEXT PRIMARY KEY,
   last_tick_at INTEGER NOT NULL,
@@ -767,10 +785,11 @@ CREATE TABLE config (
   config_value TEXT NOT NULL,
   updated_at INTEGER NOT NULL
 );
--- Made once, here: what keys are derived with from a text that people chose.
+-- Random salt, created once: encryption keys are derived with it from a passphrase.
 INSERT INTO config (config_key, config_value, updated_at)
 VALUES ('cookie_salt', lower(hex(randomblob(32))), CAST(unixepoch('subsec') * 1000000 AS INTEGER));
 
+-- Records that could not be stored, each with a sample and the reason.
 CREATE TABLE item_quarantine (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -784,7 +803,7 @@ CREATE TABLE item_quarantine (
   error_code TEXT NOT NULL,
   reason TEXT NOT NULL,
   sample TEXT NOT NULL,
-  -- The batch's.
+  -- Copied from the batch.
   request_digest TEXT NOT NULL CHECK (json_valid(request_digest)),
   status_code TEXT NOT NULL CHECK (status_code IN ('OPEN', 'SIGNALLED', 'RESOLVED', 'ABANDONED')),
   created_at INTEGER NOT NULL
@@ -793,8 +812,9 @@ CREATE UNIQUE INDEX uk_quarantine_place ON item_quarantine (run_id, batch_no, it
 CREATE INDEX idx_quarantine_key ON item_quarantine (project_key, provenance_code, endpoint_name, dedup_key)
   WHERE status_code = 'SIGNALLED';
 
--- What became of the work, by the minute: boards are made of it, so that none of them reads the ledger (ING-13.6). The
--- triggers below keep it, in the transaction that they count. There is one writer, so one shard.
+-- Counters of work per minute, so that boards do not have to read the ledger (ING-13.6). The triggers below update them
+-- in the transaction that does the work. On PostgreSQL, connections that commit at the same time mostly write different
+-- shards; SQLite has one writer and one shard.
 CREATE TABLE ing_minute (
   minute INTEGER NOT NULL,
   project_key TEXT NOT NULL,
@@ -802,12 +822,12 @@ CREATE TABLE ing_minute (
   endpoint_name TEXT NOT NULL,
   operation_code TEXT NOT NULL,
   shard INTEGER NOT NULL DEFAULT 0,
-  -- Runs that began, and how they ended.
+  -- Runs that started, and how runs ended.
   picks INTEGER NOT NULL DEFAULT 0,
   succeeded INTEGER NOT NULL DEFAULT 0,
   partial INTEGER NOT NULL DEFAULT 0,
   failed INTEGER NOT NULL DEFAULT 0,
-  -- Pages that were committed, and that could not be read.
+  -- Pages that were committed, and pages that could not be read.
   batches INTEGER NOT NULL DEFAULT 0,
   batches_failed INTEGER NOT NULL DEFAULT 0,
   latency_ms INTEGER NOT NULL DEFAULT 0,
@@ -818,14 +838,14 @@ CREATE TABLE ing_minute (
   late INTEGER NOT NULL DEFAULT 0,
   retries INTEGER NOT NULL DEFAULT 0,
   throttled INTEGER NOT NULL DEFAULT 0,
-  -- What the gate had to do with them.
+  -- Events of the rate gate.
   permits INTEGER NOT NULL DEFAULT 0,
   wait_ms INTEGER NOT NULL DEFAULT 0,
   retry_after INTEGER NOT NULL DEFAULT 0,
   demoted INTEGER NOT NULL DEFAULT 0,
   quota_soft INTEGER NOT NULL DEFAULT 0,
   quota_hard INTEGER NOT NULL DEFAULT 0,
-  -- What the program did about its own troubles.
+  -- What the program did by itself to recover.
   qps_downshift INTEGER NOT NULL DEFAULT 0,
   page_size_shrink INTEGER NOT NULL DEFAULT 0,
   concurrency_down INTEGER NOT NULL DEFAULT 0,
@@ -834,8 +854,8 @@ CREATE TABLE ing_minute (
   PRIMARY KEY (minute, project_key, provenance_code, endpoint_name, operation_code, shard)
 ) WITHOUT ROWID;
 
--- Errors by kind, and where each was met last: a run that failed, or stopped short at a page that could not be read; a
--- record that went to quarantine.
+-- Errors per minute by code, with the last occurrence of each: runs that failed, runs that stopped at an unreadable
+-- page, and records that went to quarantine.
 CREATE TABLE ing_error_minute (
   minute INTEGER NOT NULL,
   project_key TEXT NOT NULL,
@@ -929,7 +949,8 @@ BEGIN
     task_id = excluded.task_id, run_id = excluded.run_id, batch_no = excluded.batch_no;
 END;
 
--- A task that is split while it is under way; one that is driven again has ended before.
+-- Counts tasks that are split while they run. A task that is repeated after its end is also `replaced`, but does not
+-- count.
 CREATE TRIGGER trg_count_split AFTER UPDATE OF replaced ON ing_task
 WHEN OLD.replaced = 0 AND NEW.replaced = 1 AND OLD.status_code = 'EXECUTING'
 BEGIN
@@ -940,7 +961,7 @@ BEGIN
   SET resliced = resliced + 1;
 END;
 
--- Records that must be fetched again, and who says so.
+-- Records that must be fetched again, and who requested it.
 CREATE TABLE ing_signal (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   project_key TEXT NOT NULL,
@@ -959,7 +980,8 @@ CREATE TABLE ing_signal (
 CREATE UNIQUE INDEX uk_signal_open ON ing_signal (project_key, provenance_code, endpoint_name, item_key)
   WHERE status_code = 'OPEN';
 
--- What stands still, and why: everything for which all columns that are set agree. `subject` is the same as one text.
+-- Pauses and halts. A row covers the work that matches all of its columns from `provenance_code` to `task_id` that are
+-- not NULL. `subject` repeats these columns as one text.
 CREATE TABLE ing_hold (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   kind_code TEXT NOT NULL CHECK (kind_code IN ('PAUSE', 'BREAK', 'ADVISORY')),
@@ -980,7 +1002,7 @@ CREATE TABLE ing_hold (
 );
 CREATE UNIQUE INDEX uk_hold_active ON ing_hold (kind_code, subject) WHERE released_at IS NULL;
 
--- Answers as they came, for replays, for as long as the manifest says.
+-- Responses as received, for replays. The manifest says how long they are kept.
 CREATE TABLE ing_raw (
   run_id INTEGER NOT NULL,
   batch_no INTEGER NOT NULL,
@@ -993,13 +1015,13 @@ CREATE TABLE ing_raw (
 );
 CREATE INDEX idx_raw_expires ON ing_raw (expires_at);
 
--- The newest time that the store has seen: one row. If the clock shows less, it was set back.
+-- One row: the latest time that the store has seen. If the clock shows an earlier time, it was set back.
 CREATE TABLE ing_clock (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   seen_at INTEGER NOT NULL
 );
 
--- What is known of each key of the rate gate.
+-- State of the rate gate, by rate key.
 CREATE TABLE ing_gate (
   id INTEGER PRIMARY KEY,
   rate_key TEXT NOT NULL,
@@ -1008,7 +1030,8 @@ CREATE TABLE ing_gate (
 ) STRICT;
 CREATE UNIQUE INDEX uk_gate_key ON ing_gate (rate_key);
 
--- What has left the ledger: the whole row in `body`, and where it belongs beside it.
+-- Batches and cursor events that were moved out of the ledger. `row_id` and `created_at` are those of the row, and
+-- `body` is the whole row.
 CREATE TABLE ing_archive (
   id INTEGER PRIMARY KEY,
   kind_code TEXT NOT NULL CHECK (kind_code IN ('BATCH', 'EVENT')),
@@ -1027,7 +1050,7 @@ CREATE UNIQUE INDEX uk_archive ON ing_archive (kind_code, row_id);
 CREATE INDEX idx_archive_plan ON ing_archive (plan_id);
 CREATE INDEX idx_archive_run ON ing_archive (run_id, batch_no);
 
--- Black boxes that were taken out of the house.
+-- Diagnostic bundles that were exported.
 CREATE TABLE ing_export (
   id INTEGER PRIMARY KEY,
   run_id INTEGER NOT NULL,
@@ -1039,7 +1062,7 @@ CREATE TABLE ing_export (
   expires_at INTEGER NOT NULL
 );
 
--- Ids whose content is fetched apart (two-phase): the version that was fetched, or why it cannot be had.
+-- Ids whose content is fetched in a second phase: the version that was fetched, or why the content cannot be fetched.
 CREATE TABLE ing_candidate (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -1050,15 +1073,15 @@ CREATE TABLE ing_candidate (
   status_code TEXT NOT NULL CHECK (status_code IN ('FETCHED', 'BAD')),
   reason TEXT,
   tries INTEGER NOT NULL,
-  -- Until when a bad id is left alone.
+  -- A bad id is not tried again before this time.
   expires_at INTEGER,
   updated_at INTEGER NOT NULL,
   CHECK ((status_code = 'BAD') = (expires_at IS NOT NULL))
 );
 CREATE UNIQUE INDEX uk_candidate ON ing_candidate (project_key, provenance_code, endpoint_name, candidate_id);
 
--- Who we are to a far side: the definition, written by people. `sealed` opens with the master key `key_id` names; a revoked
--- row has lost it. A rotation adds a version.
+-- Credentials for upstream APIs, as people define them. `sealed` is encrypted with the master key that `key_id` names;
+-- it is '' once the credential is revoked. Rotation adds a row with the next version.
 CREATE TABLE reg_prov_credential (
   id INTEGER PRIMARY KEY,
   alias TEXT NOT NULL,
@@ -1071,7 +1094,7 @@ CREATE TABLE reg_prov_credential (
   sealed TEXT NOT NULL,
   key_id TEXT NOT NULL,
   status_code TEXT NOT NULL CHECK (status_code IN ('ACTIVE', 'REVOKED')),
-  -- Of a cookie: uses a day; NULL for the default.
+  -- Only for cookies: uses per day; NULL for the default.
   daily_limit INTEGER CHECK (daily_limit >= 0),
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
@@ -1082,11 +1105,11 @@ CREATE TABLE reg_prov_credential (
 );
 CREATE UNIQUE INDEX uk_credential ON reg_prov_credential (alias, provenance_code, endpoint_name, version);
 CREATE INDEX idx_credential_bound ON reg_prov_credential (provenance_code, endpoint_name) WHERE status_code = 'ACTIVE';
--- A cookie is known by its name alone (CRAWL-25).
+-- The name of an active cookie is unique (CRAWL-25).
 CREATE UNIQUE INDEX uk_cookie_name ON reg_prov_credential (alias) WHERE type_code = 'COOKIE' AND status_code = 'ACTIVE';
 CREATE INDEX idx_cookie_pick ON reg_prov_credential (provenance_code, status_code, priority) WHERE type_code = 'COOKIE';
 
--- Its runtime half: the newest token, sealed, and the lease of whoever gets the next one.
+-- Runtime state of a credential: the newest token (encrypted), the lease for refreshing it, and the usage of a cookie.
 CREATE TABLE ing_credential_state (
   id INTEGER PRIMARY KEY,
   credential_id INTEGER NOT NULL,
@@ -1104,7 +1127,7 @@ CREATE TABLE ing_credential_state (
   status_code TEXT NOT NULL CHECK (status_code IN ('ACTIVE', 'REJECTED')),
   fail_count INTEGER NOT NULL DEFAULT 0,
   last_error TEXT,
-  -- How far a cookie is worn.
+  -- Status of a cookie.
   cookie_code TEXT NOT NULL DEFAULT 'active' CHECK (cookie_code IN ('active', 'cooling', 'invalid', 'banned')),
   -- Uses since `used_day` began.
   daily_used INTEGER NOT NULL DEFAULT 0,
@@ -1114,18 +1137,18 @@ CREATE TABLE ing_credential_state (
   cooling_until INTEGER,
   cooling_since INTEGER,
   last_used_at INTEGER,
-  -- Of an ACTIVE cookie, else NULL: a copy of its definition, so that a pick reads one index.
+  -- Copied from the definition of an ACTIVE cookie, otherwise NULL, so that picking a cookie reads only one index.
   cookie_name TEXT,
   provenance_code TEXT,
   endpoint_name TEXT,
   priority INTEGER NOT NULL DEFAULT 1,
   daily_limit INTEGER NOT NULL DEFAULT 100,
-  -- When its account ends, and whether that time has come.
+  -- The cookie is not used after this time; `expired` is 1 once it has passed.
   cookie_expires_at INTEGER,
   expired INTEGER NOT NULL DEFAULT 0 CHECK (expired IN (0, 1)),
-  -- Since when a person has paused it.
+  -- Time when a person paused the cookie.
   paused_at INTEGER,
-  -- Most uses at the same time, 0 for no limit; and the uses in ing_cookie_lease.
+  -- Most uses at the same time (0: no limit), and the current number of rows in ing_cookie_lease.
   max_parallel INTEGER NOT NULL DEFAULT 0 CHECK (max_parallel >= 0),
   in_use INTEGER NOT NULL DEFAULT 0 CHECK (in_use >= 0),
   updated_at INTEGER NOT NULL,
@@ -1136,25 +1159,25 @@ CREATE TABLE ing_credential_state (
 CREATE UNIQUE INDEX uk_credential_state ON ing_credential_state (credential_id);
 CREATE INDEX idx_credential_refreshing ON ing_credential_state (refresh_until) WHERE refresh_owner IS NOT NULL;
 CREATE INDEX idx_cookie_cooling ON ing_credential_state (cooling_until) WHERE cooling_until IS NOT NULL;
--- The cookies that may be used, in the order in which they are picked (CRAWL-22).
+-- Usable cookies, in the order in which they are picked (CRAWL-22).
 CREATE INDEX idx_cookie_ready ON ing_credential_state
   (provenance_code, endpoint_name, priority DESC, last_used_at, credential_id)
   WHERE provenance_code IS NOT NULL AND cookie_code = 'active' AND daily_used < daily_limit
     AND (max_parallel = 0 OR in_use < max_parallel) AND paused_at IS NULL AND expired = 0;
--- The cookies whose state changes with time: their cooling ends, they expire, or a new day begins.
+-- Cookies whose state changes with time: their cooling ends, they expire, or a new day begins.
 CREATE INDEX idx_cookie_cooled ON ing_credential_state (provenance_code, cooling_until)
   WHERE provenance_code IS NOT NULL AND cooling_until IS NOT NULL;
 CREATE INDEX idx_cookie_expiry ON ing_credential_state (provenance_code, cookie_expires_at)
   WHERE provenance_code IS NOT NULL AND cookie_expires_at IS NOT NULL AND expired = 0;
 CREATE INDEX idx_cookie_spent ON ing_credential_state (provenance_code, used_day)
   WHERE provenance_code IS NOT NULL AND daily_used > 0 AND daily_used >= daily_limit;
--- The numbers of a platform's cookies by status, and its list.
+-- Counts the cookies of a platform by status, and lists them.
 CREATE INDEX idx_cookie_count ON ing_credential_state
   (provenance_code, endpoint_name, cookie_code, cooling_until, paused_at, cookie_expires_at)
   WHERE provenance_code IS NOT NULL;
 CREATE INDEX idx_cookie_list ON ing_credential_state (provenance_code, cookie_name) WHERE provenance_code IS NOT NULL;
 
--- Uses in progress of cookies with a `max_parallel`. One that is not released ends by itself.
+-- Uses in progress of cookies that have a `max_parallel`. A use that is not released expires.
 CREATE TABLE ing_cookie_lease (
   id INTEGER PRIMARY KEY,
   credential_id INTEGER NOT NULL,
@@ -1166,7 +1189,7 @@ CREATE UNIQUE INDEX uk_cookie_lease ON ing_cookie_lease (holder);
 CREATE INDEX idx_cookie_lease ON ing_cookie_lease (provenance_code, expires_at);
 CREATE INDEX idx_cookie_lease_of ON ing_cookie_lease (credential_id, expires_at);
 
--- Named locks: who has one, or had it. Whoever says nothing for too long has lost it.
+-- Named locks: one row per execution of a workflow. An execution without a heartbeat for too long loses its lock.
 CREATE TABLE ing_execution (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -1181,11 +1204,11 @@ CREATE TABLE ing_execution (
   CHECK ((status = 'running') = (completed_at IS NULL))
 );
 CREATE UNIQUE INDEX uk_execution_id ON ing_execution (execution_id);
--- A workflow runs once at a time (CRAWL-49).
+-- A workflow has at most one running execution (CRAWL-49).
 CREATE UNIQUE INDEX uk_execution_running ON ing_execution (project_key, workflow_name) WHERE status = 'running';
 CREATE INDEX idx_execution_beat ON ing_execution (heartbeat_at) WHERE status = 'running';
 
--- Notes that are known and wait for their details, or had their turn.
+-- Notes whose details are to be fetched, or have been.
 CREATE TABLE crawl_candidate (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -1193,12 +1216,12 @@ CREATE TABLE crawl_candidate (
   note_id TEXT NOT NULL,
   note_url TEXT NOT NULL,
   status TEXT NOT NULL CHECK (status IN ('pending', 'processing', 'collected', 'failed')),
-  -- The execution that holds it, and since when it was last said to.
+  -- The execution that has claimed the note, and the time of the claim or its last renewal.
   processing_lock TEXT,
   locked_at INTEGER,
   retry_count INTEGER NOT NULL DEFAULT 0,
   source_keyword TEXT,
-  -- What the platform demands for the details: a JSON object, or the same sealed.
+  -- Values that the platform requires for the details: a JSON object, or the same encrypted.
   tokens TEXT NOT NULL,
   last_error_code TEXT,
   exec_meta TEXT NOT NULL CHECK (json_valid(exec_meta) AND json_type(exec_meta) = 'object'),
@@ -1208,12 +1231,12 @@ CREATE TABLE crawl_candidate (
   CHECK ((processing_lock IS NULL) = (locked_at IS NULL))
 );
 CREATE UNIQUE INDEX uk_crawl_candidate ON crawl_candidate (project_key, platform, note_id);
--- Serves the claim: the oldest that wait.
+-- Used by the claim: oldest waiting notes first.
 CREATE INDEX idx_crawl_status ON crawl_candidate (status, created_at, id);
 CREATE INDEX idx_crawl_lock ON crawl_candidate (processing_lock) WHERE processing_lock IS NOT NULL;
 CREATE INDEX idx_crawl_locked ON crawl_candidate (locked_at) WHERE locked_at IS NOT NULL;
 
--- What later steps need of a note; the note itself is an item.
+-- Crawl state of a stored note. The note itself is in item.
 CREATE TABLE item_note (
   item_id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -1231,7 +1254,7 @@ CREATE TABLE item_note (
 );
 CREATE UNIQUE INDEX uk_note_key ON item_note (project_key, platform, idempotency_key);
 
--- Crawl requests by the minute, for the last hour.
+-- Crawl requests per minute, for the last hour.
 CREATE TABLE crawl_minute (
   platform TEXT NOT NULL,
   minute INTEGER NOT NULL,
@@ -1240,7 +1263,7 @@ CREATE TABLE crawl_minute (
   PRIMARY KEY (platform, minute)
 ) WITHOUT ROWID;
 
--- Since when the condition of an alert holds, and what was told of it.
+-- State of each alert: `since` is when its condition began, `told_at` the time of the last notification.
 CREATE TABLE alert_state (
   alert TEXT NOT NULL,
   subject TEXT NOT NULL,
@@ -1255,13 +1278,14 @@ CREATE TABLE alert_state (
   CHECK (firing = 0 OR since IS NOT NULL)
 ) WITHOUT ROWID;
 
--- URLs of documents and tasks: everybody's (`shared`, of no project) and each project's. One that is there stays as it is.
+-- URLs found in documents and tasks: the shared library (with an empty project_key) and the library of each project.
+-- Existing rows never change.
 CREATE TABLE resource_pool_urls (
   id INTEGER PRIMARY KEY,
   url TEXT NOT NULL,
   domain TEXT NOT NULL CHECK (length(domain) <= 255),
   source TEXT NOT NULL CHECK (source IN ('document', 'task')),
-  -- Where it was found first.
+  -- Where the URL was found first.
   source_ref TEXT NOT NULL CHECK (json_valid(source_ref) AND json_type(source_ref) = 'object'),
   scope TEXT NOT NULL CHECK (scope IN ('shared', 'project')),
   project_key TEXT NOT NULL,
@@ -1272,7 +1296,7 @@ CREATE UNIQUE INDEX uk_pool_url ON resource_pool_urls (scope, project_key, url);
 CREATE INDEX idx_pool_list ON resource_pool_urls (scope, project_key, created_at, id);
 CREATE INDEX idx_pool_domain ON resource_pool_urls (scope, project_key, domain);
 
--- Whose URLs are captured while the work is done, and into which library.
+-- Whether URLs are captured while jobs of a project and type run, and into which library.
 CREATE TABLE resource_pool_capture (
   id INTEGER PRIMARY KEY,
   project_key TEXT NOT NULL,
@@ -1283,7 +1307,8 @@ CREATE TABLE resource_pool_capture (
 );
 CREATE UNIQUE INDEX uk_pool_capture ON resource_pool_capture (project_key, job_type);
 
--- How many URLs a library has, so that nobody counts them, and how many of a project's are shared too. The sum over the shards counts.
+-- Number of URLs in each library, so that nothing has to count them. `covered` is how many URLs of a project are also
+-- shared. Read the sum over all shards: concurrent writers mostly write different ones.
 CREATE TABLE resource_pool_count (
   scope TEXT NOT NULL CHECK (scope IN ('shared', 'project')),
   project_key TEXT NOT NULL,
@@ -1293,12 +1318,12 @@ CREATE TABLE resource_pool_count (
   PRIMARY KEY (scope, project_key, shard)
 ) WITHOUT ROWID;
 
--- What the world outside is to be told. A number is never used again: whoever is told knows events by it.
+-- Events to deliver to external systems. Ids are never reused: receivers identify events by id.
 CREATE TABLE outbox_event (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   project_key TEXT NOT NULL,
   event_type TEXT NOT NULL,
-  -- Events of one topic are told one after the other.
+  -- Events of one topic are delivered one after the other.
   topic TEXT NOT NULL,
   idempotency_key TEXT NOT NULL,
   status_code TEXT NOT NULL CHECK (status_code IN ('PENDING', 'DELIVERED', 'FAILED')),
@@ -1309,7 +1334,7 @@ CREATE TABLE outbox_event (
   leased_until INTEGER,
   created_at INTEGER NOT NULL,
   ended_at INTEGER,
-  -- The last: whoever looks for what may be told reads no payloads.
+  -- The last column, so that looking for deliverable events does not read payloads.
   payload TEXT NOT NULL CHECK (json_valid(payload) AND json_type(payload) = 'object'),
   CHECK ((status_code = 'PENDING') = (ended_at IS NULL)),
   CHECK ((lease_owner IS NULL) = (leased_until IS NULL))
@@ -1321,15 +1346,16 @@ CREATE INDEX idx_outbox_leased ON outbox_event (topic) WHERE leased_until IS NOT
 CREATE INDEX idx_outbox_failed ON outbox_event (id) WHERE status_code = 'FAILED';
 CREATE INDEX idx_outbox_ended ON outbox_event (ended_at) WHERE ended_at IS NOT NULL;
 
+-- API keys. `hash` is the SHA-256 of the whole key, `prefix` its public part.
 CREATE TABLE api_key (
   id INTEGER PRIMARY KEY,
   prefix TEXT NOT NULL,
   hash TEXT NOT NULL,
   name TEXT NOT NULL,
   scope TEXT NOT NULL CHECK (scope IN ('read', 'write', 'admin')),
-  -- The only projects that it may act for; none named for all.
+  -- Projects that the key may act for; an empty list for all.
   projects TEXT NOT NULL CHECK (json_valid(projects) AND json_type(projects) = 'array'),
-  -- It may write what all projects see.
+  -- 1: the key may write data that all projects see.
   shared INTEGER NOT NULL CHECK (shared IN (0, 1)),
   created_at INTEGER NOT NULL,
   revoked_at INTEGER
