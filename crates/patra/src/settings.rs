@@ -203,7 +203,7 @@ impl Environment {
 
     /// Records in one claim by default (CRAWL-174).
     pub(crate) fn batch_size(&self) -> Result<u32, Error> {
-        let given = self.number("BATCH_SIZE", 1, 1_000)?.and_then(|size| u32::try_from(size).ok());
+        let given = self.number("BATCH_SIZE", 1, 20)?.and_then(|size| u32::try_from(size).ok());
         Ok(given.unwrap_or(patra_core::crawl::BATCH_SIZE))
     }
 
