@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use patra_connectors::mask::personal;
 use patra_core::Level;
 use patra_core::mask::mask;
+use patra_core::paging::Verification;
 use patra_core::protocol::run::{PageFailure, RunOutcome};
 use patra_core::state::TaskStatus;
 use patra_engine::{RunEvent, RunListener};
@@ -47,6 +48,8 @@ pub(crate) struct Counts {
     pub(crate) throttled: AtomicU64,
     /// Tasks that ended FAILED or PARTIAL in this process, whichever job they belong to.
     pub(crate) tasks_failed: AtomicU64,
+    /// Tasks that succeeded in this process with nothing to show that they are complete, whichever job they belong to.
+    pub(crate) tasks_unverified: AtomicU64,
     /// Records that were marked as missing in this process.
     pub(crate) missing: AtomicU64,
     /// Why complete passes marked nothing, each reason once.
@@ -120,6 +123,11 @@ impl RunListener for Counts {
             RunEvent::Ended { ended, .. } => {
                 if let RunOutcome::Closed(TaskStatus::Failed | TaskStatus::Partial, _) = ended.outcome {
                     self.tasks_failed.fetch_add(1, Relaxed);
+                }
+                if let RunOutcome::Closed(TaskStatus::Succeeded, _) = ended.outcome
+                    && ended.stats.verification == Some(Verification::Unverified)
+                {
+                    self.tasks_unverified.fetch_add(1, Relaxed);
                 }
                 self.missing.fetch_add(ended.stats.missing, Relaxed);
                 if !ended.stats.missing_unmarked.is_empty() {

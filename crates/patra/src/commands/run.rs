@@ -244,6 +244,8 @@ impl Job {
         }
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
         let cursor = self.cursor(progress).await?;
+        // Tasks of an earlier, interrupted run count too if they ended here.
+        let unverified = progress.tasks_unverified.max(get(&counts.tasks_unverified));
         let value = json!({
             "public_id": self.public_id,
             "pages": get(&counts.pages),
@@ -260,7 +262,7 @@ impl Job {
             "tasks_succeeded": progress.tasks_succeeded,
             "tasks_failed": progress.tasks_failed,
             "tasks_partial": progress.tasks_partial,
-            "slices_unverified": progress.tasks_unverified,
+            "slices_unverified": unverified,
             "missing": get(&counts.missing),
             "missing_unmarked": counts.unmarked(),
             "cursor": cursor,
@@ -281,7 +283,7 @@ impl Job {
             text.push_str(&format!("; {} missing", get(&counts.missing)));
         }
         if let Some(cursor) = &cursor {
-            text.push_str(&match progress.tasks_unverified {
+            text.push_str(&match unverified {
                 0 => format!("; read up to {cursor}, all verified"),
                 1 => format!("; read up to {cursor}, 1 slice unverified"),
                 slices => format!("; read up to {cursor}, {slices} slices unverified"),
@@ -297,7 +299,7 @@ impl Job {
         if let (true, Some(remark)) = (progress.remarks.as_deref().is_some_and(left_out), &remark) {
             say(remark);
         }
-        if progress.tasks_unverified > 0 {
+        if unverified > 0 {
             say("unverified: nothing shows whether records moved between two pages while they were read; \
                  `pagination.verify: twice` reads until two passes agree");
         }

@@ -225,6 +225,23 @@ fn list_that_cannot_be_checked_is_called_unverified(on: On) {
     }
 }
 
+/// The task belongs to the job of the process that was killed; the run that ends it says what it knows.
+// covers: G-23
+#[test]
+fn run_that_continues_a_killed_one_says_unverified_too() {
+    let place = Workspace::sqlite();
+    let api = MovingApi::start(List { leaves: vec![(5, 4)], ..List::new() });
+    place.apply(&api.manifest(PAGE.0, PAGE.1, ""));
+    let provenance = api.provenance();
+    let args = ["run", &provenance, "rows", "--to", "2024-01-20T00:00:00Z"];
+    let killed = place.patra().env("PATRA_CRASH_POINT", "run.after-CommitBatch:3").args(args).output().unwrap();
+    assert_eq!(killed.status.code(), None, "{killed:?}");
+    let output = place.run(&args);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(stored(&place, &provenance).len(), 59, "one row moved past the reader: {text}");
+    assert!(text.contains("1 slice unverified") && !text.contains("all verified"), "{text}");
+}
+
 // covers: C-65, G-23
 on_both!(fn total_that_is_not_reached_is_reported_with_both_numbers);
 fn total_that_is_not_reached_is_reported_with_both_numbers(on: On) {
