@@ -20,7 +20,12 @@ async fn dropped_futures_leave_no_transaction_and_lose_no_acknowledged_row() {
                 let mut acked = Vec::new();
                 for round in 0..63 {
                     let name = format!("storm-{no}-{round}");
-                    let patience = Duration::from_micros((no * 9_700 + round * 1_310) % 30_000);
+                    // However fast the machine is, one caller always waits for the answer and one never does.
+                    let patience = match no {
+                        0 => Duration::ZERO,
+                        7 => Duration::from_secs(60),
+                        _ => Duration::from_micros((no * 9_700 + round * 1_310) % 30_000),
+                    };
                     let fire = run(&store, make::fire(&name, Operation::Harvest));
                     if let Ok(answer) = tokio::time::timeout(patience, fire).await {
                         answer.expect("a pool that is only shared, not broken");
