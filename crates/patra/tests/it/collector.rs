@@ -418,6 +418,8 @@ fn bad_responses_affect_only_their_own_source(on: On) {
             ("rss", "/json", "no JSON Feed"),
             ("rss", "/nothing", "404"),
         ];
+        // Made before anybody waits for it.
+        assert!(!feed_server::GZIP_BOMB.is_empty());
         let mut hosts = 1..;
         for (kind, path, _) in bad {
             add(place, kind, &feeds.url(hosts.next().unwrap(), path));
