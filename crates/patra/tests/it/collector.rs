@@ -9,6 +9,7 @@ mod faults;
 mod feed_server;
 mod killed;
 mod networks;
+mod robots;
 mod rules;
 
 use std::process::{Child, Command, Output, Stdio};
