@@ -6,6 +6,7 @@ mod alerts;
 mod commands;
 mod content;
 mod faults;
+mod feed_cases;
 mod feed_server;
 mod killed;
 mod networks;

@@ -1,10 +1,12 @@
 //! Isolation of projects: a caller who tries every path with the ids of another project gets nothing, and cannot
 //! distinguish it from what never existed.
 
+mod whole_api;
+
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use crate::crawler::server::{Response, TestServer, mock_api};
+use crate::crawler::server::{Response, TestServer, WITH_COLLECTOR, mock_api};
 use crate::support::{On, Workspace, manifest};
 
 /// The project `rich` has everything that a project can have; the key is for `poor` alone.
@@ -16,6 +18,10 @@ struct Two {
 }
 
 fn two(place: Workspace) -> Two {
+    two_with(place, &[])
+}
+
+fn two_with(place: Workspace, variables: &[(&str, &str)]) -> Two {
     for key in ["rich", "poor"] {
         assert!(place.run(&["project", "create", key]).status.success());
     }
@@ -33,7 +39,7 @@ fn two(place: Workspace) -> Two {
     let job = job["public_id"].as_str().unwrap().to_owned();
     // A server shows its first key when there is none; here one exists.
     let admin = String::from_utf8(place.run(&["key", "create", "admin", "--scope", "admin"]).stdout).unwrap();
-    let server = TestServer::open_with(place, mock_api, &[], Some(admin.trim().to_owned()));
+    let server = TestServer::open_with(place, mock_api, variables, Some(admin.trim().to_owned()));
     let doc = json!({ "uri": "doc:1", "content": "https://rich.example/secret-page" });
     let head = "X-Project-Key: rich\r\n";
     let call = |path: &str, body: &Value| {
