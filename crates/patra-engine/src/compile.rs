@@ -19,7 +19,7 @@ use patra_core::protocol::planner::{
 use patra_core::state::Operation;
 use patra_core::tx::ClaimedJob;
 use patra_core::{CredentialId, cursor, hash};
-use patra_spec::{Manifest, Overrides, Snapshot};
+use patra_spec::{Manifest, Overrides, RobotsRule, Snapshot};
 
 use crate::credentials::credential_for;
 use crate::registry;

@@ -23,7 +23,7 @@ pub(crate) struct Case {
     pub(crate) file: String,
     headers: std::collections::BTreeMap<String, String>,
     base_url: Option<String>,
-    expect: Vec<Expect>,
+    pub(crate) expect: Vec<Expect>,
     b64: String,
 }
 

@@ -22,7 +22,7 @@ fn serve(answers: Answers) -> u16 {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     let (port, answers) = (listener.local_addr().unwrap().port(), Arc::new(answers));
     std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
+        for stream in listener.incoming().flatten() {
             let answers = Arc::clone(&answers);
             std::thread::spawn(move || {
                 let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
@@ -35,7 +35,8 @@ fn serve(answers: Answers) -> u16 {
                     "HTTP/1.1 200 OK\r\nConnection: close\r\n{kind}Content-Location: {base}\r\nContent-Length: {}\r\n\r\n",
                     body.len()
                 );
-                let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+                let mut writer = &stream;
+                let _ = writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(body));
             });
         }
     });
@@ -145,6 +146,10 @@ fn measure(place: &Workspace, every: usize) -> (usize, usize, Vec<String>) {
     let output = place.patra().env("COLLECTOR_CONCURRENCY", "64").arg("collect").output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&output.stderr));
     let (mut stored, failed) = (stored(place, &sources), list(place));
+    let source_of = |number: usize| {
+        let name = Value::from(number.to_string());
+        failed.iter().find(|row| row["name"] == name).unwrap()
+    };
     let mut wrong = Vec::new();
     for (number, (case, is_whole)) in cases.iter().enumerate() {
         let records = stored.remove(&number).unwrap_or_default();
@@ -152,7 +157,7 @@ fn measure(place: &Workspace, every: usize) -> (usize, usize, Vec<String>) {
         let expected: Vec<(&Expect, Vec<Value>)> =
             case.expect.iter().filter_map(|expect| Some((expect, path_of(expect)?))).collect();
         if let Some((expect, path)) = expected.iter().find(|(expect, path)| !holds(expect, at(&found, path))) {
-            let source = failed.iter().find(|row| row["name"] == number.to_string()).unwrap();
+            let source = source_of(number);
             wrong.push(format!(
                 "{}: {path:?} {} {} got {:?} {}",
                 case.file,
@@ -165,7 +170,7 @@ fn measure(place: &Workspace, every: usize) -> (usize, usize, Vec<String>) {
         let expects_entries =
             expected.iter().any(|(expect, path)| path.len() > 2 && expect.op == "eq" && !expect.value.is_null());
         if expects_entries && !is_whole && records.is_empty() {
-            let source = failed.iter().find(|row| row["name"] == number.to_string()).unwrap();
+            let source = source_of(number);
             assert_ne!(source["status"], "ok", "{}: a feed with entries is an empty success", case.file);
         }
     }

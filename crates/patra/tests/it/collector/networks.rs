@@ -45,6 +45,7 @@ fn only_an_administrator_lets_a_source_into_a_private_network(on: On) {
         let bound = ok(&place.run(&["key", "create", "tenant", "--scope", "admin", "--for", "bound"]));
         let running = Running::start(place, &["serve", "--listen", "127.0.0.1:0"], &[]);
         let log = running.wait_for("the API listens");
+        assert!(log.contains("use --allow-net only if all sources are trusted"), "{log}");
         let address = log.split("address=").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
         let sources = format!("http://{address}/api/sources");
         let key = |text: &str| text.split_whitespace().find(|word| word.starts_with("patra_")).unwrap().to_owned();
