@@ -29,7 +29,8 @@ fn two_with(place: Workspace, variables: &[(&str, &str)]) -> Two {
     let poor = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     assert!(poor.starts_with("patra_"), "{}", String::from_utf8_lossy(&made.stderr));
     let mock_api = mock_api(Script::default());
-    place.apply(&manifest(mock_api.base_url()));
+    place.apply(&crate::crawler::server::manifest(&mock_api));
+    place.apply(&(manifest(mock_api.base_url()) + "    record: { emit: true }\n"));
     let ran = place.run(&["--project", "rich", "run", "far", "records", "--to", "2024-01-03T12:00:00Z"]);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let added = place.run(&["--project", "rich", "source", "add", "rss", "https://rich.example/feed", "-o", "ndjson"]);

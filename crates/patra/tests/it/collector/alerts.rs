@@ -120,8 +120,8 @@ fn every_other_rule_fires_on_the_state_that_it_is_about(on: On) {
 }
 
 // covers: ING-3.6-01, ING-4.1-03, ING-5.3-03, ING-12.4-01, ING-4.13-04, ING-9.5-03, ING-12.2-07, ING-12.6-01, ING-14.8-01
-on_both!(fn fatal_errors_refused_plans_and_stopped_events_raise_alerts);
-fn fatal_errors_refused_plans_and_stopped_events_raise_alerts(on: On) {
+on_both!(fatal_errors_refused_plans_and_stopped_events_raise_alerts);
+async fn fatal_errors_refused_plans_and_stopped_events_raise_alerts(on: On) {
     let locked = upstream(50, Script { require_header: Some(("x-key".into(), "k".into())), ..Script::default() });
     let fine = upstream(50, Script::default());
     everywhere(on, |place, _| {

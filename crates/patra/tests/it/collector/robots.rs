@@ -113,10 +113,8 @@ fn robots_txt_is_read_once_per_host_and_its_crawl_delay_is_kept(on: On) {
         assert_eq!(feeds.hits().len(), 4, "{other}");
         // Declared is one request per second; the host asks for half of that.
         let declared = |host: u8| {
-            let gates = ok(&place.run(&["get", "gates", "-o", "ndjson"]));
-            let rows = gates.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-            let host = format!("127.0.0.{host}");
-            rows.into_iter().find(|row| row["rate_key"].to_string().contains(&host)).unwrap()
+            let (gates, host) = (place.list(&["gates"]), format!("127.0.0.{host}:"));
+            gates.into_iter().find(|gate| gate["rateKey"].to_string().contains(&host)).unwrap()
         };
         let (slow, usual) = (declared(1).to_string(), declared(2).to_string());
         assert!(slow.contains("0.5"), "{slow}");
