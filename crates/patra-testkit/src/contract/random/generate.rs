@@ -1,6 +1,7 @@
 //! Random operations: mostly sensible, sometimes stale, repeated or too late.
 
 mod control;
+mod cookie;
 mod page;
 
 use std::collections::BTreeSet;
@@ -39,15 +40,19 @@ pub(super) struct Generator {
     leases: Vec<Lease>,
     runs: Vec<(Lease, RunId)>,
     done: Vec<Tx>,
+    /// Number of uses of cookies so far. The name of a use is unique.
+    uses: u64,
 }
 
 impl Generator {
     pub(super) fn new(seed: u64) -> Generator {
-        Generator { rng: Rng::new(seed), taken: vec![], leases: vec![], runs: vec![], done: vec![] }
+        Generator { rng: Rng::new(seed), taken: vec![], leases: vec![], runs: vec![], done: vec![], uses: 0 }
     }
 
     pub(super) fn learn(&mut self, tx: &Tx, answer: &Result<Done, TxError>) {
-        self.done.push(tx.clone());
+        if !matches!(tx, Tx::PickCookie(_)) {
+            self.done.push(tx.clone());
+        }
         match answer {
             Ok(Done::ClaimJob(Some(taken))) => self.taken.push((**taken).clone()),
             Ok(Done::ClaimTasks(claimed)) => self.leases.extend(claimed.leases.iter().cloned()),
@@ -63,7 +68,7 @@ impl Generator {
 
     pub(super) fn next(&mut self, store: &MemStore) -> Step {
         loop {
-            let tx = match self.rng.below(140) {
+            let tx = match self.rng.below(152) {
                 0..3 => Some(self.apply()),
                 3..8 => Some(self.fire()),
                 8..10 => Some(FireDue { limit: 1 + self.rng.below(2) as u32 }.into()),
@@ -93,6 +98,7 @@ impl Generator {
                 121..124 => Some(self.segments(store)),
                 124..132 => return Step::Pass(self.short()),
                 132..136 => self.mark_missing(store),
+                136..148 => Some(self.cookie()),
                 _ => self.again(),
             };
             if let Some(tx) = tx {
