@@ -7,6 +7,7 @@ mod commands;
 mod content;
 mod faults;
 mod feed_server;
+mod heavy;
 mod killed;
 mod networks;
 mod rules;
