@@ -41,7 +41,7 @@ pub(crate) mod markup {
 /// Most bytes of a feed.
 pub const MAX_BYTES: usize = 15 * 1024 * 1024;
 /// How many times its own size the texts and addresses of a feed may have, and what any feed may have.
-const MAX_TEXT_GROWTH: usize = 3;
+const MAX_TEXT_GROWTH: usize = 2;
 const FREE_TEXT_BYTES: usize = 1024 * 1024;
 /// Most entries of a feed.
 pub const MAX_ENTRIES: usize = 50_000;

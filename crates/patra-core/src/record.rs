@@ -12,6 +12,10 @@ use crate::time::Ts;
 /// Longest identity that is stored. Longer ones are quarantined: an index entry must fit a database page.
 pub const MAX_KEY_BYTES: usize = 1_024;
 
+/// Most bytes of one record, its mapped fields and what was received together. Larger ones are quarantined: a store copies
+/// a row several times while it writes it.
+pub const MAX_RECORD_BYTES: usize = 4 << 20;
+
 /// The kind of tweets: polls of tweet sources are counted ([`crate::tweet::FetchStats`]).
 pub const TWEET: &str = "tweet";
 

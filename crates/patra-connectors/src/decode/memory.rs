@@ -149,5 +149,5 @@ fn in_utf8(body: &[u8]) -> usize {
 
 /// Largest JSON text of a feed, by the length of its body.
 pub(super) fn max_feed_json(length: usize) -> usize {
-    8 * length + (2 << 20)
+    6 * length + (2 << 20)
 }

@@ -7,6 +7,7 @@ use patra_core::record::{DetailCandidate, Record, RecordVersion};
 use patra_core::tweet::{Tweet, is_probably_cut};
 use patra_core::{Code, Fault, Level};
 
+use super::item::check_size;
 use super::memory::too_large;
 use super::{Decoded, Decoder, PageContext, check_rejected};
 use crate::classify::RefusedResponse;
@@ -55,7 +56,13 @@ impl Decoder {
             } else {
                 decoded.warnings.extend(warning(&mapped.tweet));
                 match self.items.fields(raw, &mut picked) {
-                    Ok(Some(declared)) => decoded.records.push(record(&mapped, &declared, payload, hash)),
+                    Ok(Some(declared)) => {
+                        let record = record(&mapped, &declared, payload, hash);
+                        match check_size(id.as_deref(), record.payload.len() + record.fields.len()) {
+                            Ok(()) => decoded.records.push(record),
+                            Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
+                        }
+                    }
                     // The id is known, so it is not missing although its record is filtered out.
                     Ok(None) => {
                         decoded.skipped.filtered += 1;

@@ -223,11 +223,10 @@ fn entry_json(entry: &FeedEntry, key: String, text: Vec<u8>) -> Vec<u8> {
     let key = if key.len() > MAX_KEY_BYTES { hash::digest(&["entry", &key]) } else { key };
     let content = entry.content.first().or(entry.summary.as_ref());
     let tags: Vec<_> = entry.tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
-    let html = |text: &FeedText| text.to_html().into_owned();
     let mut json = JsonObject::after(text);
     json.put_some("author", entry.author.as_ref());
     json.put_some("comments", entry.comments.as_ref());
-    json.put_some("content", content.map(html).as_ref());
+    json.put_some("content", content.map(FeedText::to_html).as_ref());
     if !entry.enclosures.is_empty() {
         // As a tree, whose members are in the order of their names.
         json.put("enclosures", &json!(entry.enclosures));
@@ -237,7 +236,7 @@ fn entry_json(entry: &FeedEntry, key: String, text: Vec<u8>) -> Vec<u8> {
     json.put("key", &key);
     json.put_some("language", entry.language.as_ref());
     json.put_some("published", entry.date().and_then(|date| date.at).as_ref());
-    json.put_some("summary", entry.summary.as_ref().map(html).as_ref());
+    json.put_some("summary", entry.summary.as_ref().map(FeedText::to_html).as_ref());
     if !tags.is_empty() {
         json.put("tags", &tags);
     }

@@ -14,7 +14,7 @@ use super::token::{Attributes, MarkupToken, MarkupTokens};
 
 /// How many times its size a text may grow by its tags, and what any text may grow by; tags beyond that are dropped, their
 /// text stays.
-const MAX_GROWTH: usize = 3;
+const MAX_GROWTH: usize = 2;
 const FREE_BYTES: usize = 16 * 1024;
 /// Deepest nesting that is kept; tags below it are dropped, their text stays.
 const MAX_NESTING: usize = 64;

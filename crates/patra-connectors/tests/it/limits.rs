@@ -2,7 +2,7 @@
 
 use patra_connectors::{MAX_COLUMNS, MAX_PAGE_RECORDS};
 use patra_core::Level;
-use patra_core::record::RejectedRecord;
+use patra_core::record::{MAX_RECORD_BYTES, RejectedRecord};
 
 use super::*;
 
@@ -38,6 +38,20 @@ fn page_with_too_many_records_that_cannot_be_stored_is_refused() {
     assert_eq!((most.rejected.len(), most.records.len()), (1_000, 0));
     let body = list(RejectedRecord::MAX_PER_PAGE + 1, "{}");
     refused(LIST, &body, &["more than 1000 of its 1001 records", "id_path $.id finds no text", "none is"]);
+}
+
+#[test]
+fn record_that_is_too_large_is_set_aside() {
+    let of = |bytes: usize| {
+        format!("{{\"items\":[{{\"id\":1,\"at\":5,\"t\":\"{}\"}},{{\"id\":2,\"at\":5}}]}}", "x".repeat(bytes))
+    };
+    assert_eq!(keys(&page(LIST, &of(MAX_RECORD_BYTES - 100))), ["1", "2"]);
+    let large = page(LIST, &of(MAX_RECORD_BYTES));
+    assert_eq!(keys(&large), ["2"], "the others are stored");
+    let reason = &large.rejected[0].reason;
+    assert!(reason.contains("at most 4194304 are stored"), "{reason}");
+    let mapped = format!("{LIST}\nfields: {{ t: $.t, again: $.t }}");
+    assert_eq!(keys(&page(&mapped, &of(MAX_RECORD_BYTES / 2))), ["2"], "fields count too");
 }
 
 #[test]
