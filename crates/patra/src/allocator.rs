@@ -6,7 +6,7 @@
 use crate::cli::{Cli, Command};
 
 /// Blocks of this many bytes are taken from the system, and freed memory is returned from this many bytes on.
-const THRESHOLD: &str = "131072";
+const THRESHOLD: &str = "1048576";
 const VARIABLES: [&str; 2] = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"];
 
 /// Sets the thresholds of a command that collects, unless the environment sets them already. Does not return if the
