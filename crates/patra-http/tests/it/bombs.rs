@@ -41,13 +41,13 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The decoded amount cannot be observed, so the time is measured.
+/// The decoded amount cannot be observed, so the time is measured. Decoding everything takes far longer.
 async fn goes_off(name: &str, coding: &str, body: &[u8]) -> Error {
     for steps in [reply("200 OK", &encoded(coding), body), chunked(&encoded(coding), body.chunks(100_000))] {
         let server = TestServer::fixed(steps).await;
         let started = now();
         let error = fetch(&server).await.expect_err(name);
-        assert!(started.elapsed() < Duration::from_secs(2), "{name} took {:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(10), "{name} took {:?}", started.elapsed());
         assert!(matches!(error, Error::Encoding { .. } | Error::TooLarge { .. }), "{name}: {error}");
     }
     let server = TestServer::fixed(reply("200 OK", &encoded(coding), body)).await;

@@ -234,7 +234,7 @@ fn run_that_continues_a_killed_one_says_unverified_too() {
     place.apply(&api.manifest(PAGE.0, PAGE.1, ""));
     let provenance = api.provenance();
     let args = ["run", &provenance, "rows", "--to", "2024-01-20T00:00:00Z"];
-    let killed = place.patra().env("PATRA_CRASH_POINT", "run.after-CommitBatch:3").args(args).output().unwrap();
+    let killed = place.patra().env("PATRA_CRASH_POINT", "task.1:4").args(args).output().unwrap();
     assert_eq!(killed.status.code(), None, "{killed:?}");
     let output = place.run(&args);
     let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
