@@ -5,7 +5,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use patra_spec::snapshot::ResponseSpec;
 
-use super::memory::{MAX_PAGE_RECORDS, ProjectionError, grown};
+use super::memory::{MAX_PAGE_RECORDS, ProjectionError, as_json, grown};
 
 /// Most columns of a table, and most fields of a row.
 pub const MAX_COLUMNS: usize = 1_024;
@@ -51,6 +51,9 @@ impl CsvProjection {
     /// The table as JSON text of at most `limit` bytes.
     pub(super) fn project(&self, text: &str, limit: usize) -> Result<String, ProjectionError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if as_json(text.as_bytes()) > limit {
+            return Err(grown(limit));
+        }
         let mut rows = CsvRows::new(self, text.as_bytes());
         let mut columns = self.columns.clone();
         if self.header {

@@ -117,10 +117,11 @@ fn records(count: usize) -> usize {
     count.min(MAX_PAGE_RECORDS) * RECORD
 }
 
-/// Bytes of a body as JSON text, names not counted.
-fn as_json(body: &[u8]) -> usize {
-    let controls = body.iter().filter(|byte| **byte < b' ').count();
-    2 * body.len() + 5 * controls + count(body, b'"') + count(body, b'\\')
+/// Bytes of a body as JSON text at most, the names of columns not counted.
+pub(super) fn as_json(body: &[u8]) -> usize {
+    let controls = body.iter().filter(|byte| **byte < b' ' && !matches!(**byte, b'\t' | b'\n' | b'\r')).count();
+    let spaces = body.iter().filter(|byte| matches!(**byte, b'\t' | b'\n' | b'\r')).count();
+    2 * body.len() + 5 * controls + spaces + count(body, b'"') + count(body, b'\\')
 }
 
 fn tree(body: &[u8]) -> usize {

@@ -11,7 +11,7 @@ use patra_core::Fault;
 use patra_spec::selector::PathSegment;
 use patra_spec::snapshot::ResponseSpec;
 
-use super::memory::{ProjectionError, grown};
+use super::memory::{ProjectionError, as_json, grown};
 use super::paths::{broken, parse};
 use frame::ElementFrame;
 
@@ -45,6 +45,9 @@ impl XmlProjection {
     /// The document as JSON text of at most `limit` bytes.
     pub(super) fn project(&self, text: &str, limit: usize) -> Result<String, ProjectionError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if as_json(text.as_bytes()) > limit {
+            return Err(grown(limit));
+        }
         let mut reader = Reader::from_str(text);
         reader.config_mut().allow_dangling_amp = self.lenient;
         let mut walk = XmlWalker {
