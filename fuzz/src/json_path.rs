@@ -97,6 +97,7 @@ fn lookup<'v>(document: &'v Value, selector: &Selector) -> Option<&'v Value> {
 pub fn hostile() -> Vec<Vec<u8>> {
     vec![
         repeated("$.items\n{\"items\":[{}", ",{}", 40_000, "]}"),
+        repeated("$.items\n{\"items\":[{}", ",{}", 250_001, "]}"),
         repeated("$.items\n{\"items\":[", "[", 5_000, &format!("{}]}}", "]".repeat(5_000))),
         repeated("$.items\n", "[", 50_000, ""),
         repeated("$.items\n{\"items\":[{\"id\":\"", "x", 50_000, "\"}]}"),

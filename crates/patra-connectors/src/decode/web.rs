@@ -1,5 +1,6 @@
 //! Feeds and pages as JSON, for the paths of a manifest.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -7,6 +8,7 @@ use patra_core::record::MAX_KEY_BYTES;
 use patra_core::{Code, Fault, Level, Ts, hash};
 use patra_spec::manifest::HtmlConfig;
 
+use super::memory::{max_feed_json, too_large};
 use crate::feed::{self, Feed, FeedDate, FeedEntry, FeedTag, FeedText, IdentityRule, SharedIds};
 use crate::page::{self, HtmlPageError, SelectField, SelectRules};
 
@@ -19,11 +21,17 @@ pub(super) struct WebDocument {
 }
 
 impl WebDocument {
-    fn of_feed(feed: &Feed, base: &Url, rule: IdentityRule, known: &SharedIds) -> WebDocument {
-        let shared_ids = feed::shared_ids(feed, known.clone());
-        let keys = feed::keys(feed, rule, &shared_ids);
+    fn of_feed(
+        feed: Feed,
+        base: &Url,
+        rule: IdentityRule,
+        known: &SharedIds,
+        length: usize,
+    ) -> Result<WebDocument, Fault> {
+        let shared_ids = feed::shared_ids(&feed, known.clone());
+        let keys = feed::keys(&feed, rule, &shared_ids);
         let cut = feed.truncated.then(|| "the response ends inside the feed: entries may be missing".to_owned());
-        WebDocument { json: feed_json(feed, base, rule, keys).to_string(), cut, shared_ids }
+        Ok(WebDocument { json: feed_json(feed, base, rule, keys, max_feed_json(length))?, cut, shared_ids })
     }
 
     fn of_page(json: &Value) -> WebDocument {
@@ -40,7 +48,7 @@ pub(super) fn of_feed(
     known: &SharedIds,
 ) -> Result<WebDocument, Fault> {
     let feed = feed::read(body, content_type, base).map_err(|error| unreadable(&error))?;
-    Ok(WebDocument::of_feed(&feed, base, rule, known))
+    WebDocument::of_feed(feed, base, rule, known, body.len())
 }
 
 /// A page as JSON: its feed, the feed that it names, or itself as the only entry.
@@ -53,7 +61,7 @@ pub(super) fn of_page(
 ) -> Result<WebDocument, Fault> {
     let html = feed::decode(body, content_type);
     let named = match feed::read(body, content_type, base) {
-        Ok(feed) => return Ok(WebDocument::of_feed(&feed, base, rule, known)),
+        Ok(feed) => return WebDocument::of_feed(feed, base, rule, known, body.len()),
         Err(feed::FeedError::Page { feed }) => feed,
         // A page that does not start like one.
         Err(feed::FeedError::NotAFeed { .. }) => {
@@ -142,93 +150,160 @@ pub(super) fn rule(items_path: &str) -> IdentityRule {
     ENTRIES.iter().find(|(_, one)| *one == name).map_or_else(IdentityRule::default, |(rule, _)| *rule)
 }
 
-fn feed_json(feed: &Feed, base: &Url, rule: IdentityRule, keys: Vec<String>) -> Value {
-    let list: Vec<_> = feed.entries.iter().zip(keys).map(|(entry, key)| entry_json(entry, key)).collect();
-    json!({
-        "feed": {
-            "title": feed.title,
-            "link": feed.link,
-            "subtitle": feed.subtitle,
-            "language": feed.language,
-            "updated": feed.updated.as_ref().and_then(|date| date.at),
-            "ttl_minutes": feed.ttl_minutes,
-        },
-        "feeds": [whole_feed_json(feed, base)],
-        entries(rule): list,
-    })
+/// A feed as JSON text of at most `limit` bytes. It is written entry by entry, and each entry is dropped then: a tree of
+/// the whole would take several times the memory.
+fn feed_json(
+    feed: Feed,
+    base: &Url,
+    rule: IdentityRule,
+    keys: Vec<String>,
+    limit: usize,
+) -> Result<String, Fault> {
+    let whole = whole_feed_json(&feed, base);
+    let head = json!({
+        "title": feed.title,
+        "link": feed.link,
+        "subtitle": feed.subtitle,
+        "language": feed.language,
+        "updated": feed.updated.as_ref().and_then(|date| date.at),
+        "ttl_minutes": feed.ttl_minutes,
+    });
+    let mut out = JsonObject::default();
+    out.begin(entries(rule));
+    out.text.push(b'[');
+    for (entry, key) in feed.entries.into_iter().zip(keys) {
+        if out.text.last() != Some(&b'[') {
+            out.text.push(b',');
+        }
+        out.text = entry_json(&entry, key, std::mem::take(&mut out.text));
+        if out.text.len() > limit {
+            return Err(too_large(&format!("as JSON its entries take more than {limit} bytes")));
+        }
+    }
+    out.text.push(b']');
+    out.put("feed", &head);
+    out.put("feeds", &[whole]);
+    String::from_utf8(out.end()).map_err(|error| super::unreadable("feed", error))
 }
 
 /// The feed itself as a record: `items_path: $.feeds`. The key is the address that its links are relative to.
 fn whole_feed_json(feed: &Feed, base: &Url) -> Value {
-    let mut json = JsonObject::default();
-    json.put("key", base.as_str().into());
-    json.put("id", json!(feed.id));
-    json.put("title", json!(feed.title));
-    json.put("url", json!(feed.link));
-    json.put("summary", json!(feed.subtitle));
-    json.put("author", json!(feed.author));
-    json.put("language", json!(feed.language));
-    json.put("rights", json!(feed.rights));
-    json.put("published", time(feed.published.as_ref()));
-    json.put("updated", time(feed.updated.as_ref()));
-    json.put_tags(&feed.tags);
-    json.put("image", json!(feed.icon));
-    json.0.into()
+    let (tags, categories) = tags(&feed.tags);
+    without_absent(json!({
+        "key": base.as_str(),
+        "id": feed.id,
+        "title": feed.title,
+        "url": feed.link,
+        "summary": feed.subtitle,
+        "author": feed.author,
+        "language": feed.language,
+        "rights": feed.rights,
+        "published": time(feed.published.as_ref()),
+        "updated": time(feed.updated.as_ref()),
+        "tags": tags,
+        "categories": categories,
+        "image": feed.icon,
+    }))
 }
 
 fn time(date: Option<&FeedDate>) -> Value {
     json!(date.and_then(|date| date.at))
 }
 
-/// An object without absent values.
-#[derive(Default)]
-struct JsonObject(Map<String, Value>);
-
-impl JsonObject {
-    fn put(&mut self, name: &str, value: Value) {
-        if !value.is_null() && value != json!([]) {
-            self.0.insert(name.to_owned(), value);
+/// An object without members that are null or an empty list.
+fn without_absent(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let is_there = |(_, value): &(String, Value)| !value.is_null() && *value != json!([]);
+            members.into_iter().filter(is_there).collect::<Map<_, _>>().into()
         }
-    }
-
-    /// The names of tags; and their schemes and labels, where they have any.
-    fn put_tags(&mut self, tags: &[FeedTag]) {
-        let names: Vec<_> = tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
-        self.put("tags", json!(names));
-        if tags.iter().any(|tag| tag.scheme.is_some() || tag.label.is_some()) {
-            let whole = |tag: &FeedTag| {
-                let mut json = JsonObject::default();
-                json.put("term", json!(tag.term));
-                json.put("scheme", json!(tag.scheme));
-                json.put("label", json!(tag.label));
-                Value::from(json.0)
-            };
-            self.put("categories", tags.iter().map(whole).collect());
-        }
+        other => other,
     }
 }
 
-fn entry_json(entry: &FeedEntry, key: String) -> Value {
+/// The names of tags; and the tags with their schemes and labels, if any has one.
+fn tags(tags: &[FeedTag]) -> (Vec<&str>, Option<Value>) {
+    let names = tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
+    let whole =
+        |tag: &FeedTag| without_absent(json!({ "term": tag.term, "scheme": tag.scheme, "label": tag.label }));
+    let has_more = tags.iter().any(|tag| tag.scheme.is_some() || tag.label.is_some());
+    (names, has_more.then(|| tags.iter().map(whole).collect()))
+}
+
+/// An object that is written member by member, in the order of their names.
+#[derive(Default)]
+struct JsonObject {
+    text: Vec<u8>,
+    members: usize,
+}
+
+impl JsonObject {
+    /// Begins an object at the end of a text.
+    fn after(text: Vec<u8>) -> JsonObject {
+        JsonObject { text, members: 0 }
+    }
+
+    /// Begins a member.
+    fn begin(&mut self, name: &str) {
+        self.text.push(if self.members == 0 { b'{' } else { b',' });
+        self.members += 1;
+        self.write(name);
+        self.text.push(b':');
+    }
+
+    fn put(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
+        self.begin(name);
+        self.write(value);
+    }
+
+    fn put_some(&mut self, name: &str, value: Option<&(impl Serialize + ?Sized)>) {
+        if let Some(value) = value {
+            self.put(name, value);
+        }
+    }
+
+    fn write(&mut self, value: &(impl Serialize + ?Sized)) {
+        // Writing to a text in memory does not fail.
+        let _ = serde_json::to_writer(&mut self.text, value);
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        if self.members == 0 {
+            self.text.push(b'{');
+        }
+        self.text.push(b'}');
+        self.text
+    }
+}
+
+/// Appends an entry to the text.
+fn entry_json(entry: &FeedEntry, key: String, text: Vec<u8>) -> Vec<u8> {
     let key = if key.len() > MAX_KEY_BYTES { hash::digest(&["entry", &key]) } else { key };
     let content = entry.content.first().or(entry.summary.as_ref());
-    let mut json = JsonObject::default();
-    let mut put = |name: &str, value: Value| json.put(name, value);
-    put("key", key.into());
-    put("id", json!(entry.id));
-    put("title", json!(entry.title));
-    put("url", json!(entry.link));
-    put("summary", json!(entry.summary.as_ref().map(FeedText::to_html)));
-    put("content", json!(content.map(FeedText::to_html)));
-    put("author", json!(entry.author));
-    put("published", json!(entry.date().and_then(|date| date.at)));
-    put("updated", json!(entry.changed().and_then(|date| date.at)));
-    put("language", json!(entry.language));
-    put("rights", json!(entry.rights));
-    put("enclosures", json!(entry.enclosures));
-    put("image", json!(entry.image));
-    put("comments", json!(entry.comments));
-    json.put_tags(&entry.tags);
-    json.0.into()
+    let (tags, categories) = tags(&entry.tags);
+    let mut json = JsonObject::after(text);
+    json.put_some("author", entry.author.as_ref());
+    json.put_some("categories", categories.as_ref());
+    json.put_some("comments", entry.comments.as_ref());
+    json.put_some("content", content.map(FeedText::to_html).as_ref());
+    if !entry.enclosures.is_empty() {
+        // As a tree, whose members are in the order of their names.
+        json.put("enclosures", &json!(entry.enclosures));
+    }
+    json.put_some("id", entry.id.as_ref());
+    json.put_some("image", entry.image.as_ref());
+    json.put("key", &key);
+    json.put_some("language", entry.language.as_ref());
+    json.put_some("published", entry.date().and_then(|date| date.at).as_ref());
+    json.put_some("rights", entry.rights.as_ref());
+    json.put_some("summary", entry.summary.as_ref().map(FeedText::to_html).as_ref());
+    if !tags.is_empty() {
+        json.put("tags", &tags);
+    }
+    json.put_some("title", entry.title.as_ref());
+    json.put_some("updated", entry.changed().and_then(|date| date.at).as_ref());
+    json.put_some("url", entry.link.as_ref());
+    json.end()
 }
 
 /// Level L2: reading the same bytes again would give the same error. A response that was cut may be whole the next time.
