@@ -152,13 +152,7 @@ pub(super) fn rule(items_path: &str) -> IdentityRule {
 
 /// A feed as JSON text of at most `limit` bytes. It is written entry by entry, and each entry is dropped then: a tree of
 /// the whole would take several times the memory.
-fn feed_json(
-    feed: Feed,
-    base: &Url,
-    rule: IdentityRule,
-    keys: Vec<String>,
-    limit: usize,
-) -> Result<String, Fault> {
+fn feed_json(feed: Feed, base: &Url, rule: IdentityRule, keys: Vec<String>, limit: usize) -> Result<String, Fault> {
     let whole = whole_feed_json(&feed, base);
     let head = json!({
         "title": feed.title,
@@ -224,8 +218,7 @@ fn without_absent(value: Value) -> Value {
 /// The names of tags; and the tags with their schemes and labels, if any has one.
 fn tags(tags: &[FeedTag]) -> (Vec<&str>, Option<Value>) {
     let names = tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
-    let whole =
-        |tag: &FeedTag| without_absent(json!({ "term": tag.term, "scheme": tag.scheme, "label": tag.label }));
+    let whole = |tag: &FeedTag| without_absent(json!({ "term": tag.term, "scheme": tag.scheme, "label": tag.label }));
     let has_more = tags.iter().any(|tag| tag.scheme.is_some() || tag.label.is_some());
     (names, has_more.then(|| tags.iter().map(whole).collect()))
 }
