@@ -117,7 +117,12 @@ pub fn hostile() -> Vec<Vec<u8>> {
         repeated("{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{}", ",{}", 20_000, "]}"),
         repeated("{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[", "[", 20_000, ""),
         repeated("{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[{\"a\":[{}", ",{}", 40_000, "]}]}"),
-        repeated("{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[]", ",\"a\":1", 40_000, "}"),
+        repeated(
+            "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[]",
+            ",\"a\":1",
+            40_000,
+            "}",
+        ),
         repeated("<html><head>", "<link rel=alternate type=application/rss+xml href=x>", 2_000, ""),
     ]
 }

@@ -51,7 +51,7 @@ const XML: &str = "response: { format: xml, items_path: $.r.i, id_path: $.id, up
 const TWEETS: &str = "polled: true\nkind: tweet\nresponse: { format: tweets }";
 const FEED: &str = "polled: true\nkind: article\nresponse: { format: feed, items_path: $.entries, id_path: $.key, updated_at_path: $.updated }\nfields: { text: $.content }";
 const PAGE: &str = "polled: true\nkind: article\nresponse: { format: page, items_path: $.entries, id_path: $.key, updated_at_path: $.updated }\nfields: { text: $.content }";
-const ROWS: &str = "polled: true\nkind: article\nresponse: { format: html, html: { rows: div, fields: { id: \"\", text: \"\" } }, id_path: $.id, updated_at_path: $.observed_on }";
+const ROWS: &str = "polled: true\nkind: article\nresponse: { format: html, items_path: $, html: { rows: div, fields: { id: \"\", text: \"\" } }, id_path: $.id, updated_at_path: $.observed_on }";
 
 /// Name, endpoint and body.
 fn bodies() -> Vec<(&'static str, &'static str, String)> {

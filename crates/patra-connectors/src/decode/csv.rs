@@ -109,7 +109,7 @@ impl<'t> CsvRows<'t> {
             Some(quote) => builder.quote(quote),
             None => builder.quoting(false),
         };
-        // One more than is allowed, so that a row with too many fields is told from one that has as many.
+        // One more than is allowed, so that too many fields differ from as many as are allowed.
         CsvRows {
             reader: builder.build(),
             rest: text,
@@ -130,7 +130,7 @@ impl<'t> CsvRows<'t> {
             filled += written;
             self.fields += ended;
             match result {
-                // An empty rest tells the reader that nothing follows.
+                // An empty rest means that nothing follows.
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull => self.texts.resize(2 * self.texts.len(), 0),
                 ReadRecordResult::OutputEndsFull => return Err(too_wide()),
