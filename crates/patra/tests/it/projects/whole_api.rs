@@ -229,13 +229,14 @@ async fn ids_of_another_project_are_unknown_to_every_route(on: On) {
         };
         let stock = |ids: &Ids| {
             let shown = ["jobs", "plans", "slices", "tasks", "runs", "items"]
-                .map(|view| two.rich("GET", &format!("/api/v1/{view}"), None).text);
+                .map(|view| two.rich("GET", &format!("/api/v1/{view}"), None).body["data"].clone());
             (shown, two.rich("GET", &format!("/api/sources/{}", ids.source), None).body)
         };
         let before = stock(&foreign);
         let mut walked = 0;
         for (method, route) in two.operations().into_iter().filter(|(_, path)| path.contains('{')) {
-            if route == "/api/v1/{view}" {
+            // A view has no id, and the id of a note is the platform's.
+            if route == "/api/v1/{view}" || route == "/api/v1/crawler/notes/{note_id}" {
                 continue;
             }
             let paths = |ids: &Ids| {
