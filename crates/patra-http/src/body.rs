@@ -16,6 +16,9 @@ use wire::WireReader;
 pub(crate) async fn read(response: reqwest::Response, limits: &TransferLimits) -> Result<Bytes, Error> {
     let codings = ContentCoding::list(response.headers())?;
     let announced = response.content_length().unwrap_or(0);
+    if limits.cut && codings.is_empty() {
+        return collect_beginning(response, limits).await;
+    }
     // Applies to compressed bodies too: none that long is worth decompressing.
     if announced > limits.max_body as u64 {
         return Err(Error::TooLarge { limit: limits.max_body });
@@ -42,6 +45,20 @@ async fn collect(mut wire: WireReader, announced: usize, limit: usize) -> Result
             body.reserve_exact(growth(body.len(), limit).max(chunk.len()));
         }
         body.extend_from_slice(&chunk);
+    }
+    Ok(body.into())
+}
+
+/// Reads a body up to the cap; the rest stays unread.
+async fn collect_beginning(response: reqwest::Response, limits: &TransferLimits) -> Result<Bytes, Error> {
+    let mut wire = WireReader::new(response, &TransferLimits { max_body: usize::MAX, ..*limits });
+    let mut body = Vec::new();
+    while let Some(chunk) = wire.chunk().await? {
+        let left = limits.max_body - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(left)]);
+        if chunk.len() >= left {
+            break;
+        }
     }
     Ok(body.into())
 }

@@ -7,7 +7,7 @@ use patra_core::record::MAX_KEY_BYTES;
 use patra_core::{Code, Fault, Level, Ts, hash};
 use patra_spec::manifest::HtmlConfig;
 
-use crate::feed::{self, Feed, FeedEntry, FeedText, IdentityRule, SharedIds};
+use crate::feed::{self, Feed, FeedDate, FeedEntry, FeedTag, FeedText, IdentityRule, SharedIds};
 use crate::page::{self, HtmlPageError, SelectField, SelectRules};
 
 /// A feed or a page as JSON.
@@ -19,11 +19,11 @@ pub(super) struct WebDocument {
 }
 
 impl WebDocument {
-    fn of_feed(feed: &Feed, rule: IdentityRule, known: &SharedIds) -> WebDocument {
+    fn of_feed(feed: &Feed, base: &Url, rule: IdentityRule, known: &SharedIds) -> WebDocument {
         let shared_ids = feed::shared_ids(feed, known.clone());
         let keys = feed::keys(feed, rule, &shared_ids);
         let cut = feed.truncated.then(|| "the response ends inside the feed: entries may be missing".to_owned());
-        WebDocument { json: feed_json(feed, rule, keys).to_string(), cut, shared_ids }
+        WebDocument { json: feed_json(feed, base, rule, keys).to_string(), cut, shared_ids }
     }
 
     fn of_page(json: &Value) -> WebDocument {
@@ -40,7 +40,7 @@ pub(super) fn of_feed(
     known: &SharedIds,
 ) -> Result<WebDocument, Fault> {
     let feed = feed::read(body, content_type, base).map_err(|error| unreadable(&error))?;
-    Ok(WebDocument::of_feed(&feed, rule, known))
+    Ok(WebDocument::of_feed(&feed, base, rule, known))
 }
 
 /// A page as JSON: its feed, the feed that it names, or itself as the only entry.
@@ -53,7 +53,7 @@ pub(super) fn of_page(
 ) -> Result<WebDocument, Fault> {
     let html = feed::decode(body, content_type);
     let named = match feed::read(body, content_type, base) {
-        Ok(feed) => return Ok(WebDocument::of_feed(&feed, rule, known)),
+        Ok(feed) => return Ok(WebDocument::of_feed(&feed, base, rule, known)),
         Err(feed::FeedError::Page { feed }) => feed,
         // A page that does not start like one.
         Err(feed::FeedError::NotAFeed { .. }) => {
@@ -142,7 +142,7 @@ pub(super) fn rule(items_path: &str) -> IdentityRule {
     ENTRIES.iter().find(|(_, one)| *one == name).map_or_else(IdentityRule::default, |(rule, _)| *rule)
 }
 
-fn feed_json(feed: &Feed, rule: IdentityRule, keys: Vec<String>) -> Value {
+fn feed_json(feed: &Feed, base: &Url, rule: IdentityRule, keys: Vec<String>) -> Value {
     let list: Vec<_> = feed.entries.iter().zip(keys).map(|(entry, key)| entry_json(entry, key)).collect();
     json!({
         "feed": {
@@ -153,20 +153,66 @@ fn feed_json(feed: &Feed, rule: IdentityRule, keys: Vec<String>) -> Value {
             "updated": feed.updated.as_ref().and_then(|date| date.at),
             "ttl_minutes": feed.ttl_minutes,
         },
+        "feeds": [whole_feed_json(feed, base)],
         entries(rule): list,
     })
+}
+
+/// The feed itself as a record: `items_path: $.feeds`. The key is the address that its links are relative to.
+fn whole_feed_json(feed: &Feed, base: &Url) -> Value {
+    let mut json = JsonObject::default();
+    json.put("key", base.as_str().into());
+    json.put("id", json!(feed.id));
+    json.put("title", json!(feed.title));
+    json.put("url", json!(feed.link));
+    json.put("summary", json!(feed.subtitle));
+    json.put("author", json!(feed.author));
+    json.put("language", json!(feed.language));
+    json.put("rights", json!(feed.rights));
+    json.put("published", time(feed.published.as_ref()));
+    json.put("updated", time(feed.updated.as_ref()));
+    json.put_tags(&feed.tags);
+    json.put("image", json!(feed.icon));
+    json.0.into()
+}
+
+fn time(date: Option<&FeedDate>) -> Value {
+    json!(date.and_then(|date| date.at))
+}
+
+/// An object without absent values.
+#[derive(Default)]
+struct JsonObject(Map<String, Value>);
+
+impl JsonObject {
+    fn put(&mut self, name: &str, value: Value) {
+        if !value.is_null() && value != json!([]) {
+            self.0.insert(name.to_owned(), value);
+        }
+    }
+
+    /// The names of tags; and their schemes and labels, where they have any.
+    fn put_tags(&mut self, tags: &[FeedTag]) {
+        let names: Vec<_> = tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
+        self.put("tags", json!(names));
+        if tags.iter().any(|tag| tag.scheme.is_some() || tag.label.is_some()) {
+            let whole = |tag: &FeedTag| {
+                let mut json = JsonObject::default();
+                json.put("term", json!(tag.term));
+                json.put("scheme", json!(tag.scheme));
+                json.put("label", json!(tag.label));
+                Value::from(json.0)
+            };
+            self.put("categories", tags.iter().map(whole).collect());
+        }
+    }
 }
 
 fn entry_json(entry: &FeedEntry, key: String) -> Value {
     let key = if key.len() > MAX_KEY_BYTES { hash::digest(&["entry", &key]) } else { key };
     let content = entry.content.first().or(entry.summary.as_ref());
-    let tags: Vec<_> = entry.tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
-    let mut json = Map::new();
-    let mut put = |name: &str, value: Value| {
-        if !value.is_null() && value != json!([]) {
-            json.insert(name.to_owned(), value);
-        }
-    };
+    let mut json = JsonObject::default();
+    let mut put = |name: &str, value: Value| json.put(name, value);
     put("key", key.into());
     put("id", json!(entry.id));
     put("title", json!(entry.title));
@@ -177,11 +223,12 @@ fn entry_json(entry: &FeedEntry, key: String) -> Value {
     put("published", json!(entry.date().and_then(|date| date.at)));
     put("updated", json!(entry.changed().and_then(|date| date.at)));
     put("language", json!(entry.language));
-    put("tags", json!(tags));
+    put("rights", json!(entry.rights));
     put("enclosures", json!(entry.enclosures));
     put("image", json!(entry.image));
     put("comments", json!(entry.comments));
-    json.into()
+    json.put_tags(&entry.tags);
+    json.0.into()
 }
 
 /// Level L2: reading the same bytes again would give the same error. A response that was cut may be whole the next time.

@@ -69,9 +69,7 @@ async fn spec(store: &dyn Store, poll: &Snapshot, params: &Params) -> Result<Com
         provenance_code: TWITTER.to_owned(),
         endpoint_name: ENDPOINT.to_owned(),
         params: params.clone(),
-        manifest: None,
-        entries: None,
-        allow_net: Vec::new(),
+        ..PollTarget::default()
     };
     let base_url = Some(poll.http.base_url.clone());
     let upstream = TweetUpstream { api: sources::api_of(poll), base_url, rate: None };
