@@ -21,7 +21,7 @@ pub use built_in::{
     BUILT_IN, BUILT_IN_TWITTER, BUILT_IN_X, COLLECTOR_CONTACT, MAX_CONTACT_BYTES, TWITTER_APIS, TweetUpstream,
     checked_contact,
 };
-pub(crate) use built_in::{built_in, sources_from, tweets_from};
+pub(crate) use built_in::{api_of, built_in, sources_from, tweets_from};
 pub use patra_connectors::opml;
 
 /// Provenance of the built-in manifest; an applied manifest of this code replaces it.

@@ -635,7 +635,7 @@ CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
 CREATE INDEX idx_item_run ON item (run_id, id);
 -- Tweets by id, by author, by project and all together. `updated_at` of a tweet is the time of writing, `created_at` the
 -- time of storing. The text type cannot hold the NUL character, which JSON can escape: it is read as a space.
-CREATE INDEX idx_tweets_id ON item (dedup_key) WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_id ON item (dedup_key, project_key) WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_author_created ON item
   (lower((replace(nullif(fields, ''), '\u0000', '\u0020')::jsonb ->> 'author_username') COLLATE "C"), updated_at DESC, id DESC)
   WHERE kind = 'tweet';

@@ -331,7 +331,7 @@ async fn tweets_are_read_by_their_indexes() {
             r#"INSERT INTO item (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at,
                source_version, content_hash, fields, payload, run_id, batch_no, mapping_generation, refresh_checked_at,
                created_at, stored_at)
-             SELECT CASE WHEN n % 50 = 0 THEN 'default' ELSE 'other' END, 'x', 1, n, 'e', 'tweet',
+             SELECT CASE WHEN n % 50 = 0 THEN 'default' ELSE 'p' || n % 50 END, 'x', 1, n, 'e', 'tweet',
                now() - (n * 7919 % 20000) * interval '1 second', 0, '', '{"author_username":"User' || n % 100 || '"}', '{}', 1,
                1, '', now(), now() - n * interval '1 second', now()
              FROM generate_series(1, 20000) n;
@@ -370,7 +370,7 @@ async fn tweets_are_read_by_their_indexes() {
         ),
         (
             query::document::TWEETS_OF_BOTH[0],
-            "'other', 'uSER7', NULL, 20, NULL, NULL".into(),
+            "'p7', 'uSER7', NULL, 20, NULL, NULL".into(),
             "idx_tweets_author_created",
             false,
         ),

@@ -616,12 +616,19 @@ CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
 -- Records that a run has stored.
 CREATE INDEX idx_item_run ON item (run_id);
 -- Tweets by id, by author, by project and all together. `updated_at` of a tweet is the time of writing, `created_at` the
--- time of storing. Indexes of all projects have the times as the view shows them, so that they serve the view too.
-CREATE INDEX idx_tweets_id ON item (dedup_key) WHERE kind = 'tweet';
+-- time of storing. The indexes have the times and the author as the view shows them, so that they serve the view too.
+CREATE INDEX idx_tweets_id ON item (dedup_key, project_key) WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_author_created ON item
-  (lower(json_extract(nullif(fields, ''), '$.author_username')), updated_at DESC, id DESC) WHERE kind = 'tweet';
-CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = 'tweet';
-CREATE INDEX idx_tweets_stored ON item (project_key, created_at) WHERE kind = 'tweet';
+  (lower(json_extract(nullif(fields, ''), '$.author_username') COLLATE BINARY), updated_at DESC, id DESC)
+  WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_created ON item
+  (project_key, (strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000 - (updated_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (updated_at % 1000000 + 1000000) % 1000000)))
+  WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_stored ON item
+  (project_key, (strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000 - (created_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (created_at % 1000000 + 1000000) % 1000000)))
+  WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_written_at ON item
   ((strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000 - (updated_at % 1000000 < 0), 'unixepoch')
     || printf('.%06dZ', (updated_at % 1000000 + 1000000) % 1000000)))

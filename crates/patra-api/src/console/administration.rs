@@ -171,7 +171,7 @@ pub(super) async fn pool(Extension(ctx): Extension<ConsoleContext>) -> Response 
             table.row(Tone::Plain, cells);
         }
         let next = |last: &&PoolUrl| format!("/pool?domain={}&before={}", lists::encoded(&domain), last.position());
-        table.next = last.map(|last| next(last));
+        table.next = last.map(next);
         let form = Form {
             title: String::new(),
             method: "get",

@@ -2,9 +2,10 @@
 
 use std::sync::LazyLock;
 
-use patra_spec::{Manifest, Problems};
+use patra_core::state::Operation;
+use patra_spec::{Manifest, Problems, Snapshot};
 
-use super::{PROVENANCE, TWITTER, TWITTER_API, TWITTER_RATE, address};
+use super::{PROVENANCE, TWITTER, TWITTER_API, TWITTER_FEED, TWITTER_RATE, address};
 
 /// The built-in manifest of the types that need no other.
 pub const BUILT_IN: &str = include_str!("../../../../sources/collector.yaml");
@@ -71,6 +72,17 @@ pub fn checked_contact(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// The API that a poll of a user's tweets goes to, one of [`TWITTER_APIS`], if its endpoint is built in.
+pub(crate) fn api_of(poll: &Snapshot) -> Option<String> {
+    let has_path = |code: &str| {
+        let manifest = built_in(code)?.ok()?;
+        let compiled = patra_spec::compile(manifest, TWITTER_FEED, Operation::Harvest).ok()?;
+        (compiled.snapshot.http.path_template == poll.http.path_template).then_some(())
+    };
+    let known = TWITTER_APIS.into_iter().zip([TWITTER, X]);
+    known.into_iter().find(|(_, code)| has_path(code).is_some()).map(|(api, _)| api.to_owned())
+}
+
 /// The built-in manifest of tweets, changed by settings. The provenance is the same for each API: a tweet, a key and a
 /// pause stay what they are when the API is changed.
 pub(crate) fn tweets_from(api: Option<&str>, base_url: Option<&str>, rate: Option<&str>) -> Result<Manifest, String> {
@@ -122,14 +134,16 @@ mod tests {
         ] {
             let manifest = tweets_from(api, None, None).unwrap();
             assert_eq!(manifest.provenance, TWITTER, "tweets of both are one stream, and the key is found");
-            for endpoint in [super::super::TWITTER_FEED, "twitter_list"] {
-                let compiled = patra_spec::compile(&manifest, endpoint, patra_core::state::Operation::Harvest).unwrap();
+            for endpoint in [TWITTER_FEED, "twitter_list"] {
+                let compiled = patra_spec::compile(&manifest, endpoint, Operation::Harvest).unwrap();
                 let snapshot = &compiled.snapshot;
                 assert_eq!((snapshot.http.base_url.as_str(), snapshot.polled), (base_url, true));
                 assert_eq!(snapshot.pagination.as_ref().unwrap().until_param.as_deref(), Some("since_id"));
                 let auth = format!("{:?}", snapshot.auth);
                 assert!(auth.contains(name) && prefix.is_none_or(|prefix| auth.contains(prefix)), "{auth}");
             }
+            let poll = patra_spec::compile(&manifest, TWITTER_FEED, Operation::Harvest).unwrap().snapshot;
+            assert_eq!(api_of(&poll).as_deref(), Some(api.unwrap_or("twitterapi_io")), "where the users are asked for");
             assert!(manifest.endpoints.contains_key("user_info"));
         }
         assert!(tweets_from(Some("mastodon"), None, None).unwrap_err().contains("twitterapi_io or x"));

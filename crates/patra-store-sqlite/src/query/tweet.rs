@@ -23,75 +23,81 @@ macro_rules! iso {
     };
 }
 
-/// A page by an index. A missing position or start is the end of the calendar: `~` comes behind every digit.
-macro_rules! page {
-    ($index:literal, $condition:expr, $column:literal, $order:expr, $before:expr) => {
+/// Columns of a page. The last two are its position.
+macro_rules! select {
+    ($time:literal, $index:literal) => {
         concat!(
             "
 SELECT fields, created_at, stored_at, ",
-            $column,
+            $time,
             ", id FROM item INDEXED BY ",
             $index,
             "
-WHERE kind = 'tweet' AND emptied_at IS NULL AND ",
+WHERE kind = 'tweet' AND emptied_at IS NULL AND "
+        )
+    };
+}
+
+/// A page of an author. The tweets of one author are few enough to be sorted.
+macro_rules! of_author {
+    ($time:literal, $condition:literal) => {
+        concat!(
+            select!($time, "idx_tweets_author_created"),
+            "lower(json_extract(nullif(fields, ''), '$.author_username') COLLATE BINARY) = ?2
+  AND (?1 IS NULL OR project_key = ?1) AND ",
             $condition,
             " AND (",
-            $order,
-            ", id) < (",
-            $before,
-            ", ?6)
+            $time,
+            ", id) < (?5, ?6)
 ORDER BY ",
-            $order,
+            $time,
             " DESC, id DESC
 LIMIT ?4"
         )
     };
 }
 
-macro_rules! by_author {
-    () => {
-        "lower(json_extract(nullif(fields, ''), '$.author_username')) = ?2 AND (?1 IS NULL OR project_key = ?1)"
+/// A page in the order of an index. Without a position or a start, `~` stands for the end: it comes behind every digit.
+macro_rules! in_order {
+    ($time:literal, $index:literal, $condition:expr) => {
+        concat!(
+            select!($time, $index),
+            $condition,
+            " AND ",
+            iso!($time),
+            " <= coalesce(",
+            iso!("?5"),
+            ", '~')
+  AND (",
+            iso!($time),
+            ", id) < (coalesce(",
+            iso!("?5"),
+            ", '~'), ?6)
+ORDER BY ",
+            iso!($time),
+            " DESC, id DESC
+LIMIT ?4"
+        )
     };
 }
 
-pub(crate) const OF_AUTHOR: &str =
-    page!("idx_tweets_author_created", concat!(by_author!(), " AND ?3 IS NULL"), "updated_at", "updated_at", "?5");
+/// Stored at `?3` or later.
+macro_rules! since {
+    () => {
+        concat!(iso!("created_at"), " >= coalesce(", iso!("?3"), ", '~')")
+    };
+}
 
-// Sorted: an author has few tweets.
-pub(crate) const OF_AUTHOR_SINCE: &str = page!(
-    "idx_tweets_author_created",
-    concat!(by_author!(), " AND created_at >= ?3"),
-    "created_at",
-    "created_at",
-    "?5"
-);
-
+pub(crate) const OF_AUTHOR: &str = of_author!("updated_at", "?3 IS NULL");
+pub(crate) const OF_AUTHOR_SINCE: &str = of_author!("created_at", "created_at >= ?3");
 pub(crate) const OF_PROJECT: &str =
-    page!("idx_tweets_created", "project_key = ?1 AND ?2 IS NULL AND ?3 IS NULL", "updated_at", "updated_at", "?5");
-
-pub(crate) const OF_PROJECT_SINCE: &str = page!(
-    "idx_tweets_stored",
-    "project_key = ?1 AND ?2 IS NULL AND created_at >= ?3",
-    "created_at",
-    "created_at",
-    "?5"
-);
-
-pub(crate) const OF_ALL: &str = page!(
-    "idx_tweets_written_at",
-    "?1 IS NULL AND ?2 IS NULL AND ?3 IS NULL",
-    "updated_at",
-    iso!("updated_at"),
-    concat!("coalesce(", iso!("?5"), ", '~')")
-);
-
-pub(crate) const OF_ALL_SINCE: &str = page!(
-    "idx_tweets_db_created_at",
-    concat!("?1 IS NULL AND ?2 IS NULL AND ", iso!("created_at"), " >= coalesce(", iso!("?3"), ", '~')"),
-    "created_at",
-    iso!("created_at"),
-    concat!("coalesce(", iso!("?5"), ", '~')")
-);
+    in_order!("updated_at", "idx_tweets_created", "project_key = ?1 AND ?2 IS NULL AND ?3 IS NULL");
+pub(crate) const OF_PROJECT_SINCE: &str =
+    in_order!("created_at", "idx_tweets_stored", concat!("project_key = ?1 AND ?2 IS NULL AND ", since!()));
+pub(crate) const OF_ALL: &str =
+    in_order!("updated_at", "idx_tweets_written_at", "?1 IS NULL AND ?2 IS NULL AND ?3 IS NULL");
+pub(crate) const OF_ALL_SINCE: &str =
+    in_order!("created_at", "idx_tweets_db_created_at", concat!("?1 IS NULL AND ?2 IS NULL AND ", since!()));
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] =

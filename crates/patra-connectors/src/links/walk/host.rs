@@ -5,8 +5,8 @@ use super::super::normal::MAX_URL_BYTES;
 use super::super::scheme;
 use super::UrlWalker;
 
-/// Longest spelling of a dot that is no dot: `\ [dot]`.
-const MAX_DOT_BYTES: usize = 8;
+/// Longest spelling of a dot that is no dot: `\ [dot\]`.
+const MAX_DOT_BYTES: usize = 12;
 /// Bytes that are searched for the end of a label.
 const MAX_LABEL_BYTES: usize = 256;
 
@@ -146,11 +146,11 @@ impl UrlWalker<'_, '_> {
         let spaced = rest.strip_prefix(' ').unwrap_or(rest);
         let Some(inner) = spaced.strip_prefix(['[', '(', '{']) else { return false };
         let is_dot = |dot: &str| {
-            let (word, close) = (inner.get(..dot.len()), inner.as_bytes().get(dot.len()));
-            word.is_some_and(|word| word.eq_ignore_ascii_case(dot)) && matches!(close, Some(b']' | b')' | b'}'))
+            let (Some(word), Some(rest)) = (inner.get(..dot.len()), inner.get(dot.len()..)) else { return false };
+            word.eq_ignore_ascii_case(dot) && rest.trim_start_matches('\\').starts_with([']', ')', '}'])
         };
         let opened = rest.strip_prefix("[.").unwrap_or_default();
-        [".", "\\.", "dot"].iter().any(|dot| is_dot(dot)) || opened.starts_with(|c: char| c.is_ascii_alphanumeric())
+        [".", "dot"].into_iter().any(is_dot) || opened.starts_with(|c: char| c.is_ascii_alphanumeric())
     }
 
     /// A password with a character that ends the host (`http://me:pa#ss@example.com/`): no parser finds the host behind
@@ -160,9 +160,18 @@ impl UrlWalker<'_, '_> {
         if self.url[host..].contains('.') || !rest.starts_with(':') {
             return false;
         }
-        let password = rest[1..].find(|c: char| is_break(c) || c == '@').filter(|end| *end < MAX_URL_BYTES);
-        self.seen = self.seen.max(self.at + rest.len().min(MAX_URL_BYTES));
-        let Some(end) = password.filter(|end| rest[1 + end..].starts_with('@')) else { return false };
+        let (mut end, mut read) = (None, 0);
+        for (at, c) in rest[1..].char_indices().take_while(|(at, _)| *at < MAX_URL_BYTES) {
+            if c == '@' {
+                end = Some(at);
+            }
+            if c == '@' || is_break(c) {
+                break;
+            }
+            read = at + c.len_utf8();
+        }
+        self.seen = self.seen.max(self.at + 1 + read);
+        let Some(end) = end else { return false };
         let port = rest[1..=end].split(['/', '?', '#']).next().unwrap_or_default();
         !port.is_empty() && !port.bytes().all(|byte| byte.is_ascii_digit())
     }

@@ -42,11 +42,14 @@ pub(super) struct Generator {
     done: Vec<Tx>,
     /// Number of uses of cookies so far. The name of a use is unique.
     uses: u64,
+    /// Decides on cookies alone, so that the other operations stay those of earlier versions of this test.
+    cookies: Rng,
 }
 
 impl Generator {
     pub(super) fn new(seed: u64) -> Generator {
-        Generator { rng: Rng::new(seed), taken: vec![], leases: vec![], runs: vec![], done: vec![], uses: 0 }
+        let (rng, cookies) = (Rng::new(seed), Rng::new(!seed));
+        Generator { rng, cookies, taken: vec![], leases: vec![], runs: vec![], done: vec![], uses: 0 }
     }
 
     pub(super) fn learn(&mut self, tx: &Tx, answer: &Result<Done, TxError>) {
@@ -67,8 +70,11 @@ impl Generator {
     }
 
     pub(super) fn next(&mut self, store: &MemStore) -> Step {
+        if self.cookies.chance(80) {
+            return Step::Run(self.cookie());
+        }
         loop {
-            let tx = match self.rng.below(152) {
+            let tx = match self.rng.below(140) {
                 0..3 => Some(self.apply()),
                 3..8 => Some(self.fire()),
                 8..10 => Some(FireDue { limit: 1 + self.rng.below(2) as u32 }.into()),
@@ -98,7 +104,6 @@ impl Generator {
                 121..124 => Some(self.segments(store)),
                 124..132 => return Step::Pass(self.short()),
                 132..136 => self.mark_missing(store),
-                136..148 => Some(self.cookie()),
                 _ => self.again(),
             };
             if let Some(tx) = tx {

@@ -14,7 +14,7 @@ fn items(body: &Value) -> Vec<Value> {
 on_both!(view_shows_the_same_values_on_both_stores);
 async fn view_shows_the_same_values_on_both_stores(on: On) {
     everywhere(on, &TweetProvider::default(), &[], |server| {
-        scrape(server, &json!({ "usernames": "alice", "limit": 60 }));
+        scrape(server, &json!({ "usernames": "alice", "limit": 45 }));
         let stored = server.call("GET", "/api/v1/tweets?limit=1000", None, None);
         let mut expected: Vec<String> = items(&stored.body)
             .iter()
@@ -39,7 +39,7 @@ async fn view_shows_the_same_values_on_both_stores(on: On) {
             })
             .collect();
         expected.sort();
-        assert_eq!(expected.len(), 60, "{}", stored.body);
+        assert_eq!(expected.len(), 45, "{}", stored.body);
         let both = |kind: &str| expected.iter().any(|row| row.split('|').nth(4) == Some(kind));
         assert!(both("null") && both("list"), "{expected:?}");
         let time = |column: &str| match server.place.database_url() {
