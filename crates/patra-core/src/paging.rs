@@ -2,6 +2,7 @@
 //! out.
 
 mod circle;
+mod place;
 mod verify;
 mod walk;
 
@@ -89,6 +90,8 @@ pub struct PagingRule {
     pub ceiling: Option<u64>,
     /// The upstream filters by time, so a narrower window holds less.
     pub can_cut: bool,
+    /// One response is read per window, and nothing but a total shows that it omits records.
+    pub may_omit: bool,
     /// Totals are estimates: a falling total means nothing.
     pub estimates: bool,
     /// At `max_page` the window is split into narrower ones instead of staying incomplete (ING-4.3-16).
@@ -97,7 +100,7 @@ pub struct PagingRule {
     pub verify: Verify,
     /// Maximum consecutive empty pages that say that there is more.
     pub max_empty_pages: u32,
-    /// Maximum consecutive requests that bring no new record, where pages are not numbered.
+    /// Maximum consecutive requests that bring no new record.
     pub max_idle_requests: u32,
 }
 
@@ -125,6 +128,7 @@ impl PagingRule {
             tail_probe: false,
             ceiling: None,
             can_cut: false,
+            may_omit: false,
             estimates: false,
             split_at_max: false,
             verify: Verify::default(),

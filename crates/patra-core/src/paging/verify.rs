@@ -11,7 +11,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 use serde::{Deserialize, Serialize};
 
 use super::circle::Landmark;
-use super::{PageFacts, Position};
 
 /// How a walk checks its completeness.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,6 +83,12 @@ pub struct WalkProgress {
     /// An item of this pass had no usable id.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unidentified: bool,
+    /// Something was seen in this pass that the checks do not explain.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub doubted: bool,
+    /// Hash of the ids of the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_ids: Option<u64>,
 }
 
 fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
@@ -150,18 +155,6 @@ impl ReadIds {
     /// the same record are not taken for equal.
     pub(super) fn pass(&self) -> u64 {
         self.digest.rotate_left(32) ^ self.read.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-    }
-}
-
-/// The next token looks like an offset or the number of a page: it does not keep its place when records move.
-pub(super) fn is_number_of_a_place(here: &Position, facts: &PageFacts) -> bool {
-    let (Position::Token(here), Some(next)) = (here, &facts.next_token) else { return false };
-    let Ok(next) = next.parse::<u64>() else { return false };
-    let items = u64::from(facts.items);
-    match here.as_deref().map(str::parse::<u64>) {
-        Some(Ok(here)) => next.checked_sub(here).is_some_and(|step| step == items || (step == 1 && items > 1)),
-        Some(Err(_)) => false,
-        None => next == items || next == items + 1 || (next <= 2 && items > 2),
     }
 }
 

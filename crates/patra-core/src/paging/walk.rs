@@ -1,28 +1,22 @@
 //! Page walk: what each page means for the rest of its slice. Used by runs and by dry runs.
 
 mod bounds;
+mod end;
 mod seam;
 
+use end::incomplete;
 use seam::Overlap;
 
 use super::circle::{Landmark, LoopGuard, SeenHashes};
-use super::verify::{ReadIds, Verification, Verify, WalkProgress, is_number_of_a_place};
-use super::{NextPage, PageFacts, PagingKind, PagingRule, Position};
+use super::place::PlaceFinder;
+use super::verify::{ReadIds, Verify, WalkProgress, key};
+use super::{NextPage, PageFacts, PagingRule, Position};
 use crate::error::{Code, Fault, Level};
 use crate::hash::id_hash;
 use crate::record::RejectedRecord;
 
-/// How often a slice is read again from its first page because its result set moved during the reading (G-23).
-const MAX_RESTARTS: u32 = 2;
-
-/// Maximum passes over a list of which two must agree.
-const MAX_PASSES: u32 = 6;
-
 /// Maximum tokens of a run that are remembered.
 const MAX_TOKENS: usize = 1_024;
-
-const UNSTABLE: &str = "the order of the list is not stable, or it keeps changing while it is read: records may be \
-     missing; let the API sort by a unique key, or use pagination.verify: twice";
 
 const MOVED_BETWEEN_RANGES: &str = "the total of the list changed while ranges of its pages were read: records may have moved \
      to a range that was already read; without pagination.page_range the list is read again until it stands still";
@@ -134,6 +128,18 @@ pub struct PageWalk {
     seam: Option<u64>,
     /// An item of this pass had no usable id.
     unidentified: bool,
+    /// Something was seen in this pass that its checks do not explain: it proves nothing.
+    doubted: bool,
+    /// Rows of this pass whose id came before in it, except where pages overlap.
+    duplicates: u64,
+    /// Hash of the rows of this pass in the order in which they came. None after a resume.
+    sequence: Option<u64>,
+    /// The same of the pass before.
+    last_sequence: Option<u64>,
+    /// Hash of the ids of the page before.
+    last_ids: Option<u64>,
+    /// Notices tokens that are numbers of a place.
+    places: PlaceFinder,
 }
 
 impl PageWalk {
@@ -168,12 +174,18 @@ impl PageWalk {
             idle: 0,
             seam: None,
             unidentified: false,
+            doubted: false,
+            duplicates: 0,
+            sequence: Some(0),
+            last_sequence: None,
+            last_ids: None,
+            places: PlaceFinder::default(),
         }
     }
 
     /// A walk that continues at `here` after an earlier run, with the last total that it saw.
     pub fn resumed(here: &Position, total: Option<u64>, progress: Option<&WalkProgress>) -> PageWalk {
-        let mut walk = PageWalk { total, ..PageWalk::new(false) };
+        let mut walk = PageWalk { total, sequence: None, ..PageWalk::new(false) };
         let Some(progress) = progress else {
             walk.unchecked = true;
             return walk;
@@ -183,7 +195,8 @@ impl PageWalk {
         (walk.restarts, walk.last_pass, walk.idle) = (progress.restarts, progress.last_pass, progress.idle);
         (walk.unchecked, walk.seam) = (progress.unchecked, progress.seam);
         walk.landmark = progress.landmark;
-        walk.unidentified = progress.unidentified;
+        (walk.unidentified, walk.doubted) = (progress.unidentified, progress.doubted);
+        walk.last_ids = progress.last_ids;
         if let (Position::Offset(at), Some(_)) = (here, progress.seam) {
             walk.overlap = Some(Overlap { before: None, exact: at + 1, expected: progress.seam });
         }
@@ -215,6 +228,8 @@ impl PageWalk {
             landmark: self.landmark,
             unchecked: self.unchecked || self.shifted || self.disordered,
             unidentified: self.unidentified,
+            doubted: self.doubted,
+            last_ids: self.last_ids,
         })
     }
 
@@ -228,33 +243,28 @@ impl PageWalk {
         self.unidentified
     }
 
-    /// What the completeness of a list that was read to its end is known by.
-    pub fn verification(&self, rule: &PagingRule) -> Verification {
-        let one_page = self.pages == 1 && self.from_the_start;
-        match (&rule.kind, rule.verify) {
-            (PagingKind::Time, _) => Verification::Single,
-            _ if one_page && self.part == Part::Whole => Verification::Single,
-            (_, Verify::None) => Verification::Unverified,
-            (_, Verify::Twice) => Verification::Twice,
-            (PagingKind::Token { .. }, _) if !self.unchecked => Verification::Token,
-            (PagingKind::Offset, Verify::Seams)
-                if self.part == Part::Whole && !(self.aligned || self.unchecked || self.shifted || self.disordered) =>
-            {
-                Verification::Seams
-            }
-            _ => Verification::Unverified,
+    /// Counts the rows of a page, and those of them that came before; true when any is new.
+    fn add_rows(&mut self, facts: &PageFacts, again: bool, overlaps: bool) -> bool {
+        let before = self.ids.distinct();
+        let fresh = self.ids.add_all(&facts.ids);
+        // A page after an overlap begins with known rows, and the last page may be requested again.
+        if !again {
+            let known = facts.ids.len() as u64 - (self.ids.distinct() - before);
+            self.duplicates += known.saturating_sub(u64::from(overlaps));
         }
+        self.sequence = self.sequence.map(|hash| {
+            let rows = facts.ids.iter().map(key);
+            rows.fold(hash, |hash, row| (hash.rotate_left(5) ^ row).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        });
+        fresh
     }
 
-    /// Whether no record can have moved past the reader up to here, so that the pages that were read are complete in
-    /// themselves.
-    pub fn keeps_its_place(&self, rule: &PagingRule) -> bool {
-        let seams = || self.counted && self.back == 0 && self.verification(rule) == Verification::Seams;
-        match rule.kind {
-            PagingKind::Token { .. } => !self.unchecked,
-            PagingKind::Time => true,
-            _ => seams() || (self.pages == 1 && self.from_the_start),
-        }
+    /// Whether a page has the same ids as the page before. Unlike the ids of all pages, this is known after a resume too.
+    fn has_the_same_ids(&mut self, facts: &PageFacts) -> bool {
+        let rows = facts.ids.iter().map(key);
+        let ids = rows.fold(1, |hash: u64, row| (hash.rotate_left(5) ^ row).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let last = std::mem::replace(&mut self.last_ids, Some(ids).filter(|_| !facts.ids.is_empty()));
+        last.is_some() && last == self.last_ids
     }
 
     /// The total of the last page.
@@ -298,12 +308,14 @@ impl PageWalk {
             return PageStep::Broken(fault);
         }
         let exact = self.overlap.map(|overlap| Position::Offset(overlap.exact));
+        let overlaps = self.overlap.is_some();
         if let Some(step) = self.check_seam(rule, here, facts) {
             return step;
         }
         self.counted &= facts.ids.len() == facts.items as usize;
-        let fresh = self.ids.add_all(&facts.ids);
-        self.unchecked |= is_number_of_a_place(here, facts);
+        let same_ids = self.has_the_same_ids(facts);
+        let fresh = self.add_rows(facts, again, overlaps) && !same_ids;
+        self.unchecked |= self.places.is_place(here, facts, rule.page_size);
         self.fresh += u64::from(fresh);
         let mut step = self.by_the_page(rule, here, facts, content, again, fresh);
         let exact = exact.filter(|_| step == PageStep::End(EndReason::Page) && self.is_end_unclear(facts, fresh));
@@ -320,7 +332,7 @@ impl PageWalk {
                     self.empty
                 ));
             }
-            if self.idle >= rule.max_idle_requests && here.number().is_none() {
+            if self.idle >= rule.max_idle_requests {
                 return broken(&format!(
                     "{} requests in a row brought no new record: the upstream leads in a circle \
                      (max_requests_without_new_records)",
@@ -345,43 +357,6 @@ impl PageWalk {
                 PageStep::Next { next: self.overlapped(rule, here, facts, next), perhaps }
             }
             step => step,
-        }
-    }
-
-    /// The list was read to its end: compares what arrived with the total, or with the pass before.
-    fn at_the_end(&mut self, rule: &PagingRule, reason: EndReason) -> PageStep {
-        let checked =
-            self.part == Part::Whole && !self.alone && self.counted && !rule.repeat_ends && rule.verify != Verify::None;
-        if !checked {
-            return PageStep::End(reason);
-        }
-        let (pass, distinct) = (self.ids.pass(), self.ids.distinct());
-        if rule.verify == Verify::Twice && self.last_pass != Some(pass) {
-            if self.restarts + 1 >= MAX_PASSES {
-                let reason = format!("no two of {MAX_PASSES} passes over the list found the same records");
-                return incomplete(&reason);
-            }
-            return self.read_again(Some(pass));
-        }
-        if self.shifted || self.disordered {
-            // A pass in which nothing joins before the reader shows everything.
-            return match self.restarts {
-                0..MAX_RESTARTS => self.read_again(Some(pass)),
-                _ if self.disordered => incomplete(UNSTABLE),
-                _ => PageStep::End(reason),
-            };
-        }
-        match self.total.filter(|total| !rule.estimates && distinct < *total) {
-            None => PageStep::End(reason),
-            // The same again: the server does not have them, or does not return them.
-            Some(total) if self.last_pass == Some(pass) || self.restarts >= MAX_RESTARTS => {
-                let reason = format!(
-                    "the server reports {total} records and returned {distinct}; if its total is an estimate, declare \
-                     `response.total: estimate`"
-                );
-                incomplete(&reason)
-            }
-            Some(_) => self.read_again(Some(pass)),
         }
     }
 
@@ -419,19 +394,6 @@ impl PageWalk {
         PageStep::Next { next, perhaps }
     }
 
-    /// Handles a page that was read before. Numbered pages end there: some upstreams return the last page for every
-    /// number beyond it. A token or URL that promises more and leads in a circle proves nothing about the end, unless
-    /// the upstream is known to repeat its token; then, and whenever the total says so, ending would lose records.
-    fn repeated(&self, rule: &PagingRule, here: &Position, total: Option<u64>) -> PageStep {
-        let before = rule.before(here);
-        let all_seen = total.is_none_or(|total| before.unwrap_or(self.items) >= total);
-        if rule.repeat_ends || ((before.is_some() || rule.always_token) && all_seen) {
-            PageStep::End(EndReason::Repeated)
-        } else {
-            broken("the upstream serves the same page again and again")
-        }
-    }
-
     /// Two consecutive pages with mostly unusable items: the upstream has changed its format, and continuing would
     /// fill the quarantine with all its records (G-11).
     fn changed_form(&mut self, facts: &PageFacts, rejected: &[RejectedRecord]) -> Option<Fault> {
@@ -450,35 +412,17 @@ impl PageWalk {
     fn moved(&mut self, rule: &PagingRule, here: &Position, facts: &PageFacts) -> bool {
         let before = self.total;
         self.total = facts.total.or(before);
+        let changed = !rule.estimates && matches!((before, facts.total), (Some(before), Some(now)) if now != before);
+        // Two passes may miss the same record, and a token may be an offset that does not look like one.
+        self.doubted |= changed && (rule.verify == Verify::Twice || matches!(here, Position::Token(_)));
         let checks = match rule.verify {
             Verify::None | Verify::Twice => false,
             _ if self.part == Part::Beginning => false,
             Verify::Seams => self.aligned || self.unchecked || self.part == Part::Range,
             Verify::Total => !matches!(here, Position::Token(_)),
         };
-        checks && !rule.estimates && matches!((before, facts.total), (Some(before), Some(now)) if now != before)
+        checks && changed
     }
-
-    fn restart(&mut self, reason: &str) -> PageStep {
-        if self.restarts >= MAX_RESTARTS {
-            return incomplete(reason);
-        }
-        self.read_again(None)
-    }
-
-    fn read_again(&mut self, last_pass: Option<u64>) -> PageStep {
-        let mut earlier_tokens = std::mem::replace(&mut self.earlier_tokens, SeenHashes::of(0));
-        std::mem::replace(&mut self.tokens, SeenHashes::of(0)).hashes.into_iter().for_each(|hash| {
-            earlier_tokens.add(hash);
-        });
-        let (part, aligned, restarts) = (self.part, self.aligned, self.restarts + 1);
-        *self = PageWalk { restarts, last_pass, part, aligned, earlier_tokens, ..PageWalk::new(true) };
-        PageStep::Restart
-    }
-}
-
-fn incomplete(reason: &str) -> PageStep {
-    PageStep::Incomplete(Fault::new(Code::PartialFail, Level::L2, reason))
 }
 
 fn broken(reason: &str) -> PageStep {

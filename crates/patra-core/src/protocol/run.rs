@@ -442,6 +442,7 @@ impl RunMachine {
     }
 
     fn close(&mut self, wants: &mut Vec<Want>) {
+        self.judge_the_end();
         if self.checks_missing(wants) {
             return;
         }

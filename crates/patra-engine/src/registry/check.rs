@@ -3,7 +3,7 @@
 use patra_core::paging::{PagingKind, PagingRule, Verify};
 use patra_core::state::Operation;
 use patra_spec::manifest::EndpointConfig;
-use patra_spec::{EndpointRole, Manifest, Overrides, Problem};
+use patra_spec::{EndpointRole, Manifest, Overrides, Problem, Snapshot};
 
 /// A manifest that may be applied.
 #[derive(Clone, Debug)]
@@ -38,6 +38,12 @@ pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
                          slices of several pages end unverified; `pagination.verify: twice` reads until two passes agree"
                     ));
                 }
+                if operation == Some(Operation::Harvest) && !is_polled && has_no_size(&compiled.snapshot) {
+                    warnings.push(format!(
+                        "endpoints.{name}: nothing shows whether a response omits records of its window, so slices end \
+                         unverified; add response.total_path, or pagination.page_size if the API returns at most so many"
+                    ));
+                }
                 warnings.extend(compiled.warnings.iter().map(|warning| format!("endpoints.{name}: {warning}")));
             }
             // Problems that endpoints share are reported once.
@@ -57,6 +63,12 @@ pub fn check(file: &str, text: &str) -> Result<CheckedManifest, Vec<Problem>> {
 fn ends_unverified(rule: &PagingRule) -> bool {
     let movable = matches!(rule.kind, PagingKind::Page { .. } | PagingKind::Url);
     movable && rule.verify == Verify::Total
+}
+
+/// Neither a total nor a page size shows that a response has all records of its window.
+fn has_no_size(snapshot: &Snapshot) -> bool {
+    let response = &snapshot.response;
+    snapshot.paging().may_omit && response.total_path.is_none() && response.total_header.is_none()
 }
 
 /// The most demanding operation of an endpoint: HARVEST where it has windows. `None` for an endpoint that no operation

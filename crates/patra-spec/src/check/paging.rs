@@ -205,11 +205,7 @@ impl ManifestChecker<'_> {
             ("tail_probe", paging.tail_probe.is_some(), kind != Time),
             ("verify", paging.verify.is_some(), kind != Time),
             ("max_empty_pages", paging.max_empty_pages.is_some(), matches!(kind, Token | Url)),
-            (
-                "max_requests_without_new_records",
-                paging.max_requests_without_new_records.is_some(),
-                matches!(kind, Token | Url),
-            ),
+            ("max_requests_without_new_records", paging.max_requests_without_new_records.is_some(), kind != Time),
             ("next_url_path", paging.next_url_path.is_some(), kind == Url),
             ("next_url_header", paging.next_url_header.is_some(), kind == Url),
             ("allow_hosts", !paging.allow_hosts.is_empty(), kind == Url),

@@ -107,7 +107,6 @@ impl Snapshot {
             Some(PagingType::Time) | None => paging::PagingKind::Time,
         };
         paging::PagingRule {
-            kind,
             // Without a page size no page is short, and the token alone decides (ING-4.3-13).
             page_size: declared.page_size.unwrap_or(0),
             max_page: declared.max_page,
@@ -120,6 +119,8 @@ impl Snapshot {
             tail_probe: declared.tail_probe || self.may_grow(),
             ceiling: declared.result_ceiling,
             can_cut: self.window.supports_updated_since,
+            may_omit: kind == paging::PagingKind::Time && self.pagination.is_some() && declared.page_size.is_none(),
+            kind,
             estimates: self.response.total == TotalMeaning::Estimate,
             split_at_max: declared.on_max_page == OnMaxPage::Split,
             verify: match (declared.verify, declared.r#type) {

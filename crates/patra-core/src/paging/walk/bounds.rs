@@ -19,16 +19,17 @@ impl PageWalk {
             return PageStep::TooMuch { next: here.clone(), total: facts.total, at_most: ceiling };
         }
         let PageStep::Next { next, perhaps } = step else { return step };
+        // The list goes on by its pages. A total that is smaller than what was read does not know its end.
+        let believed = facts.total.filter(|total| !rule.estimates && !self.exceeds(*total));
         if rule.before(&next).is_some_and(|before| before >= ceiling) {
             // A request beyond the ceiling would be refused. If the total is reached, nothing is there.
-            return match facts.total {
+            return match believed {
                 Some(_) => PageStep::End(EndReason::Counted),
                 None => PageStep::TooMuch { next, total: None, at_most: ceiling },
             };
         }
-        let counted = facts.total.zip(rule.before(&next)).is_some_and(|(total, before)| before >= total);
         if rule.max_page.is_some_and(|max| self.pages >= max) {
-            if counted && !rule.estimates {
+            if believed.zip(rule.before(&next)).is_some_and(|(total, before)| before >= total) {
                 return PageStep::End(EndReason::Counted);
             }
             return PageStep::MaxPage { next, pages: self.pages };

@@ -1,7 +1,8 @@
 //! Seams of a list that is read by offsets: each request overlaps the page before by one record.
 
 use super::super::verify::key;
-use super::{PageStep, PageWalk, Part, UNSTABLE, Verify, incomplete};
+use super::end::{UNSTABLE, incomplete};
+use super::{PageStep, PageWalk, Part, Verify};
 use crate::paging::circle::{Landmark, LoopGuard};
 use crate::paging::{PageFacts, PagingRule, Position};
 
@@ -99,6 +100,9 @@ impl PageWalk {
                 return next;
             }
         };
+        // A record that the list has twice shows its place only if it comes once.
+        let comes_again = |id: &[u8; 16]| facts.ids.iter().filter(|other| *other == id).count() > 1;
+        self.doubted |= comes_again(&first) || facts.ids.last().is_some_and(comes_again);
         self.seam = Some(last);
         self.overlap = Some(Overlap { before: Some((*at, first)), exact: *exact, expected: Some(last) });
         Position::Offset(exact - 1)

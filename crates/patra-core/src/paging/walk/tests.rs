@@ -1,4 +1,5 @@
 use super::*;
+use crate::paging::{PagingKind, Verification};
 
 #[test]
 fn tokens_beyond_what_is_remembered_may_all_have_been_read() {
@@ -49,6 +50,44 @@ fn the_same_page_again_is_the_end_where_a_repetition_is() {
     walk.after(&rule, &Position::Token(None), &facts, [1; 16], &[]);
     let again = walk.after(&rule, &Position::Token(Some("b".into())), &facts, [1; 16], &[]);
     assert_eq!(again, PageStep::End(EndReason::Repeated));
+}
+
+/// A server that ignores the number of the page, and puts a counter into each.
+#[test]
+fn requests_without_new_records_end_numbered_paging_too_also_over_many_runs() {
+    for pages_of_a_run in [1, 7, 1_000] {
+        let rule = PagingRule { max_idle_requests: 20, ..PagingRule::new(PagingKind::Page { base: 1 }, 2) };
+        let (mut walk, mut page) = (PageWalk::new(true), 1_u64);
+        let fault = loop {
+            let facts =
+                PageFacts { items: 2, has_more: Some(true), ids: vec![[1; 16], [2; 16]], ..PageFacts::default() };
+            let content = crate::hash::content_hash(&page.to_be_bytes());
+            match walk.after(&rule, &Position::Page(page), &facts, content, &[]) {
+                PageStep::Next { .. } => page += 1,
+                PageStep::Broken(fault) => break fault,
+                other => panic!("{other:?}"),
+            }
+            assert!(page < 100, "{pages_of_a_run} pages a run: it does not end");
+            if page.is_multiple_of(pages_of_a_run) {
+                walk = PageWalk::resumed(&Position::Page(page), None, walk.progress().as_ref());
+            }
+        };
+        assert!(fault.message.contains("max_requests_without_new_records"), "{}", fault.message);
+    }
+}
+
+#[test]
+fn only_a_total_shows_that_a_response_without_a_page_size_is_whole() {
+    let rule = PagingRule { may_omit: true, ..PagingRule::new(PagingKind::Time, 0) };
+    let read = |rule: &PagingRule, items, total| {
+        let mut walk = PageWalk::new(true);
+        walk.after(rule, &Position::Time, &PageFacts { items, total, ..PageFacts::default() }, [1; 16], &[]);
+        walk.verification(rule)
+    };
+    assert_eq!(read(&rule, 3, None), Verification::Unverified);
+    assert_eq!(read(&rule, 3, Some(3)), Verification::Single);
+    assert_eq!(read(&rule, 0, None), Verification::Single);
+    assert_eq!(read(&PagingRule::new(PagingKind::Time, 10), 3, None), Verification::Single);
 }
 
 #[test]

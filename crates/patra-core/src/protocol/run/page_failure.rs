@@ -7,8 +7,9 @@ use super::batch_context::batch_key;
 use super::page::{ExchangeEvidence, PageFailure};
 use super::poll::MAX_THROTTLES;
 use super::reader::ReaderState;
-use super::{PlannedEnd, RunMachine, RunStage, Want};
+use super::{PlannedEnd, RunMachine, RunPolicy, RunStage, Want};
 use crate::error::{Code, Fault, Level};
+use crate::paging::PageStep;
 use crate::time::Ts;
 use crate::tx::{BatchFailure, BatchStats, RateStats, RunEnd};
 
@@ -42,8 +43,7 @@ impl RunMachine {
         let details = self.reader.phase.is_some();
         self.polling.on_refusal(&refusal);
         if self.reader.perhaps && !details && refusal.evidence.status == 404 {
-            self.planned_end = Some(PlannedEnd { end: RunEnd::Succeeded, failure: None });
-            self.reader.halt();
+            self.end_before_a_missing_page(&policy);
             self.proceed(wants);
             return;
         }
@@ -102,6 +102,25 @@ impl RunMachine {
         let own = policy.retry.delay(self.reader.failures, &mut self.rng);
         let wait = refusal.retry_after.map_or(own, |requested| requested.max(own));
         self.sleep_or_give_back(now, wait, "the upstream asked for a longer pause", wants);
+    }
+
+    /// The page that only a total announced does not exist. This is judged like the end at an empty page.
+    fn end_before_a_missing_page(&mut self, policy: &RunPolicy) {
+        let end = match self.end_of_list(policy) {
+            PageStep::Restart => {
+                self.reader.track.give_up();
+                let first = self.first(policy);
+                self.reader.turn_back(first);
+                return;
+            }
+            PageStep::Incomplete(error) => RunEnd::Partial { error },
+            _ => {
+                self.note_verification(policy);
+                RunEnd::Succeeded
+            }
+        };
+        self.planned_end = Some(PlannedEnd { end, failure: None });
+        self.reader.halt();
     }
 
     /// Short waits keep the worker; long ones return the task (ING-15-04).

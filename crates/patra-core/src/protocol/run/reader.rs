@@ -8,7 +8,7 @@ use super::limit::LimitStatus;
 use super::order::OrderTracker;
 use super::page::{FetchedPage, PageFailure};
 use super::parts::needs_parts;
-use super::{PlannedEnd, RunMachine, RunStage, Want};
+use super::{PlannedEnd, RunMachine, RunPolicy, RunStage, Want};
 use crate::error::{Code, Fault, Level};
 use crate::gate::GateDecision;
 use crate::health::Advice;
@@ -165,11 +165,6 @@ impl PageReader {
         self.walk = std::mem::replace(&mut self.walk, PageWalk::new(true)).of_part(part, total);
     }
 
-    /// What the completeness of the slice is known by, once it was read to its end.
-    pub(super) fn verification(&self, rule: &PagingRule) -> Verification {
-        self.walk.verification(rule)
-    }
-
     /// Whether no record can have moved past the reader.
     pub(super) fn keeps_its_place(&self, rule: &PagingRule) -> bool {
         self.walk.keeps_its_place(rule)
@@ -249,6 +244,13 @@ impl PageReader {
         self.throttles = 0;
         self.strange = false;
         self.state = ReaderState::Ready;
+    }
+
+    /// Moves to a page instead of the one that was refused.
+    pub(super) fn turn_back(&mut self, position: Position) {
+        self.position = Some(position);
+        self.perhaps = false;
+        self.again();
     }
 
     /// Moves on to the next page.
@@ -385,8 +387,8 @@ impl RunMachine {
             Some(LimitStatus::Enough | LimitStatus::Full) => ending = PageEnding::End,
         }
         self.polling.on_records(&policy.stream.kind, &page.records);
-        if ending == PageEnding::End && self.bounds.ids.is_none() && self.lease.source.is_none() {
-            self.stats.verification = Some(self.reader.verification(&policy.paging));
+        if ending == PageEnding::End {
+            self.note_verification(&policy);
         }
         let resliced = matches!(&ending, PageEnding::Over { end: RunEnd::Split { .. } | RunEnd::Failed { .. }, .. });
         if (resliced || restarts) && policy.details.is_some() {
@@ -406,6 +408,26 @@ impl RunMachine {
         } else {
             self.screen(page, ending, wants);
         }
+    }
+
+    /// The list was read to its end: records what its completeness is known by.
+    pub(super) fn note_verification(&mut self, policy: &RunPolicy) {
+        if self.reads_a_list() {
+            self.stats.verification = Some(self.reader.walk.verification(&policy.paging));
+        }
+    }
+
+    /// Whatever ended the reading of a list: if nothing has judged it, it is unverified.
+    pub(super) fn judge_the_end(&mut self) {
+        let succeeded = matches!(&self.planned_end, Some(PlannedEnd { end: RunEnd::Succeeded, .. }));
+        if succeeded && self.reads_a_list() {
+            self.stats.verification.get_or_insert(Verification::Unverified);
+        }
+    }
+
+    /// Neither an UPDATE of known ids nor a poll, which have no end to verify.
+    fn reads_a_list(&self) -> bool {
+        self.bounds.ids.is_none() && self.lease.source.is_none()
     }
 
     /// A page that overlaps the one before begins with an id that was handled there.

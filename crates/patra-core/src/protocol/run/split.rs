@@ -9,7 +9,7 @@ use super::reader::PageEnding;
 use super::{PlannedEnd, RunMachine, RunPolicy, RunStage};
 use crate::bounds::PageRange;
 use crate::error::{Code, Fault, Level};
-use crate::paging::{EndReason, PageStep, PagingKind, PagingRule, Position};
+use crate::paging::{EndReason, PageFacts, PageStep, PagingKind, PagingRule, Position};
 use crate::protocol::planner::SliceTemplate;
 use crate::time::Ts;
 use crate::tx::RunEnd;
@@ -62,15 +62,24 @@ impl RunMachine {
     pub(super) fn too_much(&self, policy: &RunPolicy, total: Option<u64>, at_most: u64) -> RunEnd {
         let found = total.map_or_else(|| "more".to_owned(), |total| total.to_string());
         let excess = format!("the window holds {found} records and the upstream returns at most {at_most} per query");
-        let cut = self.cut(policy, self.lease.window, parts_of(total, at_most), &excess);
+        // A part that reports the total of the whole again is cut for the same total.
+        let total_of_window = total.or(self.bounds.total);
+        let parts = parts_of(total_of_window, at_most);
+        let cut = self.cut_by(policy, self.lease.window, parts, &excess, total_of_window);
         cut.unwrap_or_else(|| RunEnd::Partial { error: overfull(total, at_most) })
     }
 
     /// What the page at `here` means for the rest, by the requested size.
     pub(super) fn walk_on(&mut self, policy: &RunPolicy, here: &Position, page: &FetchedPage) -> PageStep {
         let requested = self.reader.requested_size;
-        let (facts, content, rejected) = (&page.facts, page.content, &page.rejected);
-        let to_the_ceiling = self.rule_to_the_ceiling(policy, facts.total);
+        let (content, rejected) = (page.content, &page.rejected);
+        let without_total = page.facts.total.filter(|total| self.is_total_of_more(policy, *total)).map(|_| {
+            self.reader.walk.doubt();
+            PageFacts { total: None, ..page.facts.clone() }
+        });
+        let facts = without_total.as_ref().unwrap_or(&page.facts);
+        let total = facts.total;
+        let to_the_ceiling = self.rule_to_the_ceiling(policy, total);
         let step = match to_the_ceiling {
             None if requested == policy.paging.page_size => {
                 return self.reader.walk.after(&policy.paging, here, facts, content, rejected);
@@ -80,7 +89,24 @@ impl RunMachine {
                 self.reader.walk.after(&rule, here, facts, content, rejected)
             }
         };
-        self.at_the_ceiling(policy, facts.total, step)
+        self.at_the_ceiling(policy, total, step)
+    }
+
+    /// The window was cut for a total and a part reports it again: it may not count the records of a window, so the part is
+    /// read up to the ceiling before it is cut.
+    fn is_total_of_more(&self, policy: &RunPolicy, total: u64) -> bool {
+        policy.paging.kind != PagingKind::Time
+            && policy.paging.ceiling.is_some_and(|ceiling| total >= ceiling)
+            && self.bounds.total.is_some_and(|whole| total >= whole)
+            && self.can_be_cut(policy)
+    }
+
+    /// The list has no page after those that were read: what that means for the slice.
+    pub(super) fn end_of_list(&mut self, policy: &RunPolicy) -> PageStep {
+        let total = self.reader.walk.total();
+        let rule = self.rule_to_the_ceiling(policy, total);
+        let step = self.reader.walk.at_the_end(rule.as_ref().unwrap_or(&policy.paging), EndReason::Page);
+        self.at_the_ceiling(policy, total, step)
     }
 
     /// Whether narrower windows could hold less than this one.
@@ -89,14 +115,14 @@ impl RunMachine {
     }
 
     /// The paging rule for a window that cannot be cut: it is read as far as the upstream goes, whatever its total.
-    pub(super) fn rule_to_the_ceiling(&self, policy: &RunPolicy, total: Option<u64>) -> Option<PagingRule> {
+    fn rule_to_the_ceiling(&self, policy: &RunPolicy, total: Option<u64>) -> Option<PagingRule> {
         let ceiling = policy.paging.ceiling.filter(|_| !self.can_be_cut(policy))?;
         let estimates = policy.paging.estimates || total.is_some_and(|total| total >= ceiling);
         Some(PagingRule { ceiling: None, can_cut: false, estimates, ..policy.paging.clone() })
     }
 
     /// Ends the reading of a window that cannot be cut where the upstream returns no more.
-    pub(super) fn at_the_ceiling(&self, policy: &RunPolicy, total: Option<u64>, step: PageStep) -> PageStep {
+    fn at_the_ceiling(&mut self, policy: &RunPolicy, total: Option<u64>, step: PageStep) -> PageStep {
         let Some(ceiling) = policy.paging.ceiling.filter(|_| !self.can_be_cut(policy)) else { return step };
         let at_most = |total| PageStep::Incomplete(overfull(total, ceiling));
         match &step {
@@ -105,11 +131,12 @@ impl RunMachine {
                 at_most(total)
             }
             PageStep::Next { next, .. } if policy.paging.before(next).is_some_and(|before| before >= ceiling) => {
-                match total {
+                let walk = &mut self.reader.walk;
+                match total.filter(|total| !policy.paging.estimates && !walk.exceeds(*total)) {
                     Some(n) if n < ceiling || (n == ceiling && !policy.paging.can_cut) => {
-                        PageStep::End(EndReason::Counted)
+                        walk.at_the_end(&policy.paging, EndReason::Counted)
                     }
-                    total => at_most(total),
+                    _ => at_most(total.filter(|total| *total >= ceiling)),
                 }
             }
             _ => step,

@@ -2,6 +2,7 @@
 
 mod budget;
 mod details;
+mod doubts;
 mod ends;
 mod flow;
 mod halt;

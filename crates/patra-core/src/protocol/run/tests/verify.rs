@@ -86,7 +86,7 @@ impl MovingList {
             Position::Url(url) => url.as_deref().map_or(0, |url| url.parse().unwrap()),
             // A token names the last row that was returned.
             Position::Token(token) => token.as_deref().map_or(0, |last| {
-                let last: u32 = last.strip_prefix("after-").unwrap().parse().unwrap();
+                let last = last.bytes().fold(0, |row, letter| row * 26 + u32::from(letter - b'a'));
                 self.rows.iter().filter(|row| **row <= last).count() as u64
             }),
             other => panic!("{other:?}"),
@@ -98,13 +98,18 @@ impl MovingList {
         let facts = PageFacts {
             items: rows.len() as u32,
             total: self.total.then_some(self.rows.len() as u64),
-            next_token: rows.last().filter(|_| more).map(|row| format!("after-{row}")),
+            next_token: rows.last().filter(|_| more).map(|row| in_letters(*row)),
             next_url: Some(to.to_string()).filter(|_| more),
             ids: rows.iter().map(|row| id_hash(row.to_string().as_bytes())).collect(),
             ..PageFacts::default()
         };
         FetchedPage { facts, content: content_hash(format!("{rows:?}").as_bytes()), records, ..FetchedPage::default() }
     }
+}
+
+/// A number would look like a place in the list.
+fn in_letters(row: u32) -> String {
+    [row / 17_576, row / 676, row / 26, row].iter().map(|digit| char::from(b'a' + (digit % 26) as u8)).collect()
 }
 
 fn rule(kind: PagingKind, verify: Verify) -> paging::PagingRule {
