@@ -86,9 +86,9 @@ pub struct WalkProgress {
     /// Something was seen in this pass that the checks do not explain.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub doubted: bool,
-    /// Hash of the ids of the last page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub last_ids: Option<u64>,
+    /// Hash of the ids of the last page; 0: it had none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub last_ids: u32,
 }
 
 fn is_zero<N: Default + PartialEq>(number: &N) -> bool {

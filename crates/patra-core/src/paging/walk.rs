@@ -137,7 +137,7 @@ pub struct PageWalk {
     /// The same of the pass before.
     last_sequence: Option<u64>,
     /// Hash of the ids of the page before.
-    last_ids: Option<u64>,
+    last_ids: u32,
     /// Notices tokens that are numbers of a place.
     places: PlaceFinder,
 }
@@ -178,7 +178,7 @@ impl PageWalk {
             duplicates: 0,
             sequence: Some(0),
             last_sequence: None,
-            last_ids: None,
+            last_ids: 0,
             places: PlaceFinder::default(),
         }
     }
@@ -252,19 +252,15 @@ impl PageWalk {
             let known = facts.ids.len() as u64 - (self.ids.distinct() - before);
             self.duplicates += known.saturating_sub(u64::from(overlaps));
         }
-        self.sequence = self.sequence.map(|hash| {
-            let rows = facts.ids.iter().map(key);
-            rows.fold(hash, |hash, row| (hash.rotate_left(5) ^ row).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-        });
+        self.sequence = self.sequence.map(|hash| in_order(hash, facts));
         fresh
     }
 
     /// Whether a page has the same ids as the page before. Unlike the ids of all pages, this is known after a resume too.
     fn has_the_same_ids(&mut self, facts: &PageFacts) -> bool {
-        let rows = facts.ids.iter().map(key);
-        let ids = rows.fold(1, |hash: u64, row| (hash.rotate_left(5) ^ row).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let last = std::mem::replace(&mut self.last_ids, Some(ids).filter(|_| !facts.ids.is_empty()));
-        last.is_some() && last == self.last_ids
+        let ids = in_order(0, facts);
+        let last = std::mem::replace(&mut self.last_ids, (ids >> 32) as u32);
+        last != 0 && last == self.last_ids
     }
 
     /// The total of the last page.
@@ -423,6 +419,12 @@ impl PageWalk {
         };
         checks && changed
     }
+}
+
+/// Hash of the rows of a page in their order, after others.
+fn in_order(before: u64, facts: &PageFacts) -> u64 {
+    let rows = facts.ids.iter().map(key);
+    rows.fold(before, |hash, row| (hash.rotate_left(5) ^ row).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 fn broken(reason: &str) -> PageStep {
