@@ -35,6 +35,7 @@ pub(crate) struct RequestRenderer {
     body: BodyTemplate,
     proxy: Option<String>,
     allow_net: Arc<[IpNet]>,
+    respect_robots: bool,
     compression: bool,
     limits: TransferLimits,
     page_base: u64,
@@ -81,6 +82,7 @@ impl RequestRenderer {
             body: BodyTemplate::new(spec, &rules)?,
             proxy: spec.http.proxy.clone(),
             allow_net: spec.http.allow_net.as_slice().into(),
+            respect_robots: spec.http.robots == patra_spec::RobotsRule::Respect,
             compression: spec.http.compression,
             limits: TransferLimits {
                 connect_timeout: spec.connect_timeout(),
@@ -88,6 +90,7 @@ impl RequestRenderer {
                 total_timeout: spec.timeout().unwrap_or(default.total_timeout),
                 max_body: usize::try_from(spec.http.max_body_bytes).unwrap_or(default.max_body),
                 max_redirects: spec.http.max_redirects,
+                cut: false,
             },
             page_base: u64::from(spec.pagination.as_ref().is_some_and(|paging| paging.base1 == Some(true))),
             has_credential: !spec.auth.is_none(),
@@ -134,6 +137,7 @@ impl RequestRenderer {
             compression: self.compression,
             origin,
             allow_net: Arc::clone(&self.allow_net),
+            respect_robots: self.respect_robots,
             ..HttpRequest::new(self.method, url)
         };
         Ok(RenderedRequest { request, digest })

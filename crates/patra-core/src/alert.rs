@@ -13,8 +13,9 @@ use crate::state::AlertLevel;
 use crate::time::Ts;
 
 pub use rules::{
-    BACKLOG, COOKIES_EXHAUSTED, CREDENTIAL_REFUSED, ENDPOINT_FAILING, LOW_SUCCESS_RATE, QUEUE_STANDS, RULES,
-    SOURCE_GONE, SOURCE_PAUSED, SOURCE_SILENT, UPSTREAM_REFUSED, UPSTREAM_THROTTLES, WORK_HALTED, prometheus_rules,
+    BACKLOG, COOKIES_EXHAUSTED, CREDENTIAL_REFUSED, ENDPOINT_FAILING, EVENTS_BEHIND, LOW_SUCCESS_RATE, PLAN_REFUSED,
+    QUEUE_STANDS, RULES, SOURCE_GONE, SOURCE_PAUSED, SOURCE_SILENT, UPSTREAM_REFUSED, UPSTREAM_THROTTLES, WORK_HALTED,
+    prometheus_rules,
 };
 pub use settings::AlertSettings;
 
@@ -118,7 +119,7 @@ mod tests {
         Ts::from_secs(minutes * 60)
     }
 
-    // covers: CRAWL-157, CRAWL-158, CRAWL-162, CRAWL-163, CRAWL-164
+    // covers: CRAWL-163, CRAWL-164
     #[test]
     fn alert_notifies_after_the_delay_repeats_and_resolves() {
         let watch = |state: &AlertState, is_met, minutes| {
@@ -138,7 +139,7 @@ mod tests {
         assert_eq!(watch(&state, false, 26), (AlertState::default(), Some(AlertEvent::Resolved)));
     }
 
-    // covers: CRAWL-156
+    // covers: CRAWL-163
     #[test]
     fn empty_cookie_pool_alerts_at_once() {
         let (_, event) =

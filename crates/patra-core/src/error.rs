@@ -86,6 +86,8 @@ codes! {
     TimeoutError = "TIMEOUT_ERROR",
     PlatformError = "PLATFORM_ERROR",
     PartialFail = "PARTIAL_FAIL",
+    /// The robots.txt of a host disallows a page.
+    RobotsDisallowed = "ROBOTS_DISALLOWED",
     ParseError = "PARSE_ERROR",
     ValidationError = "VALIDATION_ERROR",
     ConfigError = "CONFIG_ERROR",

@@ -1,14 +1,14 @@
 //! Evaluates the alert rules of all products on the state of the store, and notifies when an alert begins and ends. The
 //! rules are in [`patra_core::alert`]; any number of processes may do this at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
 use patra_core::alert::{
     AlertEvent, AlertRule, AlertSettings, AlertView, BACKLOG, COOKIES_EXHAUSTED, CREDENTIAL_REFUSED, ENDPOINT_FAILING,
-    FAILURE_WINDOW, LOW_SUCCESS_RATE, MIN_REQUESTS, QUEUE_STANDS, RULES, SOURCE_GONE, SOURCE_PAUSED, SOURCE_SILENT,
-    UPSTREAM_REFUSED, UPSTREAM_THROTTLES, WORK_HALTED,
+    EVENTS_BEHIND, FAILURE_WINDOW, LOW_SUCCESS_RATE, MIN_REQUESTS, PLAN_REFUSED, QUEUE_STANDS, RULES, SOURCE_GONE,
+    SOURCE_PAUSED, SOURCE_SILENT, UPSTREAM_REFUSED, UPSTREAM_THROTTLES, WORK_HALTED,
 };
 use patra_core::port::board::WorkFilter;
 use patra_core::port::crawl::PlatformTotals;
@@ -16,7 +16,7 @@ use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
 use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{CommandsExt as _, Notifier, Store};
 use patra_core::source::MIN_SILENCE;
-use patra_core::state::PausedReason;
+use patra_core::state::{JobStatus, PauseKind, PausedReason};
 use patra_core::tx::{AlertWatched, PartitionKey, TxError, WatchAlert};
 use patra_core::{Ts, Window};
 
@@ -48,6 +48,8 @@ pub async fn watch(store: &dyn Store, options: &MaintenanceOptions) -> Result<()
     watcher.endpoints().await?;
     watcher.queues().await?;
     watcher.halts().await?;
+    watcher.plans().await?;
+    watcher.events().await?;
     let AlertWatcher { mut conditions, settings, .. } = watcher;
     let known = store.alerts().await?;
     let begun: Vec<_> = known.iter().filter(|view| view.state.since.is_some()).collect();
@@ -174,15 +176,17 @@ impl AlertWatcher<'_> {
         Ok(errors.first().map(|error| format!("{} {}", error.code, error.message)).unwrap_or_default())
     }
 
-    /// Queues with due tasks that nobody executes. Queues that a person or a fatal error stopped are left out.
+    /// Queues with due tasks that nobody executes. Queues that a person or a fatal error stopped are left out; an
+    /// advisory pause stops only planning.
     async fn queues(&mut self) -> Result<(), TxError> {
         let stopped = self.store.active_pauses().await?;
         let (queues, now) = self.store.queued(WorkFilter::default()).await?;
         for queue in queues {
             let partition = &queue.partition;
             let PartitionKey { provenance_code, endpoint_name, operation } = partition;
-            let is_stopped =
-                stopped.iter().any(|pause| pause.subject.covers(provenance_code, endpoint_name, *operation));
+            let is_stopped = stopped.iter().any(|pause| {
+                pause.kind != PauseKind::Advisory && pause.subject.covers(provenance_code, endpoint_name, *operation)
+            });
             let Some(oldest) = queue.oldest_at.filter(|_| queue.active == 0 && !is_stopped) else { continue };
             let waits = now.since(oldest).as_secs_f64();
             let detail = format!("{} tasks are due, the oldest since {oldest}", queue.due);
@@ -203,17 +207,64 @@ impl AlertWatcher<'_> {
                 continue;
             }
             let rule = if cell("credential_id") == Cell::Null { WORK_HALTED } else { CREDENTIAL_REFUSED };
-            let (subject, reason) = (text(&row, "subject"), text(&row, "reason"));
+            let (subject, reason) = (text(View::Holds, &row, "subject"), text(View::Holds, &row, "reason"));
             if seen.insert(subject.clone()) {
                 self.add(&rule, subject, 1.0, |_| true, reason);
             }
         }
         Ok(())
     }
+
+    /// Jobs that could not be planned (ING-3.6-01, ING-5.3-03), by endpoint and operation.
+    async fn plans(&mut self) -> Result<(), TxError> {
+        let filter = ViewFilter {
+            status: Some(JobStatus::Failed.to_string()),
+            from: Some(self.now - FAILURE_WINDOW),
+            limit: ViewFilter::MAX_LIMIT,
+            ..ViewFilter::default()
+        };
+        let mut refused = BTreeMap::<String, (f64, String)>::new();
+        for row in self.store.list(View::Jobs, filter).await? {
+            let [provenance, endpoint, operation] =
+                ["provenance_code", "endpoint_name", "operation_code"].map(|column| text(View::Jobs, &row, column));
+            // Background jobs have neither an endpoint nor a plan.
+            if endpoint.is_empty() {
+                continue;
+            }
+            let (count, reason) = refused.entry(format!("{provenance}/{endpoint} {operation}")).or_default();
+            *count += 1.0;
+            // The newest job comes first.
+            if reason.is_empty() {
+                *reason = refusal(&row);
+            }
+        }
+        for (subject, (count, reason)) in refused {
+            self.add(&PLAN_REFUSED, subject, count, |most| count >= most, reason);
+        }
+        Ok(())
+    }
+
+    /// Record events that wait for their webhook.
+    async fn events(&mut self) -> Result<(), TxError> {
+        let load = self.store.load().await?;
+        let waits = load.outbox.oldest.map_or(0.0, |oldest| load.now.since(oldest).as_secs_f64());
+        // Whole minutes: the value changes rarely.
+        let shown = (waits / 60.0).floor() * 60.0;
+        let oldest = load.outbox.oldest.map_or_else(String::new, |oldest| format!("the oldest waits since {oldest}"));
+        self.add(&EVENTS_BEHIND, String::new(), shown, |most| waits > most, oldest);
+        Ok(())
+    }
 }
 
-fn text(row: &ViewRow, column: &str) -> String {
-    match View::Holds.cell(row, column) {
+/// Why a job could not be planned.
+fn refusal(row: &ViewRow) -> String {
+    let Some(Cell::Json(remarks)) = View::Jobs.cell(row, "record_remarks") else { return String::new() };
+    let remarks: serde_json::Value = serde_json::from_str(&remarks).unwrap_or_default();
+    remarks["error"].as_str().unwrap_or_default().to_owned()
+}
+
+fn text(view: View, row: &ViewRow, column: &str) -> String {
+    match view.cell(row, column) {
         Some(Cell::Text(text)) => text,
         _ => String::new(),
     }

@@ -19,7 +19,7 @@ use patra_core::protocol::planner::{
 use patra_core::state::Operation;
 use patra_core::tx::ClaimedJob;
 use patra_core::{CredentialId, cursor, hash};
-use patra_spec::{Manifest, Overrides, Snapshot};
+use patra_spec::{Manifest, Overrides, RobotsRule, Snapshot};
 
 use crate::credentials::credential_for;
 use crate::registry;
@@ -47,6 +47,7 @@ struct CompileKey {
     overrides: String,
     entries: Option<&'static str>,
     allow_net: Vec<String>,
+    robots: Option<RobotsRule>,
 }
 
 /// A compiled spec with the attributes of its plan.
@@ -102,6 +103,8 @@ struct EndpointOptions<'a> {
     entries: Option<&'static str>,
     /// Added to the networks that the endpoint may reach.
     allow_net: &'a [String],
+    /// Replaces the endpoint's own rule.
+    robots: Option<RobotsRule>,
 }
 
 impl Compiler {
@@ -146,7 +149,8 @@ impl Compiler {
     ) -> Result<Arc<FrozenSpec>, CompileError> {
         let registered = self.of_target(store, target).await?;
         let (operation, overrides) = (Operation::Harvest, "{}");
-        let asked = EndpointOptions { operation, overrides, entries: target.entries, allow_net: &target.allow_net };
+        let PollTarget { entries, robots, .. } = *target;
+        let asked = EndpointOptions { operation, overrides, entries, allow_net: &target.allow_net, robots };
         self.of(registered, &target.provenance_code, &target.endpoint_name, asked)
     }
 
@@ -196,7 +200,7 @@ impl Compiler {
         let code = &trigger.provenance_code;
         let registered = self.registered(queries, code).await?;
         let (operation, overrides) = (trigger.operation, &trigger.overrides);
-        let asked = EndpointOptions { operation, overrides, entries: None, allow_net: &[] };
+        let asked = EndpointOptions { operation, overrides, entries: None, allow_net: &[], robots: None };
         let frozen = self.of(registered, code, &trigger.endpoint_name, asked)?;
         frozen.check_project(code, &trigger.project_key)?;
         Ok(frozen)
@@ -225,7 +229,7 @@ impl Compiler {
         (version, registered): (String, ManifestOrigin<'_>),
         code: &str,
         endpoint: &str,
-        EndpointOptions { operation, overrides: asked, entries, allow_net }: EndpointOptions<'_>,
+        EndpointOptions { operation, overrides: asked, entries, allow_net, robots }: EndpointOptions<'_>,
     ) -> Result<Arc<FrozenSpec>, CompileError> {
         let key = CompileKey {
             document_hash: format!("{code}:{version}"),
@@ -234,6 +238,7 @@ impl Compiler {
             overrides: asked.to_owned(),
             entries,
             allow_net: allow_net.to_vec(),
+            robots,
         };
         if let Some(known) = self.known.get(&key) {
             return Ok(Arc::clone(known));
@@ -248,6 +253,11 @@ impl Compiler {
             && let Some(known) = manifest.to_mut().endpoints.get_mut(endpoint)
         {
             known.http.allow_net.get_or_insert_default().extend_from_slice(allow_net);
+        }
+        if robots.is_some()
+            && let Some(known) = manifest.to_mut().endpoints.get_mut(endpoint)
+        {
+            known.http.robots = robots;
         }
         let overrides = overrides(asked)?;
         let compiled = patra_spec::compile_with(&manifest, endpoint, operation, &overrides);

@@ -33,6 +33,7 @@ use patra_core::{Code, CredentialId, Fault, Level};
 use patra_spec::Snapshot;
 
 use crate::events;
+use crate::robots::{RobotsCache, RobotsClient};
 use crate::shared::{Ports, lock};
 use crate::try_pages::TryPace;
 
@@ -62,6 +63,9 @@ pub struct CredentialOptions {
 /// Acquires a permit for each request of an exchange, right before it is sent.
 pub trait PermitSource: fmt::Debug + Send + Sync {
     fn acquire(&self) -> BoxFuture<'_, GateDecision>;
+
+    /// Keeps at least this much time between two requests, whatever the declared rate.
+    fn space(&self, _least: Option<Duration>) {}
 }
 
 /// A request to send.
@@ -107,6 +111,7 @@ struct CredentialsInner {
     /// Names the uses of cookies: a part of its own for this handle, and their number.
     uses: (u64, AtomicU64),
     refreshes: TaskTracker,
+    robots: RobotsCache,
 }
 
 impl CredentialsInner {
@@ -144,6 +149,7 @@ impl Credentials {
                 machines: AtomicU64::new(0),
                 uses: (RandomState::new().hash_one(0), AtomicU64::new(0)),
                 refreshes: TaskTracker::new(),
+                robots: RobotsCache::default(),
                 owner: owner.into(),
                 options,
                 ports,
@@ -291,8 +297,9 @@ impl Credentials {
         outgoing: &OutgoingRequest,
         request: HttpRequest,
     ) -> Result<Result<HttpResponse, transport::Error>, TokenRefused> {
-        admit(&*outgoing.permits, &*self.inner.ports.clock).await?;
-        Ok(self.inner.ports.transport.send(request).await)
+        let (ports, permits) = (&self.inner.ports, &*outgoing.permits);
+        let client = RobotsClient { transport: &*ports.transport, clock: &*ports.clock, permits };
+        self.inner.robots.send(client, &outgoing.request, request).await
     }
 
     /// Stores whether the upstream accepts the credential. A failure of the store is only logged.

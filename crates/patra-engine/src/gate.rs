@@ -3,6 +3,8 @@
 
 mod rate_class;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,6 +38,9 @@ const PATIENCE_AT_END: Duration = Duration::from_secs(2);
 /// Shortest deadline of the first in the queue: no other request would get a slot sooner.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Most keys that are remembered with a spacing of their own. Each request to their hosts names it again.
+const MAX_SPACED: usize = 10_000;
+
 /// The rate key of a request, and its declared limits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RateLane {
@@ -67,6 +72,8 @@ pub struct RateGate {
     owner: String,
     rng: Mutex<Rng>,
     classes: Mutex<RateClasses>,
+    /// The least time between two requests of a key, where its host asks for one.
+    spacing: Mutex<HashMap<Arc<str>, Duration>>,
 }
 
 /// The right to send one request. It is given back when not spent.
@@ -113,7 +120,14 @@ impl RateLane {
 impl RateGate {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, owner: impl Into<String>, seed: u64) -> Arc<RateGate> {
         let rng = Mutex::new(Rng::new(seed));
-        Arc::new(RateGate { store, clock, owner: owner.into(), rng, classes: Mutex::default() })
+        Arc::new(RateGate {
+            store,
+            clock,
+            owner: owner.into(),
+            rng,
+            classes: Mutex::default(),
+            spacing: Mutex::default(),
+        })
     }
 
     /// Waits for the right to send. Refuses with a reason and a time where that would take too long.
@@ -121,6 +135,8 @@ impl RateGate {
         self: &Arc<RateGate>,
         requester: PermitRequester<'_>,
     ) -> Result<PermitToken, (GateRefusal, Ts)> {
+        let lane = self.spaced(requester.lane);
+        let requester = PermitRequester { lane: &lane, ..requester };
         let class = self.class(requester.lane);
         let began = self.clock.steady();
         let (expected, is_behind) = {
@@ -165,6 +181,7 @@ impl RateGate {
 
     /// Applies the feedback of a response. `sent`: when the request left, in steady time.
     pub fn feedback(self: &Arc<RateGate>, lane: &RateLane, sent: Ts, feedback: &GateFeedback) {
+        let lane = &*self.spaced(lane);
         let (class, now) = (self.class(lane), self.clock.steady());
         let is_urgent = {
             let permit_cache = &mut class.inner().permit_cache;
@@ -182,9 +199,41 @@ impl RateGate {
         }
     }
 
+    /// Keeps at least this much time between two requests of a key, in all its classes.
+    pub(crate) fn space(&self, key: &Arc<str>, least: Option<Duration>) {
+        let least = least.filter(|least| !least.is_zero());
+        let is_new = {
+            let mut spacing = lock(&self.spacing);
+            let before = spacing.get(key).copied();
+            if spacing.len() >= MAX_SPACED {
+                spacing.clear();
+            }
+            match least {
+                Some(least) => drop(spacing.insert(Arc::clone(key), least)),
+                None => drop(spacing.remove(key)),
+            }
+            before != least
+        };
+        if is_new && least.is_some() {
+            // Permits that came ahead follow the declared rate.
+            self.void(key, None);
+        }
+    }
+
+    /// The lane with the spacing of its key.
+    fn spaced<'a>(&self, lane: &'a RateLane) -> Cow<'a, RateLane> {
+        match lock(&self.spacing).get(&lane.key) {
+            Some(least) => {
+                let limits = GateLimits { rate: lane.limits.rate.spaced(*least), ..lane.limits };
+                Cow::Owned(RateLane { limits, ..lane.clone() })
+            }
+            None => Cow::Borrowed(lane),
+        }
+    }
+
     /// Records that a partition uses the lane's key: while that is closed, none of its tasks is claimed.
     pub(crate) fn used_by(&self, lane: &RateLane, who: &PartitionKey) {
-        let class = self.class(lane);
+        let class = self.class(&self.spaced(lane));
         let mut inner = class.inner();
         if !inner.users.contains(who) {
             inner.users.insert(who.clone());

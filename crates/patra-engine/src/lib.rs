@@ -30,6 +30,7 @@ mod prepared;
 pub mod registry;
 pub mod replay;
 mod retention;
+mod robots;
 mod runner;
 pub mod scrape;
 mod shared;

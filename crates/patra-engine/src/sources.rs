@@ -15,7 +15,7 @@ use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{self, MAX_MINUTES};
 use patra_core::tweet;
 use patra_core::tx::{MAX_SOURCES, NewSource, NewSourceConfig, SaveSources, TxError};
-use patra_spec::{Manifest, network};
+use patra_spec::{Manifest, RobotsRule, network};
 
 pub use built_in::{BUILT_IN, BUILT_IN_TWITTER, COLLECTOR_CONTACT, MAX_CONTACT_BYTES, TweetUpstream, checked_contact};
 pub(crate) use built_in::{built_in, sources_from, tweets_from};
@@ -65,7 +65,7 @@ pub fn to_opml(sources: &[StoredSource]) -> String {
 }
 
 /// Target of a source's polls.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct PollTarget {
     pub(crate) provenance_code: String,
     pub(crate) endpoint_name: String,
@@ -76,6 +76,8 @@ pub(crate) struct PollTarget {
     pub(crate) entries: Option<&'static str>,
     /// Private networks that the source may reach.
     pub(crate) allow_net: Vec<String>,
+    /// Whether robots.txt decides, where the source says so.
+    pub(crate) robots: Option<RobotsRule>,
 }
 
 /// A source as it was submitted.
@@ -238,7 +240,17 @@ fn networks(config: &Value) -> Result<Vec<String>, String> {
 
 /// Target of a source's polls, by its type and config.
 pub(crate) fn target(r#type: &str, config: &Value) -> Result<PollTarget, String> {
-    Ok(PollTarget { allow_net: networks(config)?, ..endpoint(r#type, config)? })
+    Ok(PollTarget { allow_net: networks(config)?, robots: robots(config)?, ..endpoint(r#type, config)? })
+}
+
+/// Whether robots.txt decides about the source's requests, where the source says so.
+fn robots(config: &Value) -> Result<Option<RobotsRule>, String> {
+    match given(config, "robots")?.as_deref() {
+        None => Ok(None),
+        Some("respect") => Ok(Some(RobotsRule::Respect)),
+        Some("ignore") => Ok(Some(RobotsRule::Ignore)),
+        Some(other) => Err(format!("`robots` is {other:?}: expected respect or ignore")),
+    }
 }
 
 fn endpoint(r#type: &str, config: &Value) -> Result<PollTarget, String> {
@@ -246,9 +258,7 @@ fn endpoint(r#type: &str, config: &Value) -> Result<PollTarget, String> {
         provenance_code: PROVENANCE.to_owned(),
         endpoint_name: endpoint.to_owned(),
         params,
-        manifest: None,
-        entries: None,
-        allow_net: Vec::new(),
+        ..PollTarget::default()
     };
     match r#type {
         "rss" | "digest_feed" | "website" => {
@@ -315,14 +325,7 @@ fn custom(config: &Value) -> Result<PollTarget, String> {
                 .collect::<Result<_, String>>()?,
             Some(_) => return Err("`config.params` must be an object".to_owned()),
         };
-        return Ok(PollTarget {
-            provenance_code: code,
-            endpoint_name: endpoint,
-            params,
-            manifest: None,
-            entries: None,
-            allow_net: Vec::new(),
-        });
+        return Ok(PollTarget { provenance_code: code, endpoint_name: endpoint, params, ..PollTarget::default() });
     }
     let url = given(config, "url")?.or(given(config, "endpoint")?);
     let url =
@@ -358,8 +361,7 @@ fn custom(config: &Value) -> Result<PollTarget, String> {
         endpoint_name: CUSTOM.to_owned(),
         params: Params::from([("url".to_owned(), url)]),
         manifest: Some(Box::new(manifest)),
-        entries: None,
-        allow_net: Vec::new(),
+        ..PollTarget::default()
     })
 }
 
@@ -462,6 +464,7 @@ mod tests {
             ("rss", json!({ "url": "https://user:secret@x.test/" }), "user or a password"),
             ("rss", json!({ "url": "https://x.test/", "fetch_interval_minutes": 0 }), "fetch_interval_minutes"),
             ("rss", json!({ "url": "https://x.test/", "identity": "luck" }), "link_title"),
+            ("rss", json!({ "url": "https://x.test/", "robots": "maybe" }), "respect or ignore"),
             ("reddit", json!({}), "`config.subreddit` is missing"),
             ("custom_api", json!({}), "names neither"),
             ("custom_api", json!({ "url": "https://x.test/" }), "items_path"),

@@ -11,16 +11,17 @@ use patra_connectors::auth::Authoriser;
 use patra_connectors::{PageExchange, PageRequest, Pager};
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::port::transport::{self, HttpRequest, HttpResponse};
+use patra_core::port::transport::{HttpRequest, HttpResponse};
 use patra_core::port::{Clock, Transport};
 use patra_core::protocol::run::{FetchedPage, PageFailure};
 use patra_core::protocol::token::TokenRefused;
 use patra_core::{Code, Fault, Level, Window};
 use patra_spec::Snapshot;
 
-use crate::credentials::{CookieChoice, Credentials, GatePass, OutgoingRequest, PermitSource, SentRequest, admit};
+use crate::credentials::{CookieChoice, Credentials, GatePass, OutgoingRequest, PermitSource, SentRequest};
 use crate::decoding::Received;
 use crate::gate::{RateGate, RateLane};
+use crate::robots::{RobotsCache, RobotsClient};
 pub(crate) use pace::TryPace;
 
 pub use mask::masked;
@@ -63,6 +64,7 @@ struct TryClient<'a> {
     clock: &'a dyn Clock,
     permits: Arc<dyn PermitSource>,
     pager: Pager,
+    robots: RobotsCache,
     probe: TryOptions<'a>,
     page_size: u32,
 }
@@ -84,6 +86,7 @@ pub async fn read_pages(
             None => Arc::new(TryPace::new(probe.spec.rate(), Arc::clone(clock))),
         },
         pager: Pager::new(probe.spec)?,
+        robots: RobotsCache::default(),
         probe,
         page_size: walk.page_size(),
     };
@@ -161,9 +164,9 @@ impl TryClient<'_> {
         if authoriser.kind().is_some() && authoriser.auth().required {
             return Err(missing(authoriser).into());
         }
-        admit(&*self.permits, self.clock).await?;
-        let answer: Result<HttpResponse, transport::Error> =
-            self.transport.send(authoriser.anonymous(&exchange.request)).await;
+        let client = RobotsClient { transport: self.transport, clock: self.clock, permits: &*self.permits };
+        let request = authoriser.anonymous(&exchange.request);
+        let answer = self.robots.send(client, &exchange.request, request).await?;
         Ok(SentRequest { answer, credential: None, cookie: None })
     }
 

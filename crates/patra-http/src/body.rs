@@ -24,6 +24,9 @@ pub(crate) async fn read(
 ) -> Result<Bytes, Error> {
     let codings = ContentCoding::list(response.headers())?;
     let announced = response.content_length().unwrap_or(0);
+    if limits.cut && codings.is_empty() {
+        return collect_beginning(response, limits).await;
+    }
     // Applies to compressed bodies too: none that long is worth decompressing.
     if announced > limits.max_body as u64 {
         return Err(Error::TooLarge { limit: limits.max_body });
@@ -72,6 +75,20 @@ async fn append(
     }
     body.extend_from_slice(chunk);
     Ok(())
+}
+
+/// Reads a body up to the cap; the rest stays unread.
+async fn collect_beginning(response: reqwest::Response, limits: &TransferLimits) -> Result<Bytes, Error> {
+    let mut wire = WireReader::new(response, &TransferLimits { max_body: usize::MAX, ..*limits });
+    let mut body = Vec::new();
+    while let Some(chunk) = wire.chunk().await? {
+        let left = limits.max_body - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(left)]);
+        if chunk.len() >= left {
+            break;
+        }
+    }
+    Ok(body.into())
 }
 
 /// Bytes to add to a full buffer: doubles it, up to the cap.

@@ -13,7 +13,7 @@ use crate::expr::NullPolicy;
 use crate::keywords::{
     AbsentList, AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, Keyword, MissingDetail,
     MissingRecords, OAuth2Grant, OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind,
-    RequestMethod, ResponseFormat, TotalMeaning, VerifyMode, WindowMode,
+    RequestMethod, ResponseFormat, RobotsRule, TotalMeaning, VerifyMode, WindowMode,
 };
 
 /// Cursor types have no enumeration; a test compares them with the database constraints.
@@ -47,6 +47,7 @@ pub fn dictionary() -> Vec<DictType> {
         keywords::<DedupScope>("dedup_scope", "scope of unique ids"),
         keywords::<FieldType>("field_type", "type of a field"),
         keywords::<OnFieldError>("on_error", "handling of fields that cannot be cast"),
+        keywords::<RobotsRule>("robots_rule", "whether robots.txt decides about a request"),
         keywords::<WindowMode>("window_mode", "what a slice reads"),
         keywords::<MissingRecords>("missing_records", "handling of records that a list no longer has"),
         keywords::<Align>("window_align", "alignment of slices"),

@@ -324,6 +324,15 @@ keywords! {
 }
 
 keywords! {
+    /// Whether the robots.txt of a host decides which of its URLs are requested (RFC 9309).
+    RobotsRule {
+        #[default]
+        Ignore = "ignore",
+        Respect = "respect",
+    }
+}
+
+keywords! {
     /// What a slice reads.
     WindowMode {
         /// A window of time.

@@ -40,7 +40,7 @@ pub use iso_duration::IsoDuration;
 pub use keywords::{
     AbsentList, AuthLocation, AuthType, ClientAuth, DedupScope, EndpointRole, FieldType, MissingDetail, MissingRecords,
     OAuth2Grant, OnFieldError, OnMaxPage, OutOfRange, PagingType, ParamLocation, RateScope, RecordKind, RequestMethod,
-    ResponseFormat, TotalMeaning, VerifyMode, WindowMode,
+    ResponseFormat, RobotsRule, TotalMeaning, VerifyMode, WindowMode,
 };
 pub use layers::{ExplainedSetting, Overrides, SettingLayer};
 pub use manifest::Manifest;

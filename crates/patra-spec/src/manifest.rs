@@ -22,7 +22,8 @@ use patra_core::window::Align;
 
 use crate::iso_duration::IsoDuration;
 use crate::keywords::{
-    EndpointRole, MissingRecords, OnMaxPage, OutOfRange, PagingType, RecordKind, RequestMethod, VerifyMode, WindowMode,
+    EndpointRole, MissingRecords, OnMaxPage, OutOfRange, PagingType, RecordKind, RequestMethod, RobotsRule, VerifyMode,
+    WindowMode,
 };
 use crate::origin::ManifestOrigin;
 use crate::problem::{Problem, Problems};
@@ -195,6 +196,9 @@ pub struct HttpConfig {
     /// Private networks that the requests may reach.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_net: Option<Vec<String>>,
+    /// Whether the robots.txt of the host decides; by default only for pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub robots: Option<RobotsRule>,
 }
 
 /// The `pagination` section. Without it, a single response holds everything.

@@ -128,6 +128,7 @@ fn meaning(level: Level, code: Code) -> &'static str {
         (_, Code::UpstreamAuthFailed | Code::CookieInvalid | Code::CookieExhausted) => {
             "The upstream refuses our credential"
         }
+        (_, Code::RobotsDisallowed) => "The site's robots.txt disallows the page",
         (_, Code::NotConfigured) => "A credential or a setting is missing",
         (Level::L1, _) => "The upstream failed; the request is retried",
         (Level::L2, Code::ParseError) => "The response cannot be read",

@@ -235,6 +235,27 @@ async fn buttons_act_and_need_their_scope() {
     assert_eq!(writer.post("/keys", "name=more&scope=admin").await.status, StatusCode::FORBIDDEN);
 }
 
+// covers: COLL-94
+#[tokio::test]
+async fn only_an_administrator_lets_a_source_into_a_private_network() {
+    let server = TestServer::new();
+    let config = "%7B%22allow_net%22%3A%5B%2210.0.0.0%2F8%22%5D%7D";
+    let form = |name: &str| format!("type=rss&name={name}&url=http%3A%2F%2F10.0.0.1%2F{name}&config={config}");
+    let mut writer = Browser::logged_in(&server, &server.key(KeyScope::Write).await).await;
+    let refused = writer.post("/sources", &form("inner")).await;
+    assert!(refused.status != StatusCode::OK && !refused.html.contains("inner was added"), "{}", refused.html);
+    assert!(!writer.get("/sources").await.html.contains("10.0.0.1/inner"));
+    server.project("bound").await;
+    let bound = server.key_of(KeyScope::Admin, vec!["bound".into()]).await;
+    let mut bound = Browser::logged_in(&server, &bound).await;
+    bound.post("/sources", &form("inner")).await;
+    let mut admin = Browser::logged_in(&server, &server.key(KeyScope::Admin).await).await;
+    assert!(!admin.get("/sources").await.html.contains("inner"));
+    let added = admin.post("/sources", &form("inner")).await;
+    assert_eq!(added.status, StatusCode::SEE_OTHER, "{}", added.html);
+    assert!(admin.get("/sources").await.html.contains("inner"));
+}
+
 #[tokio::test]
 async fn new_key_is_shown_once_and_can_be_revoked() {
     let server = TestServer::new();

@@ -1,7 +1,7 @@
 //! Feeds and pages as JSON, for the paths of a manifest.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use patra_core::record::MAX_KEY_BYTES;
@@ -9,7 +9,7 @@ use patra_core::{Code, Fault, Level, Ts, hash};
 use patra_spec::manifest::HtmlConfig;
 
 use super::memory::{max_feed_json, too_large};
-use crate::feed::{self, Feed, FeedEntry, FeedText, IdentityRule, SharedIds};
+use crate::feed::{self, Feed, FeedDate, FeedEntry, FeedTag, FeedText, IdentityRule, SharedIds};
 use crate::page::{self, HtmlPageError, SelectField, SelectRules};
 
 /// A feed or a page as JSON.
@@ -21,11 +21,17 @@ pub(super) struct WebDocument {
 }
 
 impl WebDocument {
-    fn of_feed(feed: Feed, rule: IdentityRule, known: &SharedIds, length: usize) -> Result<WebDocument, Fault> {
+    fn of_feed(
+        feed: Feed,
+        base: &Url,
+        rule: IdentityRule,
+        known: &SharedIds,
+        length: usize,
+    ) -> Result<WebDocument, Fault> {
         let shared_ids = feed::shared_ids(&feed, known.clone());
         let keys = feed::keys(&feed, rule, &shared_ids);
         let cut = feed.truncated.then(|| "the response ends inside the feed: entries may be missing".to_owned());
-        Ok(WebDocument { json: feed_json(feed, rule, keys, max_feed_json(length))?, cut, shared_ids })
+        Ok(WebDocument { json: feed_json(feed, base, rule, keys, max_feed_json(length))?, cut, shared_ids })
     }
 
     fn of_page(json: &Value) -> WebDocument {
@@ -42,7 +48,7 @@ pub(super) fn of_feed(
     known: &SharedIds,
 ) -> Result<WebDocument, Fault> {
     let feed = feed::read(body, content_type, base).map_err(|error| unreadable(&error))?;
-    WebDocument::of_feed(feed, rule, known, body.len())
+    WebDocument::of_feed(feed, base, rule, known, body.len())
 }
 
 /// A page as JSON: its feed, the feed that it names, or itself as the only entry.
@@ -55,7 +61,7 @@ pub(super) fn of_page(
 ) -> Result<WebDocument, Fault> {
     let html = feed::decode(body, content_type);
     let named = match feed::read(body, content_type, base) {
-        Ok(feed) => return WebDocument::of_feed(feed, rule, known, body.len()),
+        Ok(feed) => return WebDocument::of_feed(feed, base, rule, known, body.len()),
         Err(feed::FeedError::Page { feed }) => feed,
         // A page that does not start like one.
         Err(feed::FeedError::NotAFeed { .. }) => {
@@ -146,7 +152,7 @@ pub(super) fn rule(items_path: &str) -> IdentityRule {
 
 /// A feed as JSON text of at most `limit` bytes. It is written entry by entry, and each entry is dropped then: a tree of
 /// the whole would take several times the memory.
-fn feed_json(feed: Feed, rule: IdentityRule, keys: Vec<String>, limit: usize) -> Result<String, Fault> {
+fn feed_json(feed: Feed, base: &Url, rule: IdentityRule, keys: Vec<String>, limit: usize) -> Result<String, Fault> {
     let head = json!({
         "title": feed.title,
         "link": feed.link,
@@ -155,7 +161,8 @@ fn feed_json(feed: Feed, rule: IdentityRule, keys: Vec<String>, limit: usize) ->
         "updated": feed.updated.as_ref().and_then(|date| date.at),
         "ttl_minutes": feed.ttl_minutes,
     });
-    let mut out = JsonObject::default();
+    let whole = whole_feed_json(&feed, base);
+    let mut out = JsonWriter::default();
     out.begin(entries(rule));
     out.text.push(b'[');
     for (entry, key) in feed.entries.into_iter().zip(keys) {
@@ -169,20 +176,21 @@ fn feed_json(feed: Feed, rule: IdentityRule, keys: Vec<String>, limit: usize) ->
     }
     out.text.push(b']');
     out.put("feed", &head);
+    out.put("feeds", &[whole]);
     String::from_utf8(out.end()).map_err(|error| super::unreadable("feed", error))
 }
 
 /// An object that is written member by member, in the order of their names.
 #[derive(Default)]
-struct JsonObject {
+struct JsonWriter {
     text: Vec<u8>,
     members: usize,
 }
 
-impl JsonObject {
+impl JsonWriter {
     /// Begins an object at the end of a text.
-    fn after(text: Vec<u8>) -> JsonObject {
-        JsonObject { text, members: 0 }
+    fn after(text: Vec<u8>) -> JsonWriter {
+        JsonWriter { text, members: 0 }
     }
 
     /// Begins a member.
@@ -218,13 +226,65 @@ impl JsonObject {
     }
 }
 
+/// The feed itself as a record: `items_path: $.feeds`. The key is the address that its links are relative to.
+fn whole_feed_json(feed: &Feed, base: &Url) -> Value {
+    let mut json = JsonObject::default();
+    json.put("key", base.as_str().into());
+    json.put("id", json!(feed.id));
+    json.put("title", json!(feed.title));
+    json.put("url", json!(feed.link));
+    json.put("summary", json!(feed.subtitle));
+    json.put("author", json!(feed.author));
+    json.put("language", json!(feed.language));
+    json.put("rights", json!(feed.rights));
+    json.put("published", time(feed.published.as_ref()));
+    json.put("updated", time(feed.updated.as_ref()));
+    json.put_tags(&feed.tags);
+    json.put("image", json!(feed.icon));
+    json.0.into()
+}
+
+fn time(date: Option<&FeedDate>) -> Value {
+    json!(date.and_then(|date| date.at))
+}
+
+/// An object without absent values.
+#[derive(Default)]
+struct JsonObject(Map<String, Value>);
+
+impl JsonObject {
+    fn put(&mut self, name: &str, value: Value) {
+        if !value.is_null() && value != json!([]) {
+            self.0.insert(name.to_owned(), value);
+        }
+    }
+
+    /// The names of tags; and their schemes and labels, where they have any.
+    fn put_tags(&mut self, tags: &[FeedTag]) {
+        let names: Vec<_> = tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
+        self.put("tags", json!(names));
+        if tags.iter().any(|tag| tag.scheme.is_some() || tag.label.is_some()) {
+            let whole = |tag: &FeedTag| {
+                let mut json = JsonObject::default();
+                json.put("term", json!(tag.term));
+                json.put("scheme", json!(tag.scheme));
+                json.put("label", json!(tag.label));
+                Value::from(json.0)
+            };
+            self.put("categories", tags.iter().map(whole).collect());
+        }
+    }
+}
+
 /// Appends an entry to the text.
 fn entry_json(entry: &FeedEntry, key: String, text: Vec<u8>) -> Vec<u8> {
     let key = if key.len() > MAX_KEY_BYTES { hash::digest(&["entry", &key]) } else { key };
     let content = entry.content.first().or(entry.summary.as_ref());
-    let tags: Vec<_> = entry.tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
-    let mut json = JsonObject::after(text);
+    let mut tags = JsonObject::default();
+    tags.put_tags(&entry.tags);
+    let mut json = JsonWriter::after(text);
     json.put_some("author", entry.author.as_ref());
+    json.put_some("categories", tags.0.get("categories"));
     json.put_some("comments", entry.comments.as_ref());
     json.put_some("content", content.map(FeedText::to_html).as_ref());
     if !entry.enclosures.is_empty() {
@@ -236,10 +296,9 @@ fn entry_json(entry: &FeedEntry, key: String, text: Vec<u8>) -> Vec<u8> {
     json.put("key", &key);
     json.put_some("language", entry.language.as_ref());
     json.put_some("published", entry.date().and_then(|date| date.at).as_ref());
+    json.put_some("rights", entry.rights.as_ref());
     json.put_some("summary", entry.summary.as_ref().map(FeedText::to_html).as_ref());
-    if !tags.is_empty() {
-        json.put("tags", &tags);
-    }
+    json.put_some("tags", tags.0.get("tags"));
     json.put_some("title", entry.title.as_ref());
     json.put_some("updated", entry.changed().and_then(|date| date.at).as_ref());
     json.put_some("url", entry.link.as_ref());

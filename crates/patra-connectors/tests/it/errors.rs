@@ -18,7 +18,7 @@ const PUBMED: &str = r#"response:
     - { path: $.esearchresult.ERROR, matches: "Empty term", level: L4, code: CONFIG_ERROR }
     - { path: $.esearchresult.ERROR }"#;
 
-// covers: ING-15-03, ING-4.13-01, ING-4.13-02, ING-4.13-04
+// covers: ING-15-03, ING-4.13-01, ING-4.13-02
 #[test]
 fn recorded_errors_have_the_level_that_the_manifest_gives_them() {
     let check = |name: &str, code: Code, level: Level, throttled: bool, message: &str| {

@@ -114,7 +114,6 @@ fn an_error_in_a_200_is_no_empty_page() {
     assert_eq!(refused(402, r#"{"message":"no credits"}"#).3, "the upstream returned 402: no credits");
 }
 
-// covers: TWEET-33
 #[test]
 fn statuses_mean_what_the_manifest_says() {
     let forbidden = include_str!("../../../../sources/fixtures/twitterapi_io/error_403_missing_key.json");

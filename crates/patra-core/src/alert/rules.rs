@@ -9,7 +9,7 @@ use crate::state::AlertLevel;
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// All rules. Settings, console, metrics and documentation follow this table.
-pub const RULES: [AlertRule; 12] = [
+pub const RULES: [AlertRule; 14] = [
     COOKIES_EXHAUSTED,
     LOW_SUCCESS_RATE,
     BACKLOG,
@@ -22,6 +22,8 @@ pub const RULES: [AlertRule; 12] = [
     CREDENTIAL_REFUSED,
     WORK_HALTED,
     QUEUE_STANDS,
+    PLAN_REFUSED,
+    EVENTS_BEHIND,
 ];
 
 /// No account of a platform can be used: fewer than this many.
@@ -131,6 +133,24 @@ pub const QUEUE_STANDS: AlertRule = AlertRule {
     delay: Duration::ZERO,
     repeat: None,
     summary: "the tasks of %s are due and are not executed",
+};
+/// This many jobs of an endpoint could not be planned within half an hour (ING-3.6-01).
+pub const PLAN_REFUSED: AlertRule = AlertRule {
+    name: "plan_refused",
+    level: AlertLevel::P0,
+    threshold: 1.0,
+    delay: Duration::ZERO,
+    repeat: None,
+    summary: "no plan can be made for %s",
+};
+/// The oldest event that is not delivered has waited for this many seconds.
+pub const EVENTS_BEHIND: AlertRule = AlertRule {
+    name: "events_behind",
+    level: AlertLevel::P1,
+    threshold: 1800.0,
+    delay: Duration::ZERO,
+    repeat: None,
+    summary: "record events are not delivered",
 };
 
 /// The Prometheus rules of all alerts that Patra evaluates itself, as they stand in `deploy/prometheus/rules.yml`.

@@ -43,6 +43,17 @@ impl Default for Rate {
     }
 }
 
+impl Rate {
+    /// The rate with at least this much time between two requests.
+    #[must_use]
+    pub fn spaced(self, least: Duration) -> Rate {
+        match least.is_zero() {
+            true => self,
+            false => Rate { per_sec: self.per_sec.min(1.0 / least.as_secs_f64()), burst: 1.0 },
+        }
+    }
+}
+
 /// Maximum requests in any hour and in any day.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Quotas {

@@ -27,6 +27,8 @@ pub struct HttpRequest {
     pub origin: Option<String>,
     /// Private networks that this request may reach, in addition to those that the operator allows for all.
     pub allow_net: Arc<[IpNet]>,
+    /// Whether the robots.txt of the host decides about this request. Who sends it asks first; the transport does not.
+    pub respect_robots: bool,
 }
 
 impl HttpRequest {
@@ -42,6 +44,7 @@ impl HttpRequest {
             compression: true,
             origin: None,
             allow_net: Arc::default(),
+            respect_robots: false,
         }
     }
 }
@@ -86,6 +89,8 @@ pub struct TransferLimits {
     pub max_body: usize,
     /// Redirects to follow; each hop is checked like the first (ING-4.2-09).
     pub max_redirects: u8,
+    /// A body that is larger is cut instead of refused, unless it is compressed.
+    pub cut: bool,
 }
 
 impl Default for TransferLimits {
@@ -96,6 +101,7 @@ impl Default for TransferLimits {
             total_timeout: Duration::from_secs(120),
             max_body: 16 << 20,
             max_redirects: 0,
+            cut: false,
         }
     }
 }

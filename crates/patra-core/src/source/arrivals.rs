@@ -49,7 +49,6 @@ mod tests {
         Ts::from_secs(1_000_000) + Duration::from_secs(days * DAY)
     }
 
-    // covers: COLL-128
     #[test]
     fn source_is_silent_by_its_own_habit() {
         let mut weekly = ArrivalHabit::default();

@@ -303,7 +303,6 @@ async fn a_list_of_many_values_goes_on_within_itself() {
     assert!(found.is_sorted() && found[0] == "0000");
 }
 
-// covers: ING-12.4-01
 #[tokio::test]
 async fn a_product_beyond_the_limit_is_refused() {
     let values = |count| (0..count).map(|at| format!("'{at}'")).collect::<Vec<_>>().join(", ");

@@ -1,6 +1,7 @@
 //! Use of credentials by the parts of the engine.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use patra_connectors::PageExchange;
 use patra_core::gate::GateDecision;
@@ -31,6 +32,10 @@ impl GatePass {
 }
 
 impl PermitSource for GatePass {
+    fn space(&self, least: Option<Duration>) {
+        self.gate.space(&self.lane.key, least);
+    }
+
     fn acquire(&self) -> BoxFuture<'_, GateDecision> {
         let token = lock(&self.token).take();
         Box::pin(async {

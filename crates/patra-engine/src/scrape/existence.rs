@@ -66,9 +66,7 @@ async fn spec(store: &dyn Store, params: &Params) -> Result<CompiledSpec, Box<Pa
         provenance_code: TWITTER.to_owned(),
         endpoint_name: ENDPOINT.to_owned(),
         params: params.clone(),
-        manifest: None,
-        entries: None,
-        allow_net: Vec::new(),
+        ..PollTarget::default()
     };
     let snapshot = Compiler::default().question(store, &target).await.map_err(|error| {
         let (level, reason) = match error {

@@ -5,6 +5,7 @@ use patra_core::protocol::run::PageFailure;
 
 pub fn hint(refusal: &PageFailure) -> &'static str {
     match (refusal.evidence.status, refusal.fault.code) {
+        (_, Code::RobotsDisallowed) => "ask the site; if it lets you, write `robots: ignore` under http",
         (_, Code::NotConfigured) => "`patra credential add` puts a credential into the vault",
         (401 | 403, _) | (_, Code::UpstreamAuthFailed) => {
             "the upstream requires authentication: declare `auth`, and put the credential in with `patra credential add`"

@@ -48,7 +48,6 @@ async fn a_plan_reads_the_registry_once_however_much_is_in_it() {
     }
 }
 
-// covers: ING-3.6-01
 #[tokio::test(start_paused = true)]
 async fn unplannable_manifest_makes_no_plan_and_reports_why() {
     let world = World::new(MockApi::with(95));

@@ -10,7 +10,7 @@ mod response;
 use patra_core::state::Operation;
 
 use crate::iso_duration::IsoDuration;
-use crate::keywords::{OnMaxPage, OutOfRange, WindowMode};
+use crate::keywords::{OnMaxPage, OutOfRange, ResponseFormat, RobotsRule, WindowMode};
 use crate::manifest::{EndpointConfig, Manifest};
 use crate::network;
 use crate::snapshot::{
@@ -54,6 +54,14 @@ pub(super) fn snapshot(manifest: &Manifest, name: &str, endpoint: &EndpointConfi
     }
 }
 
+/// Feeds and APIs are made for programs; robots.txt is about pages.
+fn default_robots(endpoint: &EndpointConfig) -> RobotsRule {
+    match endpoint.response.format.unwrap_or_default() {
+        ResponseFormat::Page | ResponseFormat::Html => RobotsRule::Respect,
+        _ => RobotsRule::Ignore,
+    }
+}
+
 fn http(endpoint: &EndpointConfig) -> HttpSpec {
     let http = endpoint.http.clone();
     let body = endpoint.body.clone().unwrap_or_default();
@@ -76,6 +84,7 @@ fn http(endpoint: &EndpointConfig) -> HttpSpec {
         proxy: http.proxy,
         // The checks have refused what is no network.
         allow_net: http.allow_net.iter().flatten().filter_map(|text| network::parse(text).ok()).collect(),
+        robots: http.robots.unwrap_or_else(|| default_robots(endpoint)),
     }
 }
 

@@ -77,6 +77,7 @@ fn http(http: &snapshot::HttpSpec) -> HttpConfig {
         max_body_bytes: Some(http.max_body_bytes),
         max_redirects: Some(http.max_redirects),
         compression: Some(http.compression),
+        robots: Some(http.robots),
         ..HttpConfig::default()
     }
 }

@@ -104,6 +104,7 @@ fn http(reader: &mut ManifestReader, path: &str, node: &YamlNode) -> Option<Http
         compression: reader.get(s, "compression", ManifestReader::flag),
         proxy: reader.get(s, "proxy", ManifestReader::text),
         allow_net: reader.get(s, "allow_net", ManifestReader::scalars),
+        robots: reader.get(s, "robots", ManifestReader::keyword),
     };
     reader.close(&section);
     Some(http)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::keywords::RequestMethod;
+use crate::keywords::{RequestMethod, RobotsRule};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -42,6 +42,8 @@ pub struct HttpSpec {
     /// Private networks that the requests may reach.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_net: Vec<IpNet>,
+    #[serde(skip_serializing_if = "is_ignored")]
+    pub robots: RobotsRule,
 }
 
 impl Default for HttpSpec {
@@ -64,8 +66,13 @@ impl Default for HttpSpec {
             compression: true,
             proxy: None,
             allow_net: Vec::new(),
+            robots: RobotsRule::default(),
         }
     }
+}
+
+fn is_ignored(robots: &RobotsRule) -> bool {
+    *robots == RobotsRule::Ignore
 }
 
 fn is_zero(number: &u8) -> bool {

@@ -127,7 +127,7 @@ fn endpoint_wins_over_provenance_over_platform() {
     assert_eq!(snapshot.paging().first(), patra_core::paging::Position::Page(1));
 }
 
-// covers: ING-4.7-01, ING-4.17-05, ING-4.4-16, ING-3.3-22, ING-3.6-01
+// covers: ING-4.7-01, ING-4.17-05, ING-4.4-16, ING-3.3-22
 #[test]
 fn operation_requirements_are_checked() {
     use Operation::{Backfill, Harvest, Update};

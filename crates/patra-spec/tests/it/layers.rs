@@ -153,7 +153,7 @@ endpoints:
     assert_eq!(body("none"), json!([{ "a": 1, "deep": { "b": 2 } }, null, null]));
 }
 
-// covers: ING-4.1-03, ING-3.3-07
+// covers: ING-3.3-07
 #[test]
 fn problem_points_to_the_origin_of_its_value() {
     let check = |from: &str, to: &str, expected: &str| {

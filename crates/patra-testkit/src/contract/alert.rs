@@ -60,7 +60,7 @@ pub(super) async fn requests_are_counted_for_ten_minutes(fx: Fixture) {
     assert_eq!(fx.crawled().await, [crawled("xhs", 1, 1)]);
 }
 
-// covers: CRAWL-162, CRAWL-163, CRAWL-164
+// covers: CRAWL-163, CRAWL-164
 pub(super) async fn alert_is_notified_when_it_fires_and_when_it_resolves(fx: Fixture) {
     let quiet = fx.ok(watch(false)).await;
     assert_eq!(quiet, AlertWatched { state: AlertState::default(), since: None, notify: None });
@@ -102,7 +102,7 @@ pub(super) async fn alert_is_notified_when_it_fires_and_when_it_resolves(fx: Fix
     assert_eq!(keys, [("a", "xhs", false), ("backlog", "", false), ("backlog", "xhs", true)]);
 }
 
-// covers: CRAWL-162
+// covers: CRAWL-163
 pub(super) async fn twenty_concurrent_watches_notify_once(fx: Fixture) {
     for (holds, event) in [(true, AlertEvent::Firing), (false, AlertEvent::Resolved)] {
         let answers = at_once(&fx, vec![watch(holds); 20]).await;

@@ -196,7 +196,7 @@ pub(super) async fn pause_with_an_incomplete_subject_is_refused(fx: Fixture) {
     assert!(fx.rows(View::Holds).await.is_empty());
 }
 
-// covers: ING-9.5-03, ING-12.2-07
+// covers: ING-12.1-04
 pub(super) async fn run_that_ends_fatally_opens_a_halt_with_its_end(fx: Fixture) {
     fx.plan("a", &make::windows(0, 3)).await;
     let leases = fx.claim(2).await;

@@ -67,7 +67,6 @@ pub(super) async fn cursor_positions_are_reported_until_they_are_outdated(fx: Fi
     assert_eq!(fx.load().await.reached, []);
 }
 
-// covers: ING-14.8-02
 pub(super) async fn load_names_partitions_with_a_schedule(fx: Fixture) {
     fx.ok(make::provenance("h", &[(make::ENDPOINT, Some(make::LONG)), ("other", None)])).await;
     assert_eq!(fx.load().await.scheduled, [partition(Operation::Harvest)]);

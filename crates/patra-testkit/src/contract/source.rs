@@ -447,7 +447,6 @@ pub(super) async fn settings_are_set_and_removed(fx: Fixture) {
     assert_eq!(settings, expected);
 }
 
-// covers: COLL-54, COLL-128
 pub(super) async fn troubled_sources_are_found(fx: Fixture) {
     let ids = fx.feeds(&["a", "b", "c"].map(feed)).await;
     fx.fetch(ids[0], failed("HTTP 500"), poll_end(ids[0])).await;

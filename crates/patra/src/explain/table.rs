@@ -157,6 +157,15 @@ pub(super) fn code(code: Code) -> Entry {
                 "Run the same command again: it reads only what is missing.",
             ],
         ),
+        Code::RobotsDisallowed => (
+            &[Level::L2],
+            "The site's robots.txt asks programs like Patra not to request this page, so Patra has not.",
+            &[
+                "The message names the rule. `User-agent: patra` is the group for Patra, else `User-agent: *`.",
+                "Ask the site to allow you, or look for a feed or an API: Patra does not ask robots.txt about those.",
+                "If you may read the page: `robots: ignore` in the config of the source, or `http.robots: ignore` in the manifest.",
+            ],
+        ),
         Code::ParseError => (
             &[Level::L1, Level::L2, Level::L4],
             "The response cannot be read: it has another format, is too large, or lacks the list of records.",

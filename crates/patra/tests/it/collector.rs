@@ -6,10 +6,12 @@ mod alerts;
 mod commands;
 mod content;
 mod faults;
+mod feed_cases;
 mod feed_server;
 mod heavy;
 mod killed;
 mod networks;
+mod robots;
 mod rules;
 
 use std::process::{Child, Command, Output, Stdio};
@@ -419,6 +421,8 @@ fn bad_responses_affect_only_their_own_source(on: On) {
             ("rss", "/json", "no JSON Feed"),
             ("rss", "/nothing", "404"),
         ];
+        // Made before anybody waits for it.
+        assert!(!feed_server::GZIP_BOMB.is_empty());
         let mut hosts = 1..;
         for (kind, path, _) in bad {
             add(place, kind, &feeds.url(hosts.next().unwrap(), path));

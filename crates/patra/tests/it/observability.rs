@@ -63,9 +63,8 @@ async fn separate_metrics_address_needs_no_key(on: On) {
     });
 }
 
-// covers: ING-5.3-03, ING-12.0-01
-on_both!(unplannable_trigger_is_counted_for_the_alert);
-async fn unplannable_trigger_is_counted_for_the_alert(on: On) {
+on_both!(unplannable_job_is_counted);
+async fn unplannable_job_is_counted(on: On) {
     let server = upstream(10, Script::default());
     on.run(|place| {
         place.apply(&manifest(server.base_url()));
@@ -102,7 +101,6 @@ fn alerts_and_pictures_use_only_metrics_that_exist() {
     }
 }
 
-// covers: ING-14.8-01, ING-14.8-06, ING-12.6-03, ING-12.6-04
 #[test]
 fn every_alert_is_tested_and_explained() {
     let (rules, tests, handbook) =

@@ -149,7 +149,7 @@ async fn advisory_pause_expires_and_the_next_run_tries_again() {
     check(&place.run(&RUN), 0, &[]);
 }
 
-// covers: ING-12.1-04, ING-12.2-07
+// covers: ING-12.1-04
 #[tokio::test(flavor = "multi_thread")]
 async fn second_unreadable_response_halts_the_source() {
     let (server, place) = (upstream(300, Script::default()), Workspace::sqlite());

@@ -1,10 +1,12 @@
 //! Isolation of projects: a caller who tries every path with the ids of another project gets nothing, and cannot
 //! distinguish it from what never existed.
 
+mod whole_api;
+
 use patra_upstream::Script;
 use serde_json::{Value, json};
 
-use crate::crawler::server::{Response, TestServer, mock_api};
+use crate::crawler::server::{Response, TestServer, WITH_COLLECTOR, mock_api};
 use crate::support::{On, Workspace, manifest};
 
 /// The project `rich` has everything that a project can have; the key is for `poor` alone.
@@ -16,6 +18,10 @@ struct Two {
 }
 
 fn two(place: Workspace) -> Two {
+    two_with(place, &[])
+}
+
+fn two_with(place: Workspace, variables: &[(&str, &str)]) -> Two {
     for key in ["rich", "poor"] {
         assert!(place.run(&["project", "create", key]).status.success());
     }
@@ -23,7 +29,8 @@ fn two(place: Workspace) -> Two {
     let poor = String::from_utf8(made.stdout).unwrap().trim().to_owned();
     assert!(poor.starts_with("patra_"), "{}", String::from_utf8_lossy(&made.stderr));
     let mock_api = mock_api(Script::default());
-    place.apply(&manifest(mock_api.base_url()));
+    place.apply(&crate::crawler::server::manifest(&mock_api));
+    place.apply(&(manifest(mock_api.base_url()) + "    record: { emit: true }\n"));
     let ran = place.run(&["--project", "rich", "run", "far", "records", "--to", "2024-01-03T12:00:00Z"]);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let added = place.run(&["--project", "rich", "source", "add", "rss", "https://rich.example/feed", "-o", "ndjson"]);
@@ -33,7 +40,7 @@ fn two(place: Workspace) -> Two {
     let job = job["public_id"].as_str().unwrap().to_owned();
     // A server shows its first key when there is none; here one exists.
     let admin = String::from_utf8(place.run(&["key", "create", "admin", "--scope", "admin"]).stdout).unwrap();
-    let server = TestServer::open_with(place, mock_api, &[], Some(admin.trim().to_owned()));
+    let server = TestServer::open_with(place, mock_api, variables, Some(admin.trim().to_owned()));
     let doc = json!({ "uri": "doc:1", "content": "https://rich.example/secret-page" });
     let head = "X-Project-Key: rich\r\n";
     let call = |path: &str, body: &Value| {

@@ -139,7 +139,7 @@ async fn wrong_requests_are_refused_field_by_field(on: On) {
     });
 }
 
-// covers: TWEET-TEST-1, TWEET-21, TWEET-27, TWEET-28, TWEET-31, TWEET-33, TWEET-65, TWEET-ERR-3, TWEET-ERR-4
+// covers: TWEET-TEST-1, TWEET-21, TWEET-27, TWEET-28, TWEET-31, TWEET-65, TWEET-ERR-3, TWEET-ERR-4
 // covers: TWEET-REQ-6, TWEET-06, TWEET-TEST-5, TWEET-95
 on_both!(failure_of_one_user_does_not_affect_others);
 async fn failure_of_one_user_does_not_affect_others(on: On) {
@@ -197,6 +197,22 @@ async fn refused_key_stops_the_scrape_with_an_error(on: On) {
             assert_eq!(start(server, &json!({ "usernames": "alice", "limit": 20 })).status, 202);
         },
     );
+}
+
+// covers: TWEET-33
+on_both!(used_up_balance_raises_an_alert_and_pauses_the_connector);
+async fn used_up_balance_raises_an_alert_and_pauses_the_connector(on: On) {
+    let provider = TweetProvider { key: "another".into(), key_status: 402, ..TweetProvider::default() };
+    everywhere(on, &provider, &[], |server| {
+        let done = scrape(server, &json!({ "usernames": "alice,bob", "limit": 20 }));
+        assert_eq!((&done["status"], &done["error"]["code"]), (&json!("failed"), &json!("QUOTA_EXHAUSTED")), "{done}");
+        server.wait("the alert", || {
+            let log = server.log();
+            log.lines().any(|line| line.contains("alert firing") && line.contains("upstream_refused"))
+        });
+        let next = start(server, &json!({ "usernames": "alice", "limit": 20 }));
+        assert_eq!((next.status, &next.body["error"]["code"]), (503, &json!("NOT_CONFIGURED")), "{}", next.body);
+    });
 }
 
 // covers: TWEET-47, TWEET-65

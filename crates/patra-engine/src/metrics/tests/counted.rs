@@ -87,7 +87,7 @@ async fn a_batch_counts_its_records_and_its_time() {
     .await;
 }
 
-// covers: ING-14.4-04, ING-12.6-01, ING-12.6-02, ING-12.0-01
+// covers: ING-14.4-04
 #[tokio::test]
 async fn errors_are_counted_by_level_and_what_is_fatal_keeps_its_reason() {
     let (desk, lease) = (Desk::new(), lease("p"));
@@ -110,7 +110,7 @@ async fn errors_are_counted_by_level_and_what_is_fatal_keeps_its_reason() {
     desk.check(&[r#"patra_ingest_consecutive_failures{source="p",endpoint="works",op="HARVEST"} 0"#]).await;
 }
 
-// covers: ING-14.4-04, ING-14.4-06, ING-11.10-01, ING-13.3-10, TWEET-148, ING-4.10-35
+// covers: ING-14.4-04, ING-14.4-06, ING-11.10-01, ING-13.3-10, TWEET-148
 #[tokio::test]
 async fn healing_advances_idempotency_claims_waits_and_ends_are_counted() {
     let (desk, lease) = (Desk::new(), lease("p"));

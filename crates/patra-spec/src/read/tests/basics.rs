@@ -53,7 +53,7 @@ fn keys_and_types() {
     check(
         "path: /list",
         "colour: red",
-        "t.yaml:4:40: endpoints.list.http.colour: unknown key `colour`\n  hint: expected one of: base_url, url_param, path, method, headers, connect_timeout, read_timeout, timeout, max_body_bytes, max_redirects, compression, proxy, allow_net",
+        "t.yaml:4:40: endpoints.list.http.colour: unknown key `colour`\n  hint: expected one of: base_url, url_param, path, method, headers, connect_timeout, read_timeout, timeout, max_body_bytes, max_redirects, compression, proxy, allow_net, robots",
     );
     check(
         "page_size: 100",

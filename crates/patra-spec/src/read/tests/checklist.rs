@@ -154,7 +154,6 @@ fn each_check_before_freezing_reports_its_problem() {
     );
 }
 
-// covers: ING-4.1-03
 #[test]
 fn all_problems_are_reported_at_once() {
     let yaml = BASE

@@ -125,7 +125,6 @@ fn error_rules_of_responses() {
     );
 }
 
-// covers: TWEET-33
 #[test]
 fn error_rules_may_match_statuses() {
     let (at, list) = ("t.yaml:10:", "endpoints.list.response.errors");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Debug)]
@@ -22,6 +22,9 @@ struct State {
     most: usize,
     most_of_a_host: usize,
     released: bool,
+    /// Answers to requests for robots.txt, by host: status, headers, body. Other hosts have none.
+    robots: BTreeMap<String, (String, String, String)>,
+    robots_hits: Vec<Hit>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +52,19 @@ impl FeedServer {
         format!("http://127.0.0.{host}:{}{path}", self.port)
     }
 
+    /// Sets the robots.txt of the host with this number.
+    pub(crate) fn robots(&self, host: u8, status: &str, headers: &str, body: &str) {
+        let answer = (status.to_owned(), headers.to_owned(), body.to_owned());
+        self.state.lock().unwrap().robots.insert(format!("127.0.0.{host}:{}", self.port), answer);
+    }
+
+    /// How often the robots.txt of the host with this number was requested.
+    pub(crate) fn robots_hits(&self, host: u8) -> usize {
+        let host = format!("127.0.0.{host}:{}", self.port);
+        self.state.lock().unwrap().robots_hits.iter().filter(|hit| hit.host == host).count()
+    }
+
+    /// All requests except those for robots.txt.
     pub(crate) fn hits(&self) -> Vec<Hit> {
         self.state.lock().unwrap().hits.clone()
     }
@@ -108,13 +124,28 @@ impl FeedServer {
         {
             let mut state = self.state.lock().unwrap();
             let hit = Hit { host: host.clone(), path: path.clone(), headers: headers.clone(), at: Instant::now() };
-            state.hits.push(hit);
+            match path == "/robots.txt" {
+                true => state.robots_hits.push(hit),
+                false => state.hits.push(hit),
+            }
             *state.active.entry(host.clone()).or_default() += 1;
             let (all, one) = (state.active.values().sum(), state.active[&host]);
             (state.most, state.most_of_a_host) = (state.most.max(all), state.most_of_a_host.max(one));
         }
-        self.answer(&mut stream, &path, &headers);
+        match path == "/robots.txt" {
+            true => self.answer_robots(&mut stream, &host),
+            false => self.answer(&mut stream, &path, &headers),
+        }
         *self.state.lock().unwrap().active.get_mut(&host).unwrap() -= 1;
+    }
+
+    fn answer_robots(&self, stream: &mut TcpStream, host: &str) {
+        let none = || ("404 Not Found".to_owned(), String::new(), String::new());
+        let (status, headers, body) = self.state.lock().unwrap().robots.get(host).cloned().unwrap_or_else(none);
+        let length = body.len();
+        let answer =
+            format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
+        let _ = stream.write_all(answer.as_bytes());
     }
 
     fn answer(&self, stream: &mut TcpStream, path: &str, headers: &BTreeMap<String, String>) {
@@ -155,6 +186,7 @@ impl FeedServer {
                 let end = if is_first { story.find("second").unwrap() } else { story.len() };
                 send("200 OK", "Content-Location: /elsewhere/\r\n", &story.as_bytes()[..end]);
             }
+            "rules" => send("200 OK", "Content-Type: text/plain\r\n", b"User-agent: *\nDisallow: /plain\n"),
             "hurried" => send("429 Too Many Requests", "", b""),
             "token" => send("200 OK", "Content-Type: application/json\r\n", TOKEN),
             "oauth" => match headers.get("authorization").map(String::as_str) {
@@ -182,23 +214,23 @@ impl FeedServer {
                 while stream.write_all(&[b' '; 65_536]).is_ok() {}
             }
             "gzip" => {
-                let bomb = bomb();
-                send("200 OK", "Content-Encoding: gzip\r\nContent-Type: application/rss+xml\r\n", &bomb);
+                send("200 OK", "Content-Encoding: gzip\r\nContent-Type: application/rss+xml\r\n", &GZIP_BOMB);
             }
             _ => send("404 Not Found", "", b""),
         }
     }
 }
 
-/// Two gigabytes of blanks, compressed.
-fn bomb() -> Vec<u8> {
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+/// A quarter of a gigabyte of blanks, compressed. Made once, because it takes longer than a source waits on a loaded
+/// machine.
+pub(super) static GZIP_BOMB: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let blanks = vec![b' '; 1 << 20];
     for _ in 0..256 {
         packer.write_all(&blanks).unwrap();
     }
     packer.finish().unwrap()
-}
+});
 
 fn feed(path: &str) -> String {
     let item = |n: u32| {

@@ -166,7 +166,7 @@ pub(crate) fn receiver() -> (String, mpsc::Receiver<(String, Value)>) {
 }
 
 // covers: CRAWL-156, CRAWL-157, CRAWL-158, CRAWL-159, CRAWL-160, CRAWL-161, CRAWL-162, CRAWL-163, CRAWL-164, CRAWL-DAY3-1
-// covers: CRAWL-GAP-20, MAP-C-23
+// covers: CRAWL-GAP-20, MAP-C-23, CRAWL-75
 on_both!(alerts_fire_resolve_and_survive_a_restart);
 async fn alerts_fire_resolve_and_survive_a_restart(on: On) {
     for place in on.places() {

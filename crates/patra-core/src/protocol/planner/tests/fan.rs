@@ -47,7 +47,6 @@ fn job_with_open_partitions_becomes_one_child_per_partition() {
     assert_eq!(claiming(&wants).owner, "me", "the rest, or the first of the partitions, is claimed like any job");
 }
 
-// covers: ING-12.4-01
 #[test]
 fn job_with_too_many_partitions_is_refused_with_the_reason() {
     let mut driver = compiling(Options::new("me"));

@@ -124,7 +124,7 @@ fn store_outage_defers_the_current_job() {
     }
 }
 
-// covers: ING-12.4-01, ING-12.1-05
+// covers: ING-12.1-05
 #[test]
 fn job_that_cannot_be_compiled_is_refused_with_the_reason() {
     let mut driver = Driver(Planner::new(Options::new("me"), Rng::new(1), HERE));

@@ -178,7 +178,6 @@ fn an_estimate_may_fall() {
     assert_eq!(commit(&driver.on(with_total(2, Some(500)))).next, Some(Position::Offset(4)));
 }
 
-// covers: ING-4.13-04
 #[test]
 fn two_pages_of_mostly_unusable_items_stop_the_source() {
     let rejected = |tag: u8| {

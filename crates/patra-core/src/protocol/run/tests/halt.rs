@@ -34,7 +34,7 @@ fn subject(pause: Option<PauseWork>, kind: PauseKind) -> PauseSubject {
     pause.subject
 }
 
-// covers: ING-9.5-03, ING-12.1-04, ING-12.2-07
+// covers: ING-12.1-04
 #[test]
 fn fatal_error_halts_the_narrowest_broken_subject() {
     let auth =
