@@ -153,7 +153,6 @@ pub(super) fn rule(items_path: &str) -> IdentityRule {
 /// A feed as JSON text of at most `limit` bytes. It is written entry by entry, and each entry is dropped then: a tree of
 /// the whole would take several times the memory.
 fn feed_json(feed: Feed, base: &Url, rule: IdentityRule, keys: Vec<String>, limit: usize) -> Result<String, Fault> {
-    let whole = whole_feed_json(&feed, base);
     let head = json!({
         "title": feed.title,
         "link": feed.link,
@@ -162,7 +161,8 @@ fn feed_json(feed: Feed, base: &Url, rule: IdentityRule, keys: Vec<String>, limi
         "updated": feed.updated.as_ref().and_then(|date| date.at),
         "ttl_minutes": feed.ttl_minutes,
     });
-    let mut out = JsonObject::default();
+    let whole = whole_feed_json(&feed, base);
+    let mut out = JsonWriter::default();
     out.begin(entries(rule));
     out.text.push(b'[');
     for (entry, key) in feed.entries.into_iter().zip(keys) {
@@ -180,60 +180,17 @@ fn feed_json(feed: Feed, base: &Url, rule: IdentityRule, keys: Vec<String>, limi
     String::from_utf8(out.end()).map_err(|error| super::unreadable("feed", error))
 }
 
-/// The feed itself as a record: `items_path: $.feeds`. The key is the address that its links are relative to.
-fn whole_feed_json(feed: &Feed, base: &Url) -> Value {
-    let (tags, categories) = tags(&feed.tags);
-    without_absent(json!({
-        "key": base.as_str(),
-        "id": feed.id,
-        "title": feed.title,
-        "url": feed.link,
-        "summary": feed.subtitle,
-        "author": feed.author,
-        "language": feed.language,
-        "rights": feed.rights,
-        "published": time(feed.published.as_ref()),
-        "updated": time(feed.updated.as_ref()),
-        "tags": tags,
-        "categories": categories,
-        "image": feed.icon,
-    }))
-}
-
-fn time(date: Option<&FeedDate>) -> Value {
-    json!(date.and_then(|date| date.at))
-}
-
-/// An object without members that are null or an empty list.
-fn without_absent(value: Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let is_there = |(_, value): &(String, Value)| !value.is_null() && *value != json!([]);
-            members.into_iter().filter(is_there).collect::<Map<_, _>>().into()
-        }
-        other => other,
-    }
-}
-
-/// The names of tags; and the tags with their schemes and labels, if any has one.
-fn tags(tags: &[FeedTag]) -> (Vec<&str>, Option<Value>) {
-    let names = tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
-    let whole = |tag: &FeedTag| without_absent(json!({ "term": tag.term, "scheme": tag.scheme, "label": tag.label }));
-    let has_more = tags.iter().any(|tag| tag.scheme.is_some() || tag.label.is_some());
-    (names, has_more.then(|| tags.iter().map(whole).collect()))
-}
-
 /// An object that is written member by member, in the order of their names.
 #[derive(Default)]
-struct JsonObject {
+struct JsonWriter {
     text: Vec<u8>,
     members: usize,
 }
 
-impl JsonObject {
+impl JsonWriter {
     /// Begins an object at the end of a text.
-    fn after(text: Vec<u8>) -> JsonObject {
-        JsonObject { text, members: 0 }
+    fn after(text: Vec<u8>) -> JsonWriter {
+        JsonWriter { text, members: 0 }
     }
 
     /// Begins a member.
@@ -269,14 +226,65 @@ impl JsonObject {
     }
 }
 
+/// The feed itself as a record: `items_path: $.feeds`. The key is the address that its links are relative to.
+fn whole_feed_json(feed: &Feed, base: &Url) -> Value {
+    let mut json = JsonObject::default();
+    json.put("key", base.as_str().into());
+    json.put("id", json!(feed.id));
+    json.put("title", json!(feed.title));
+    json.put("url", json!(feed.link));
+    json.put("summary", json!(feed.subtitle));
+    json.put("author", json!(feed.author));
+    json.put("language", json!(feed.language));
+    json.put("rights", json!(feed.rights));
+    json.put("published", time(feed.published.as_ref()));
+    json.put("updated", time(feed.updated.as_ref()));
+    json.put_tags(&feed.tags);
+    json.put("image", json!(feed.icon));
+    json.0.into()
+}
+
+fn time(date: Option<&FeedDate>) -> Value {
+    json!(date.and_then(|date| date.at))
+}
+
+/// An object without absent values.
+#[derive(Default)]
+struct JsonObject(Map<String, Value>);
+
+impl JsonObject {
+    fn put(&mut self, name: &str, value: Value) {
+        if !value.is_null() && value != json!([]) {
+            self.0.insert(name.to_owned(), value);
+        }
+    }
+
+    /// The names of tags; and their schemes and labels, where they have any.
+    fn put_tags(&mut self, tags: &[FeedTag]) {
+        let names: Vec<_> = tags.iter().filter_map(|tag| tag.term.as_deref().or(tag.label.as_deref())).collect();
+        self.put("tags", json!(names));
+        if tags.iter().any(|tag| tag.scheme.is_some() || tag.label.is_some()) {
+            let whole = |tag: &FeedTag| {
+                let mut json = JsonObject::default();
+                json.put("term", json!(tag.term));
+                json.put("scheme", json!(tag.scheme));
+                json.put("label", json!(tag.label));
+                Value::from(json.0)
+            };
+            self.put("categories", tags.iter().map(whole).collect());
+        }
+    }
+}
+
 /// Appends an entry to the text.
 fn entry_json(entry: &FeedEntry, key: String, text: Vec<u8>) -> Vec<u8> {
     let key = if key.len() > MAX_KEY_BYTES { hash::digest(&["entry", &key]) } else { key };
     let content = entry.content.first().or(entry.summary.as_ref());
-    let (tags, categories) = tags(&entry.tags);
-    let mut json = JsonObject::after(text);
+    let mut tags = JsonObject::default();
+    tags.put_tags(&entry.tags);
+    let mut json = JsonWriter::after(text);
     json.put_some("author", entry.author.as_ref());
-    json.put_some("categories", categories.as_ref());
+    json.put_some("categories", tags.0.get("categories"));
     json.put_some("comments", entry.comments.as_ref());
     json.put_some("content", content.map(FeedText::to_html).as_ref());
     if !entry.enclosures.is_empty() {
@@ -290,9 +298,7 @@ fn entry_json(entry: &FeedEntry, key: String, text: Vec<u8>) -> Vec<u8> {
     json.put_some("published", entry.date().and_then(|date| date.at).as_ref());
     json.put_some("rights", entry.rights.as_ref());
     json.put_some("summary", entry.summary.as_ref().map(FeedText::to_html).as_ref());
-    if !tags.is_empty() {
-        json.put("tags", &tags);
-    }
+    json.put_some("tags", tags.0.get("tags"));
     json.put_some("title", entry.title.as_ref());
     json.put_some("updated", entry.changed().and_then(|date| date.at).as_ref());
     json.put_some("url", entry.link.as_ref());

@@ -93,7 +93,7 @@ fn routes_read_rows_only_through_the_store_of_their_project() {
             continue;
         }
         let text: String = read(&path).split_whitespace().collect();
-        let direct = |name: &&str| text.contains(&format!("api.store.{name}("));
+        let direct = |name: &&&str| text.contains(&format!("api.store.{name}("));
         broken.extend(reads.iter().filter(direct).map(|name| format!("{}: api.store.{name}", shown(&path))));
     }
     assert_none("read through `tenant.store(api)`", &broken);
