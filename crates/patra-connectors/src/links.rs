@@ -15,3 +15,4 @@ pub use finder::{FoundLinks, LinkFinder, MAX_LINKS};
 pub use normal::{
     LinkOptions, MAX_HOST_BYTES, MAX_URL_BYTES, MAX_WRITTEN_BYTES, NormalisedLink, UnusableLink, normalise,
 };
+pub use stream::{LinkCounts, MAX_REMEMBERED};

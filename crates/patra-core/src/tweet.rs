@@ -14,7 +14,7 @@ pub use clean::{InvalidTweet, TweetDraft, clean, instant, is_probably_cut};
 pub use id::compare as compare_ids;
 pub use name::{MAX_NAME, NameError, username, usernames, usernames_of};
 pub use stats::{
-    DEFAULT_LIMIT, EMA_ALPHA, FetchStats, MAX_LIMIT, MAX_REQUESTED, MIN_LIMIT, QUIET_AFTER, SAFETY_MARGIN,
+    DEFAULT_LIMIT, EMA_ALPHA, FetchStats, MAX_LIMIT, MAX_REQUESTED, MIN_LIMIT, NewestTweet, QUIET_AFTER, SAFETY_MARGIN,
 };
 
 /// Longest text of a tweet, in code points: that of X Premium (TWEET-51).

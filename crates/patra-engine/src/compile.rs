@@ -188,11 +188,12 @@ impl Compiler {
     async fn tweets_from(&self, store: &dyn Store) -> Result<Option<Manifest>, CompileError> {
         let settings = store.settings().await?;
         let of = |name: &str| settings.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        let TweetUpstream { base_url, rate } = &self.tweets;
-        let base_url = base_url.as_deref().or(of(sources::TWITTER_BASE_URL));
-        match (base_url, rate.as_deref().or(of(sources::TWITTER_RATE))) {
-            (None, None) => Ok(None),
-            (base_url, rate) => Ok(Some(sources::tweets_from(base_url, rate)?)),
+        let TweetUpstream { api, base_url, rate } = &self.tweets;
+        let (api, base_url) = (api.as_deref().or(of(sources::TWITTER_API)), base_url.as_deref());
+        let base_url = base_url.or(of(sources::TWITTER_BASE_URL));
+        match (api, base_url, rate.as_deref().or(of(sources::TWITTER_RATE))) {
+            (None, None, None) => Ok(None),
+            (api, base_url, rate) => Ok(Some(sources::tweets_from(api, base_url, rate)?)),
         }
     }
 

@@ -41,6 +41,9 @@ pub struct ExtractRequest {
     /// Searches exactly these documents.
     pub document_ids: Option<Vec<i64>>,
     pub limit: u32,
+    /// Searches only documents with a smaller id: the rest of an earlier search.
+    #[serde(default)]
+    pub before: Option<i64>,
     /// Includes the documents' own addresses (POOL-125).
     pub include_uri: bool,
 }
@@ -68,6 +71,8 @@ pub struct ExtractReport {
     pub too_long: u64,
     /// There were more URLs than one document, or one call, may give.
     pub partial: bool,
+    /// Documents with a smaller id were not searched, because the limit was reached.
+    pub next_before: Option<i64>,
 }
 
 impl ExtractReport {
@@ -83,6 +88,9 @@ impl ExtractReport {
         }
         if self.partial {
             result["partial"] = true.into();
+        }
+        if let Some(next) = self.next_before {
+            result["next_before_id"] = next.into();
         }
         result
     }
@@ -114,12 +122,12 @@ pub async fn extract(store: &dyn Store, request: &ExtractRequest) -> Result<Extr
         ids: request.document_ids.clone(),
         doc_types: request.doc_types.clone(),
         states: request.states.clone(),
-        before: None,
+        before: request.before,
         limit: AT_ONCE,
     };
     if let Some(wanted) = &request.document_ids {
         let mut there = HashSet::new();
-        let mut page = filter.clone();
+        let mut page = DocumentFilter { before: None, ..filter.clone() };
         loop {
             let found = store.documents(page.clone()).await?;
             let Some(last) = found.last() else { break };
@@ -137,14 +145,22 @@ pub async fn extract(store: &dyn Store, request: &ExtractRequest) -> Result<Extr
     while run.tally.scanned < u64::from(request.limit) && !run.is_full() {
         page.limit = AT_ONCE.min(request.limit - run.tally.scanned as u32);
         let found = store.documents(page.clone()).await?;
+        if found.is_empty() {
+            return Ok(run.finish().await?);
+        }
         for document in &found {
             let source_ref = json!({ "document_id": document.id }).to_string();
             run.add(&source_ref, |finder| search(document, request.include_uri, options, finder)).await?;
+            // The document that reached the limit of URLs may have more: the next search begins with it.
+            page.before = Some(if run.is_full() { document.id.saturating_add(1) } else { document.id });
+            if run.is_full() {
+                break;
+            }
         }
-        match found.last() {
-            Some(last) => page.before = Some(last.id),
-            None => break,
-        }
+    }
+    page.limit = 1;
+    if !store.documents(page.clone()).await?.is_empty() {
+        run.tally.next_before = page.before;
     }
     Ok(run.finish().await?)
 }

@@ -282,7 +282,8 @@ impl Runner {
                             let read = || read(&shared, &spec, &fetch, window, &params, leave);
                             let mut result = crash::around("run", "Fetch", read).await;
                             if let Some(feed) = feed {
-                                result = existence::check(&shared, feed, &fetch, &params, credential, result).await;
+                                result =
+                                    existence::check(&shared, feed, &spec, &fetch, &params, credential, result).await;
                             }
                             if let Ok(page) = &mut result {
                                 for warning in &page.warnings {

@@ -17,8 +17,11 @@ use patra_core::tweet;
 use patra_core::tx::{MAX_SOURCES, NewSource, NewSourceConfig, SaveSources, TxError};
 use patra_spec::{Manifest, RobotsRule, network};
 
-pub use built_in::{BUILT_IN, BUILT_IN_TWITTER, COLLECTOR_CONTACT, MAX_CONTACT_BYTES, TweetUpstream, checked_contact};
-pub(crate) use built_in::{built_in, sources_from, tweets_from};
+pub use built_in::{
+    BUILT_IN, BUILT_IN_TWITTER, BUILT_IN_X, COLLECTOR_CONTACT, MAX_CONTACT_BYTES, TWITTER_APIS, TweetUpstream,
+    checked_contact,
+};
+pub(crate) use built_in::{api_of, built_in, sources_from, tweets_from};
 pub use patra_connectors::opml;
 
 /// Provenance of the built-in manifest; an applied manifest of this code replaces it.
@@ -27,7 +30,8 @@ pub const PROVENANCE: &str = "collector";
 pub const TWITTER: &str = "twitterapi_io";
 /// Source type of a user's tweets.
 pub const TWITTER_FEED: &str = "twitter_feed";
-/// Settings of the base URL and the request rate for tweets.
+/// Settings of the API, the base URL and the request rate for tweets.
+pub const TWITTER_API: &str = "twitter.api";
 pub const TWITTER_BASE_URL: &str = "twitter.base_url";
 pub const TWITTER_RATE: &str = "twitter.rate_per_sec";
 /// Provenance of a source with its own mapping.
@@ -435,11 +439,11 @@ mod tests {
     // covers: TWEET-23
     #[test]
     fn questions_for_tweets_may_go_elsewhere_and_faster() {
-        let manifest = tweets_from(Some("http://127.0.0.1:9/"), Some("50")).unwrap();
+        let manifest = tweets_from(None, Some("http://127.0.0.1:9/"), Some("50")).unwrap();
         let compiled = patra_spec::compile(&manifest, TWITTER_FEED, patra_core::state::Operation::Harvest).unwrap();
         assert_eq!(compiled.snapshot.http.base_url, "http://127.0.0.1:9");
         assert!(format!("{:?}", compiled.snapshot.rate_limit).contains("50"), "{:?}", compiled.snapshot.rate_limit);
-        assert!(tweets_from(Some("ftp://x"), None).is_err() && tweets_from(None, Some("fast")).is_err());
+        assert!(tweets_from(None, Some("ftp://x"), None).is_err() && tweets_from(None, None, Some("fast")).is_err());
     }
 
     // covers: COLL-85, COLL-86

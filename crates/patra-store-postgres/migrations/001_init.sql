@@ -633,13 +633,16 @@ CREATE TABLE item (
 CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
 -- Records that a run has stored.
 CREATE INDEX idx_item_run ON item (run_id, id);
--- Tweets: the latest of an author, the latest of a project, and all by the time of storing. `updated_at` of a tweet is
--- the time of writing. The text type cannot hold the NUL character, which JSON can escape: it is read as a space.
+-- Tweets by id, by author, by project and all together. `updated_at` of a tweet is the time of writing, `created_at` the
+-- time of storing. The text type cannot hold the NUL character, which JSON can escape: it is read as a space.
+CREATE INDEX idx_tweets_id ON item (dedup_key, project_key) WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_author_created ON item
-  (lower((replace(nullif(fields, ''), '\u0000', '\u0020')::jsonb ->> 'author_username') COLLATE "C"), updated_at DESC)
+  (lower((replace(nullif(fields, ''), '\u0000', '\u0020')::jsonb ->> 'author_username') COLLATE "C"), updated_at DESC, id DESC)
   WHERE kind = 'tweet';
-CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = 'tweet';
-CREATE INDEX idx_tweets_db_created_at ON item (created_at) WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_created ON item (project_key, updated_at, id) WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_stored ON item (project_key, created_at, id) WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_written_at ON item (updated_at, id) WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_db_created_at ON item (created_at, id) WHERE kind = 'tweet';
 -- Newest records of a project, at the same cost however many records other projects have.
 CREATE INDEX idx_item_project ON item (project_key, id);
 
@@ -681,21 +684,25 @@ CREATE TABLE item_listed (
 -- Lists that contain a record. Partial, so that the planner never reads a whole list with it.
 CREATE INDEX idx_item_listed_item ON item_listed (item_id) WHERE missing_since IS NULL;
 
--- Tweets, with the column names that clients expect (TWEET-120..131).
+-- Tweets, with the column names that clients expect (TWEET-120..131). A tweet that two projects collected has a row for
+-- each: filter by `project_key`. A JSON null is read as NULL. The author is spelled as in the index.
 CREATE VIEW tweets AS
 SELECT dedup_key AS tweet_id,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'text' AS text,
   updated_at AS created_at,
-  replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'author_username' AS author_username,
+  (replace(nullif(fields, ''), '\u0000', '\u0020')::jsonb ->> 'author_username') COLLATE "C" AS author_username,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'author_display_name' AS author_display_name,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'referenced_tweet_id' AS referenced_tweet_id,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'reference_type' AS reference_type,
-  replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'media' AS media,
+  CASE WHEN replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'media' IS NOT NULL
+    THEN replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'media' END AS media,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'referenced_tweet_text' AS referenced_tweet_text,
-  replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'referenced_tweet_media' AS referenced_tweet_media,
+  CASE WHEN replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'referenced_tweet_media' IS NOT NULL
+    THEN replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'referenced_tweet_media' END AS referenced_tweet_media,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'referenced_tweet_author_username' AS referenced_tweet_author_username,
   created_at AS db_created_at,
-  stored_at AS db_updated_at
+  stored_at AS db_updated_at,
+  project_key
 FROM item
 WHERE kind = 'tweet' AND emptied_at IS NULL;
 
@@ -707,7 +714,8 @@ SELECT id, project_key,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'title' AS title,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'uri' AS uri,
   replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'content' AS content,
-  replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'extracted_data' AS extracted_data,
+  CASE WHEN replace(nullif(fields, ''), '\u0000', '\u0020')::json ->> 'extracted_data' IS NOT NULL
+    THEN replace(nullif(fields, ''), '\u0000', '\u0020')::json -> 'extracted_data' END AS extracted_data,
   created_at
 FROM item
 WHERE emptied_at IS NULL;
@@ -783,15 +791,17 @@ CREATE TABLE source_stats (
   total_fetches bigint NOT NULL CHECK (total_fetches >= 0),
   avg_new_rate double precision NOT NULL CHECK (avg_new_rate BETWEEN 0 AND 1),
   consecutive_empty_fetches bigint NOT NULL CHECK (consecutive_empty_fetches >= 0),
+  -- Id of the newest tweet up to which everything is stored.
+  newest_id text COLLATE "C",
   created_at timestamptz NOT NULL,
   updated_at timestamptz NOT NULL
 );
 
--- The same statistics by user name (TWEET-74..81).
+-- The same statistics by user name (TWEET-74..81). A user whom two projects follow has a row for each.
 CREATE VIEW scraper_fetch_stats AS
 SELECT lower((source.config ->> 'username') COLLATE "C") AS username,
   stats.last_fetch_at, stats.last_fetched_count, stats.last_new_count, stats.total_fetches, stats.avg_new_rate,
-  stats.consecutive_empty_fetches, stats.created_at, stats.updated_at
+  stats.consecutive_empty_fetches, stats.created_at, stats.updated_at, source.project_key
 FROM source_stats stats JOIN source ON source.id = stats.source_id
 WHERE source.is_deleted = 0 AND source.config ->> 'username' IS NOT NULL;
 

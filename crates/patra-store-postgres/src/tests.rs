@@ -312,7 +312,8 @@ async fn page_of_both_libraries_uses_its_indexes() {
     for sql in [fill, "VACUUM ANALYZE resource_pool_urls", "SET max_parallel_workers_per_gather = 0"] {
         client.batch_execute(sql).await.unwrap();
     }
-    for page in ["'p1', 20, 0", "'p1', 20, 1980"] {
+    for page in ["'p1', 20, 0, NULL, NULL", "'p1', 20, 1980, NULL, NULL", "'p1', 20, 0, now() + interval '5 hours', 7"]
+    {
         // It is planned for its values, so the custom plan counts.
         let plan = plans(&client, query::pool::EFFECTIVE, page).await.swap_remove(0);
         assert!(plan.contains("Index Only Scan Backward using idx_pool_list"), "{plan}");
@@ -321,24 +322,76 @@ async fn page_of_both_libraries_uses_its_indexes() {
     drop_schema(&client, &schema).await;
 }
 
-// covers: TWEET-133
+// covers: TWEET-133, TWEET-134, TWEET-135, TWEET-136
 #[tokio::test]
-async fn tweets_of_an_author_use_their_index() {
+async fn tweets_are_read_by_their_indexes() {
     let Some((_store, client, schema)) = migrated().await else { return };
     client
         .batch_execute(
             r#"INSERT INTO item (project_key, provenance_code, scope_id, dedup_key, endpoint_name, kind, updated_at,
                source_version, content_hash, fields, payload, run_id, batch_no, mapping_generation, refresh_checked_at,
                created_at, stored_at)
-             SELECT 'default', 'x', 1, n, 'e', 'tweet', now() - n * interval '1 second', 0, '',
-               '{"author_username":"User' || n % 100 || '"}', '{}', 1, 1, '', now(), now(), now()
+             SELECT CASE WHEN n % 50 = 0 THEN 'default' ELSE 'p' || n % 50 END, 'x', 1, n, 'e', 'tweet',
+               now() - (n * 7919 % 20000) * interval '1 second', 0, '', '{"author_username":"User' || n % 100 || '"}', '{}', 1,
+               1, '', now(), now() - n * interval '1 second', now()
              FROM generate_series(1, 20000) n;
-             ANALYZE item"#,
+             ANALYZE item; SET max_parallel_workers_per_gather = 0"#,
         )
         .await
         .unwrap();
-    for plan in plans(&client, query::document::TWEETS_OF, "NULL, 'uSER7', NULL, 20").await {
-        assert!(plan.contains("idx_tweets_author_created") && !plan.contains("Seq Scan"), "{plan}");
+    let since = "now() - interval '5000 seconds'";
+    for (statement, values, index, sorts) in [
+        (query::document::TWEETS[0], "NULL, NULL, NULL, 20, NULL, NULL".to_owned(), "idx_tweets_written_at", false),
+        (query::document::TWEETS[1], format!("NULL, NULL, {since}, 20, NULL, NULL"), "idx_tweets_db_created_at", false),
+        (query::document::TWEETS[1], format!("NULL, NULL, {since}, 20, now(), 7"), "idx_tweets_db_created_at", false),
+        (
+            query::document::TWEETS_OF_PROJECT[0],
+            "'default', NULL, NULL, 20, now(), 7".into(),
+            "idx_tweets_created",
+            false,
+        ),
+        (
+            query::document::TWEETS_OF_PROJECT[1],
+            format!("'default', NULL, {since}, 20, NULL, NULL"),
+            "idx_tweets_stored",
+            false,
+        ),
+        (
+            query::document::TWEETS_OF_AUTHOR[0],
+            "NULL, 'uSER7', NULL, 20, NULL, NULL".into(),
+            "idx_tweets_author_created",
+            false,
+        ),
+        (query::document::TWEETS_OF_AUTHOR[1], format!("NULL, 'uSER7', {since}, 20, NULL, NULL"), "idx_tweets_", true),
+        (
+            query::document::TWEETS_OF_BOTH[0],
+            "'p7', 'uSER7', NULL, 20, NULL, NULL".into(),
+            "idx_tweets_author_created",
+            false,
+        ),
+    ] {
+        for plan in plans(&client, statement, &values).await {
+            assert!(plan.contains(index) && !plan.contains("Seq Scan"), "{values}: {plan}");
+            assert!(sorts || !plan.contains("Sort"), "{values}: {plan}");
+        }
+    }
+    // The view is read by the same indexes.
+    for (condition, index) in [
+        ("tweet_id = '77'", "idx_tweets_id"),
+        ("lower(author_username) = 'user7' ORDER BY created_at DESC LIMIT 20", "idx_tweets_author_created"),
+        ("db_created_at >= now() - interval '90 seconds'", "idx_tweets_db_created_at"),
+        (
+            "db_created_at >= now() - interval '90 seconds' ORDER BY db_created_at DESC LIMIT 20",
+            "idx_tweets_db_created_at",
+        ),
+        ("created_at >= now() - interval '90 seconds' ORDER BY created_at DESC LIMIT 20", "idx_tweets_written_at"),
+        ("project_key = 'default' AND db_created_at >= now() - interval '90 seconds'", "idx_tweets_"),
+    ] {
+        let sql = format!("EXPLAIN SELECT * FROM tweets WHERE {condition}");
+        let rows = client.query(&sql, &[]).await.unwrap();
+        let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        let plan = plan.join("\n");
+        assert!(plan.contains(index) && !plan.contains("Seq Scan"), "{condition}: {plan}");
     }
     drop_schema(&client, &schema).await;
 }

@@ -615,12 +615,28 @@ CREATE TABLE item (
 CREATE UNIQUE INDEX uk_item ON item (scope_id, dedup_key);
 -- Records that a run has stored.
 CREATE INDEX idx_item_run ON item (run_id);
--- Tweets: the latest of an author, the latest of a project, and all by the time of storing. `updated_at` of a tweet is
--- the time of writing.
+-- Tweets by id, by author, by project and all together. `updated_at` of a tweet is the time of writing, `created_at` the
+-- time of storing. The indexes have the times and the author as the view shows them, so that they serve the view too.
+CREATE INDEX idx_tweets_id ON item (dedup_key, project_key) WHERE kind = 'tweet';
 CREATE INDEX idx_tweets_author_created ON item
-  (lower(json_extract(nullif(fields, ''), '$.author_username')), updated_at DESC) WHERE kind = 'tweet';
-CREATE INDEX idx_tweets_created ON item (project_key, updated_at) WHERE kind = 'tweet';
-CREATE INDEX idx_tweets_db_created_at ON item (created_at) WHERE kind = 'tweet';
+  (lower(json_extract(nullif(fields, ''), '$.author_username') COLLATE BINARY), updated_at DESC, id DESC)
+  WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_created ON item
+  (project_key, (strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000 - (updated_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (updated_at % 1000000 + 1000000) % 1000000)))
+  WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_stored ON item
+  (project_key, (strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000 - (created_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (created_at % 1000000 + 1000000) % 1000000)))
+  WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_written_at ON item
+  ((strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000 - (updated_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (updated_at % 1000000 + 1000000) % 1000000)))
+  WHERE kind = 'tweet';
+CREATE INDEX idx_tweets_db_created_at ON item
+  ((strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000 - (created_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (created_at % 1000000 + 1000000) % 1000000)))
+  WHERE kind = 'tweet';
 -- Newest records of a project, at the same cost however many records other projects have.
 CREATE INDEX idx_item_project ON item (project_key, id);
 
@@ -647,11 +663,14 @@ CREATE TABLE item_listed (
 -- Lists that contain a record. Partial, so that the planner never reads a whole list with it.
 CREATE INDEX idx_item_listed_item ON item_listed (item_id) WHERE missing_since IS NULL;
 
--- Tweets, with the column names that clients expect (TWEET-120..131).
+-- Tweets, with the column names that clients expect (TWEET-120..131). Times are ISO 8601 text in UTC, always with six
+-- digits of a second, so that they sort and compare as text. A tweet that two projects collected has a row for each:
+-- filter by `project_key`.
 CREATE VIEW tweets AS
 SELECT dedup_key AS tweet_id,
   json_extract(nullif(fields, ''), '$.text') AS text,
-  updated_at AS created_at,
+  strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000 - (updated_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (updated_at % 1000000 + 1000000) % 1000000) AS created_at,
   json_extract(nullif(fields, ''), '$.author_username') AS author_username,
   json_extract(nullif(fields, ''), '$.author_display_name') AS author_display_name,
   json_extract(nullif(fields, ''), '$.referenced_tweet_id') AS referenced_tweet_id,
@@ -660,8 +679,11 @@ SELECT dedup_key AS tweet_id,
   json_extract(nullif(fields, ''), '$.referenced_tweet_text') AS referenced_tweet_text,
   json_extract(nullif(fields, ''), '$.referenced_tweet_media') AS referenced_tweet_media,
   json_extract(nullif(fields, ''), '$.referenced_tweet_author_username') AS referenced_tweet_author_username,
-  created_at AS db_created_at,
-  stored_at AS db_updated_at
+  strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000 - (created_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (created_at % 1000000 + 1000000) % 1000000) AS db_created_at,
+  strftime('%Y-%m-%dT%H:%M:%S', stored_at / 1000000 - (stored_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (stored_at % 1000000 + 1000000) % 1000000) AS db_updated_at,
+  project_key
 FROM item
 WHERE kind = 'tweet' AND emptied_at IS NULL;
 
@@ -674,7 +696,8 @@ SELECT id, project_key,
   json_extract(nullif(fields, ''), '$.uri') AS uri,
   json_extract(nullif(fields, ''), '$.content') AS content,
   json_extract(nullif(fields, ''), '$.extracted_data') AS extracted_data,
-  created_at
+  strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000 - (created_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (created_at % 1000000 + 1000000) % 1000000) AS created_at
 FROM item
 WHERE emptied_at IS NULL;
 
@@ -747,15 +770,23 @@ CREATE TABLE source_stats (
   total_fetches INTEGER NOT NULL CHECK (total_fetches >= 0),
   avg_new_rate REAL NOT NULL CHECK (avg_new_rate BETWEEN 0 AND 1),
   consecutive_empty_fetches INTEGER NOT NULL CHECK (consecutive_empty_fetches >= 0),
+  -- Id of the newest tweet up to which everything is stored.
+  newest_id TEXT,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL
 );
 
--- The same statistics by user name (TWEET-74..81).
+-- The same statistics by user name (TWEET-74..81). A user whom two projects follow has a row for each.
 CREATE VIEW scraper_fetch_stats AS
 SELECT lower(json_extract(source.config, '$.username')) AS username,
-  stats.last_fetch_at, stats.last_fetched_count, stats.last_new_count, stats.total_fetches, stats.avg_new_rate,
-  stats.consecutive_empty_fetches, stats.created_at, stats.updated_at
+  strftime('%Y-%m-%dT%H:%M:%S', stats.last_fetch_at / 1000000 - (stats.last_fetch_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (stats.last_fetch_at % 1000000 + 1000000) % 1000000) AS last_fetch_at,
+  stats.last_fetched_count, stats.last_new_count, stats.total_fetches, stats.avg_new_rate, stats.consecutive_empty_fetches,
+  strftime('%Y-%m-%dT%H:%M:%S', stats.created_at / 1000000 - (stats.created_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (stats.created_at % 1000000 + 1000000) % 1000000) AS created_at,
+  strftime('%Y-%m-%dT%H:%M:%S', stats.updated_at / 1000000 - (stats.updated_at % 1000000 < 0), 'unixepoch')
+    || printf('.%06dZ', (stats.updated_at % 1000000 + 1000000) % 1000000) AS updated_at,
+  source.project_key
 FROM source_stats stats JOIN source ON source.id = stats.source_id
 WHERE source.is_deleted = 0 AND json_extract(source.config, '$.username') IS NOT NULL;
 

@@ -13,6 +13,7 @@ pub(crate) mod pool;
 mod progress;
 mod registry;
 pub(crate) mod source;
+pub(crate) mod tweet;
 
 use patra_core::credential::Credential;
 use patra_core::port::credential::CredentialFilter;
@@ -60,6 +61,7 @@ pub(crate) const STATEMENTS: &[&[&str]] = &[
     progress::STATEMENTS,
     registry::STATEMENTS,
     source::STATEMENTS,
+    tweet::STATEMENTS,
 ];
 
 #[cfg(test)]

@@ -214,8 +214,9 @@ fn no_statement_reads_a_whole_table_that_grows() {
             "SCAN event",
             "SCAN ing_signal",
             "SCAN ing_hold",
-            // As many as there are rate keys; read when the clock has stepped.
+            // As many as there are rate keys, and uses of cookies in progress; read when the clock has stepped.
             "SCAN ing_gate",
+            "SCAN ing_cookie_lease",
             // As many as there are accounts, platforms and kinds of alerts; for platforms, the last hour.
             "uk_cookie_name",
             "SCAN crawl_minute",

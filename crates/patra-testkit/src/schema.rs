@@ -228,7 +228,6 @@ const PARTIAL: &[(&str, &str, &str)] = &[
     ("idx_execution_beat", "ing_execution", "heartbeat_at"),
     ("idx_crawl_lock", "crawl_candidate", "processing_lock"),
     ("idx_crawl_locked", "crawl_candidate", "locked_at"),
-    ("idx_tweets_db_created_at", "item", "created_at"),
 ];
 
 /// The parts of the schema. A store checks each in its own test, which names the covered requirements.

@@ -12,7 +12,7 @@ use patra_core::source::Intervals;
 use patra_core::tx::SaveSetting;
 use patra_engine::crawler::CrawlTimes;
 use patra_engine::maintenance::MaintenanceOptions;
-use patra_engine::sources::checked_contact;
+use patra_engine::sources::{TWITTER_APIS, checked_contact};
 use patra_engine::{CollectorOptions, CookieRules, TimeZone};
 use patra_http::Webhook;
 use url::Url;
@@ -171,6 +171,16 @@ impl Environment {
             Error::configuration(format!("COOKIE_DAILY_RESET_TZ is {zone:?}: expected a zone such as Asia/Shanghai"))
         })?;
         Ok(CookieRules { wear, day })
+    }
+
+    /// The API that tweets come from.
+    pub(crate) fn twitter_api(&self) -> Result<Option<String>, Error> {
+        let Some(api) = self.get("TWITTER_API").map(str::trim) else { return Ok(None) };
+        if !TWITTER_APIS.contains(&api) {
+            let expected = TWITTER_APIS.join(" or ");
+            return Err(Error::configuration(format!("TWITTER_API is {api:?}: expected {expected}")));
+        }
+        Ok(Some(api.to_owned()))
     }
 
     /// Requests per second to the API for tweets; it depends on the balance of the key.

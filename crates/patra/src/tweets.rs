@@ -13,7 +13,7 @@ use patra_core::tx::SaveSetting;
 use patra_engine::SCRAPER_ENABLED;
 use patra_engine::admin::{self, CredentialName};
 use patra_engine::scrape::{self, SCRAPER_CRON};
-use patra_engine::sources::{COLLECTOR_CONTACT, TWITTER, TWITTER_BASE_URL, TWITTER_RATE, TweetUpstream};
+use patra_engine::sources::{COLLECTOR_CONTACT, TWITTER, TWITTER_API, TWITTER_BASE_URL, TWITTER_RATE, TweetUpstream};
 
 use crate::cli::Global;
 use crate::error::Error;
@@ -42,8 +42,13 @@ pub(crate) async fn apply_settings(global: &Global, store: &Arc<dyn Store>, take
     let set = |key: &str| settings.iter().find(|(known, _)| known == key).map(|(_, value)| value.clone());
     let values = match takeover {
         Takeover::Full => {
-            let [base_url, rate] = [upstream.base_url, upstream.rate];
-            let own = [(TWITTER_BASE_URL, base_url), (TWITTER_RATE, rate), (COLLECTOR_CONTACT, environment.contact()?)];
+            let TweetUpstream { api, base_url, rate } = upstream;
+            let own = [
+                (TWITTER_API, api),
+                (TWITTER_BASE_URL, base_url),
+                (TWITTER_RATE, rate),
+                (COLLECTOR_CONTACT, environment.contact()?),
+            ];
             own.into_iter().chain(schedule(&environment)?).collect::<Vec<_>>()
         }
         Takeover::KeyOnly => Vec::new(),
@@ -78,7 +83,7 @@ pub(crate) fn upstream() -> Result<TweetUpstream, Error> {
 fn from_environment(environment: &Environment) -> Result<TweetUpstream, Error> {
     let base_url = environment.address("TWITTER_BASE_URL")?;
     let rate = environment.twitter_rate()?.map(|rate| rate.to_string());
-    Ok(TweetUpstream { base_url, rate })
+    Ok(TweetUpstream { api: environment.twitter_api()?, base_url, rate })
 }
 
 fn schedule(environment: &Environment) -> Result<Settings<2>, Error> {

@@ -6,7 +6,7 @@ use axum::response::Response;
 use patra_core::port::CommandsExt as _;
 use patra_core::port::board::WorkFilter;
 use patra_core::port::crawl::CookieFilter;
-use patra_core::port::pool::UrlFilter;
+use patra_core::port::pool::{PoolUrl, UrlFilter};
 use patra_core::port::query::{Cell, View, ViewFilter, ViewRow};
 use patra_core::project::LibraryScope;
 use patra_core::source::{MAX_MINUTES, TYPES};
@@ -21,6 +21,7 @@ use super::{lists, overview};
 use crate::envelope::Failure;
 use crate::key;
 use crate::routes::input::{PathText, path_text};
+use crate::routes::pool::position;
 
 /// URLs per page.
 const PAGE: u32 = 50;
@@ -137,7 +138,7 @@ pub(super) async fn alerts(Extension(ctx): Extension<ConsoleContext>) -> Respons
 
 pub(super) async fn pool(Extension(ctx): Extension<ConsoleContext>) -> Response {
     let page = async {
-        let (project, page) = (ctx.tenant.sight()?, ctx.query.number("page")?.unwrap_or(1u32).max(1));
+        let (project, before) = (ctx.tenant.sight()?, position(ctx.query.get("before"))?);
         let domain = ctx.query.text("domain").to_lowercase();
         let found = ctx.api.store.pool_urls(UrlFilter {
             project_key: project.unwrap_or_default().to_owned(),
@@ -145,16 +146,20 @@ pub(super) async fn pool(Extension(ctx): Extension<ConsoleContext>) -> Response 
             scope: if project.is_some() { LibraryScope::Effective } else { LibraryScope::Shared },
             source: None,
             domain: Some(domain.clone()).filter(|domain| !domain.is_empty()),
-            offset: u64::from(page - 1) * u64::from(PAGE),
-            limit: PAGE,
+            offset: 0,
+            before,
+            // One more shows whether there is a next page.
+            limit: PAGE + 1,
         });
         let found = found.await?;
+        let shown: Vec<_> = found.items.iter().take(PAGE as usize).collect();
+        let last = shown.last().filter(|_| found.items.len() > shown.len());
         let mut table = Table::new(
             format!("{} URLs", found.total),
             &["id", "url", "domain", "found in", "library", "when"],
             "There are none.",
         );
-        for url in &found.items {
+        for url in &shown {
             let cells = vec![
                 Shown::number(url.id),
                 Shown::text(url.url.as_str()),
@@ -165,8 +170,8 @@ pub(super) async fn pool(Extension(ctx): Extension<ConsoleContext>) -> Response 
             ];
             table.row(Tone::Plain, cells);
         }
-        let more = u64::from(page) * u64::from(PAGE) < found.total;
-        table.next = more.then(|| format!("/pool?domain={}&page={}", lists::encoded(&domain), page + 1));
+        let next = |last: &&PoolUrl| format!("/pool?domain={}&before={}", lists::encoded(&domain), last.position());
+        table.next = last.map(next);
         let form = Form {
             title: String::new(),
             method: "get",

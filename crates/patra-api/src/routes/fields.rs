@@ -101,7 +101,8 @@ pub(super) const LOOK_BACK: &[Field] = &[
 ];
 pub(super) const CAPTURE: &[Field] =
     &[text("project_key"), text("scope"), texts("job_types").needed(), flag("enabled")];
-pub(super) const URLS: &[Field] = &[text("scope"), int("page"), int("page_size"), text("source"), text("domain")];
+pub(super) const URLS: &[Field] =
+    &[text("scope"), int("page"), int("page_size"), text("before"), int("limit"), text("source"), text("domain")];
 pub(super) const RESOURCES: &[Field] = &[text("scope")];
 pub(super) const DOCUMENT: &[Field] = &[
     text("project_key"),
@@ -113,7 +114,7 @@ pub(super) const DOCUMENT: &[Field] = &[
     any("extracted_data"),
 ];
 pub(super) const PROJECT: &[Field] = &[text("project_key").needed(), text("name")];
-pub(super) const TWEETS: &[Field] = &[text("author"), time("since"), int("limit")];
+pub(super) const TWEETS: &[Field] = &[text("author"), time("since"), text("before"), int("limit")];
 pub(super) const SCRAPE: &[Field] = &[any("usernames").needed(), any("limit")];
 pub(super) const SCRAPES: &[Field] = &[text("status")];
 

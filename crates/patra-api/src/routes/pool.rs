@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use patra_core::port::CommandsExt as _;
-use patra_core::port::pool::UrlFilter;
+use patra_core::port::pool::{InvalidListPosition, ListPosition, UrlFilter};
 use patra_core::project::{Library, LibraryScope};
 use patra_core::tx::{ConfigureCapture, KeyScope, MAX_JOB_TYPES, UrlSource};
 use patra_core::{Code, Ts};
@@ -30,6 +30,8 @@ pub(super) const EXTRACT_PATH: &str = "/api/v1/resource_pool/extract/from-docume
 pub(super) const LOOK_BACK_PATH: &str = "/api/v1/resource_pool/capture/from-tasks";
 /// URLs per page: by default, and at most (POOL-54).
 const PAGE: (u32, u32) = (20, 100);
+/// URLs per page when it begins behind a position: by default, and at most.
+const BEHIND: (u32, u32) = (100, 1_000);
 /// Most bytes of a job type, a document type or a state.
 const MAX_WORD: usize = 128;
 
@@ -117,6 +119,7 @@ struct Filters {
     state: Vec<String>,
     document_ids: Option<Vec<i64>>,
     limit: Option<u32>,
+    before_id: Option<i64>,
     include_uri: bool,
 }
 
@@ -129,7 +132,7 @@ pub(super) async fn extract(
 ) -> Response {
     let done = async {
         let ExtractBody { project_key, scope, filters, async_mode } = given.read()?;
-        let Filters { doc_type, state, document_ids, limit, include_uri } = filters;
+        let Filters { doc_type, state, document_ids, limit, before_id, include_uri } = filters;
         words("filters.doc_type", &doc_type)?;
         words("filters.state", &state)?;
         let limit = bounded("filters.limit", limit, DOCUMENTS)?;
@@ -145,6 +148,7 @@ pub(super) async fn extract(
             states: state,
             document_ids,
             limit,
+            before: before_id,
             include_uri,
         };
         if async_mode {
@@ -238,6 +242,8 @@ pub(super) struct UrlsQuery {
     scope: Option<String>,
     page: Option<String>,
     page_size: Option<String>,
+    before: Option<String>,
+    limit: Option<String>,
     source: Option<String>,
     domain: Option<String>,
 }
@@ -246,6 +252,41 @@ fn number(field: &str, text: Option<&str>, usual: u32, most: u32) -> Result<u32,
     let Some(text) = text else { return Ok(usual) };
     let wrong = || invalid(field, text, format!("{field} must be a whole number from 1 to {most}"));
     text.parse().ok().filter(|number| (1..=most).contains(number)).ok_or_else(wrong)
+}
+
+/// Parses the position that a page begins behind.
+pub(crate) fn position(before: Option<&str>) -> Result<Option<ListPosition>, Failure> {
+    let Some(text) = before else { return Ok(None) };
+    let parsed = text.parse().map_err(|error: InvalidListPosition| invalid("before", text, error.to_string()));
+    parsed.map(Some)
+}
+
+/// Where a page of URLs begins: at a number of pages, or behind a position.
+struct PagePlace {
+    page: Option<u32>,
+    before: Option<ListPosition>,
+    limit: u32,
+}
+
+impl PagePlace {
+    fn of(query: &UrlsQuery) -> Result<PagePlace, Failure> {
+        if query.before.is_none() && query.limit.is_none() {
+            let page = number("page", query.page.as_deref(), 1, u32::MAX)?;
+            let limit = number("page_size", query.page_size.as_deref(), PAGE.0, PAGE.1)?;
+            return Ok(PagePlace { page: Some(page), before: None, limit });
+        }
+        for (field, value) in [("page", &query.page), ("page_size", &query.page_size)] {
+            if let Some(value) = value {
+                return Err(invalid(field, value.as_str(), format!("{field} does not go with before or limit")));
+            }
+        }
+        let limit = number("limit", query.limit.as_deref(), BEHIND.0, BEHIND.1)?;
+        Ok(PagePlace { page: None, before: position(query.before.as_deref())?, limit })
+    }
+
+    fn offset(&self) -> u64 {
+        self.page.map_or(0, |page| u64::from(page - 1) * u64::from(self.limit))
+    }
 }
 
 pub(super) async fn urls(
@@ -257,8 +298,7 @@ pub(super) async fn urls(
     let done = async {
         let Query(query) = query.map_err(|error| Failure::bad_request(error.body_text()))?;
         let sight = sight(query.scope.as_deref())?;
-        let page = number("page", query.page.as_deref(), 1, u32::MAX)?;
-        let page_size = number("page_size", query.page_size.as_deref(), PAGE.0, PAGE.1)?;
+        let place = PagePlace::of(&query)?;
         let source = match query.source.as_deref() {
             None => None,
             Some(source) => Some(
@@ -280,15 +320,25 @@ pub(super) async fn urls(
                 scope: sight,
                 source,
                 domain: query.domain.filter(|domain| !domain.is_empty()).map(|domain| domain.to_lowercase()),
-                offset: u64::from(page - 1) * u64::from(page_size),
-                limit: page_size,
+                offset: place.offset(),
+                before: place.before,
+                // One more shows whether there is a next page.
+                limit: place.limit + 1,
             })
             .await?;
-        let items: Vec<_> = found.items.iter().map(|url| url.to_json(tenant.is_project())).collect();
-        let pagination = json!({
-            "page": page, "page_size": page_size, "total": found.total,
-            "total_pages": found.total.div_ceil(u64::from(page_size)),
-        });
+        let has_more = found.items.len() > place.limit as usize;
+        let shown: Vec<_> = found.items.iter().take(place.limit as usize).collect();
+        let next = shown.last().filter(|_| has_more).map(|last| last.position().to_string());
+        let items: Vec<_> = shown.iter().map(|url| url.to_json(tenant.is_project())).collect();
+        let mut pagination = json!({ "total": found.total, "next_before": next });
+        match place.page {
+            Some(page) => {
+                pagination["page"] = page.into();
+                pagination["page_size"] = place.limit.into();
+                pagination["total_pages"] = found.total.div_ceil(u64::from(place.limit)).into();
+            }
+            None => pagination["limit"] = place.limit.into(),
+        }
         Ok((StatusCode::OK, json!({ "items": items }), json!({ "pagination": pagination })))
     };
     respond(&id, done.await)

@@ -17,6 +17,7 @@ use patra_core::{Code, Ts};
 use patra_engine::scrape::{self, Error, MAX_USERS, ScrapeRequest};
 
 use super::input::{Given, PathText, path_text, without_nul};
+use super::pool::position;
 use crate::Api;
 use crate::auth::{Caller, Tenant, require};
 use crate::envelope::{Failure, success};
@@ -174,6 +175,7 @@ pub(super) async fn list(
 pub(super) struct TweetsQuery {
     author: Option<String>,
     since: Option<Ts>,
+    before: Option<String>,
     limit: Option<u32>,
 }
 
@@ -187,7 +189,7 @@ pub(super) async fn tweets(
 ) -> Response {
     let work = async {
         require(granted, KeyScope::Admin)?;
-        let Query(TweetsQuery { author, since, limit }) =
+        let Query(TweetsQuery { author, since, before, limit }) =
             query.map_err(|error| Failure::bad_request(error.body_text()))?;
         without_nul("author", author.as_deref())?;
         let (usual, most) = TWEETS;
@@ -196,9 +198,16 @@ pub(super) async fn tweets(
             return Err(Failure::bad_request(format!("limit must be between 1 and {most}")));
         }
         let author = author.map(|author| author.trim().trim_start_matches('@').to_owned());
-        let filter = TweetFilter { project_key: tenant.sight()?.map(str::to_owned), author, since, limit };
-        let items: Vec<_> = api.store.tweets(filter).await?.iter().map(tweet_json).collect();
-        Ok(success(&id, &json!({ "items": items }), json!({})))
+        let before = position(before.as_deref())?;
+        let project_key = tenant.sight()?.map(str::to_owned);
+        // One more shows whether there is a next page.
+        let filter = TweetFilter { project_key, author, since, before, limit: limit + 1 };
+        let mut found = api.store.tweets(filter).await?;
+        let has_more = found.len() > limit as usize;
+        found.truncate(limit as usize);
+        let next = found.last().filter(|_| has_more).map(|last| last.position.to_string());
+        let items: Vec<_> = found.iter().map(tweet_json).collect();
+        Ok(success(&id, &json!({ "items": items }), json!({ "next_before": next })))
     };
     work.await.unwrap_or_else(|failure: Failure| failure.respond(&id))
 }

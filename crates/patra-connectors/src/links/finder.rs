@@ -86,6 +86,12 @@ impl LinkFinder {
         }
     }
 
+    /// Takes the links found since the last call. They are forgotten, and can be found again.
+    pub(super) fn take(&mut self) -> Vec<NormalisedLink> {
+        self.seen.clear();
+        std::mem::take(&mut self.found.links)
+    }
+
     /// Whether the limit is reached: no more links are added.
     pub fn is_partial(&self) -> bool {
         self.found.partial

@@ -89,6 +89,8 @@ fn a_tweet_that_cannot_be_used_goes_to_quarantine_with_its_reason() {
     assert_eq!(rejected.reason, "missing: author_username, text; created_at is not a date: \"soon\"");
     assert!(rejected.sample.contains("soon"));
     assert_eq!(page.facts.items, 3);
+    let warning = "tweet 2 is skipped: missing: author_username, text; created_at is not a date: \"soon\"";
+    assert_eq!(page.warnings, [warning]);
 }
 
 // covers: TWEET-47

@@ -1,6 +1,7 @@
 //! Queries about projects, the URL pool, and the items that URLs are found in. Read-only.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde_json::{Value, json};
 
@@ -41,7 +42,8 @@ pub trait PoolQueries: fmt::Debug + Send + Sync {
     /// Statistics of these sources; sources without any are skipped.
     fn fetch_stats(&self, sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>>;
 
-    /// Stored tweets, newest `created_at` first, then by descending id (TWEET-103).
+    /// Stored tweets, newest `created_at` first; with `since`, the last stored first (TWEET-103). At equal times, the
+    /// greater id comes first.
     fn tweets(&self, filter: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>>;
 
     /// All job types of a project that occur in the ledger.
@@ -66,9 +68,45 @@ pub struct UrlFilter {
     pub source: Option<UrlSource>,
     /// Substring of the domain, lower case; no character is special.
     pub domain: Option<String>,
-    /// From 0.
+    /// From 0. Entries that are added meanwhile move the pages; `before` does not.
     pub offset: u64,
+    /// Only rows behind this one: the next page.
+    pub before: Option<ListPosition>,
     pub limit: u32,
+}
+
+/// Position of a row in a list that is ordered by time and then by id, newest first. A page that begins behind a
+/// position is the same however many rows were added before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ListPosition {
+    pub at: Ts,
+    pub id: i64,
+}
+
+impl ListPosition {
+    /// Before the first row.
+    pub const START: ListPosition = ListPosition { at: Ts::MAX, id: i64::MAX };
+}
+
+impl fmt::Display for ListPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at.micros(), self.id)
+    }
+}
+
+/// The text is not a position of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a position has the form 1700000000000000.42; take it from the page before")]
+pub struct InvalidListPosition;
+
+impl FromStr for ListPosition {
+    type Err = InvalidListPosition;
+
+    fn from_str(text: &str) -> Result<ListPosition, InvalidListPosition> {
+        let (at, id) = text.split_once('.').ok_or(InvalidListPosition)?;
+        let number = |text: &str| text.parse::<i64>().map_err(|_| InvalidListPosition);
+        Ok(ListPosition { at: Ts::from_micros(number(at)?), id: number(id)? })
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -90,6 +128,10 @@ pub struct PoolUrl {
 }
 
 impl PoolUrl {
+    pub fn position(&self) -> ListPosition {
+        ListPosition { at: self.created_at, id: self.id }
+    }
+
     /// The `source_ref` that readers see (POOL-57). For an entry of the shared library, the document or job that it
     /// was found in may belong to another project: a project does not see it (POOL-126).
     pub fn to_json(&self, to_project: bool) -> Value {
@@ -184,8 +226,10 @@ pub struct TweetFilter {
     pub project_key: Option<String>,
     /// Case-insensitive.
     pub author: Option<String>,
-    /// Stored at or after.
+    /// Stored at or after. The time of storing is then also the order.
     pub since: Option<Ts>,
+    /// Only rows behind this one: the next page.
+    pub before: Option<ListPosition>,
     pub limit: u32,
 }
 
@@ -195,4 +239,6 @@ pub struct StoredTweet {
     pub fields: String,
     pub db_created_at: Ts,
     pub db_updated_at: Ts,
+    /// Position in the list it was read from.
+    pub position: ListPosition,
 }

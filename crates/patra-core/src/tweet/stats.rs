@@ -1,5 +1,8 @@
 //! How many tweets to request: about as many as will be new, judging by the last fetches.
 
+use std::cmp::Ordering;
+
+use super::id::compare;
 use crate::time::Ts;
 
 /// Limit without history (TWEET-82).
@@ -22,7 +25,7 @@ const WHOLE: f64 = 1e-9;
 
 /// Statistics of the fetches of one user (TWEET-74..81), so that the next one requests about as many tweets as are
 /// new.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct FetchStats {
     pub last_fetch_at: Ts,
     pub last_fetched_count: u32,
@@ -30,6 +33,17 @@ pub struct FetchStats {
     pub total_fetches: u32,
     pub avg_new_rate: f64,
     pub consecutive_empty_fetches: u32,
+    /// Id of the newest tweet up to which everything is stored: a scheduled fetch reads only newer ones.
+    pub newest_id: Option<String>,
+}
+
+/// Newest tweet of a fetch that succeeded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewestTweet {
+    pub id: String,
+    /// The fetch read everything that it was to read. Otherwise its limit was reached before, and older tweets may be
+    /// missing between this one and those of earlier fetches.
+    pub complete: bool,
 }
 
 impl FetchStats {
@@ -51,12 +65,28 @@ impl FetchStats {
             total_fetches: self.total_fetches.saturating_add(1),
             avg_new_rate: avg_new_rate.clamp(0.0, 1.0),
             consecutive_empty_fetches: if new == 0 { self.consecutive_empty_fetches.saturating_add(1) } else { 0 },
+            newest_id: self.newest_id.clone(),
+        }
+    }
+
+    /// Moves the newest id forward. A fetch that was cut by its limit moves it only if there is none: tweets before the
+    /// first fetch are not missed, but tweets between two fetches would be.
+    #[must_use]
+    pub fn reaching(self, newest: Option<&NewestTweet>) -> FetchStats {
+        let moves = |newest: &&NewestTweet| match &self.newest_id {
+            None => true,
+            Some(known) => newest.complete && compare(&newest.id, known) == Some(Ordering::Greater),
+        };
+        match newest.filter(moves) {
+            Some(newest) => FetchStats { newest_id: Some(newest.id.clone()), ..self },
+            None => self,
         }
     }
 
     /// Number of tweets that the next fetch requests (TWEET-87..90).
     pub fn limit(&self) -> u32 {
-        let FetchStats { last_fetched_count: fetched, last_new_count: new, .. } = *self;
+        let FetchStats { last_fetched_count: fetched, last_new_count: new, .. } = self;
+        let (fetched, new) = (*fetched, *new);
         if self.total_fetches == 0 {
             return DEFAULT_LIMIT;
         }
@@ -96,7 +126,24 @@ mod tests {
             total_fetches: 9,
             avg_new_rate: rate,
             consecutive_empty_fetches: empty,
+            newest_id: None,
         }
+    }
+
+    // covers: TWEET-26
+    #[test]
+    fn newest_id_moves_only_by_a_complete_fetch_and_never_back() {
+        let found = |id: &str, complete| NewestTweet { id: id.to_owned(), complete };
+        let stats = FetchStats::default().reaching(None);
+        assert_eq!(stats.newest_id, None);
+        let stats = stats.reaching(Some(&found("99", false)));
+        assert_eq!(stats.newest_id.as_deref(), Some("99"), "the first fetch sets it");
+        let stats = stats.reaching(Some(&found("200", false)));
+        assert_eq!(stats.newest_id.as_deref(), Some("99"), "tweets between 99 and 200 may be missing");
+        let stats = stats.reaching(Some(&found("200", true)));
+        assert_eq!(stats.newest_id.as_deref(), Some("200"), "compared as numbers");
+        let stats = stats.after(10, 3, NOW).reaching(Some(&found("99", true)));
+        assert_eq!(stats.newest_id.as_deref(), Some("200"));
     }
 
     // covers: TWEET-82, TWEET-83, TWEET-84, TWEET-86, TWEET-87, TWEET-88, TWEET-89, TWEET-90, TWEET-LIM-1, TWEET-LIM-2, TWEET-LIM-3, TWEET-LIM-4, TWEET-LIM-5, TWEET-LIM-6, TWEET-LIM-7, TWEET-LIM-8, TWEET-LIM-9

@@ -8,6 +8,7 @@ use crate::id::{CredentialId, SourceId, TaskId};
 use crate::source::{Interval, Validators};
 use crate::state::TriggerType;
 use crate::time::Ts;
+use crate::tweet::NewestTweet;
 
 /// Maximum sources of one [`SaveSources`], and polls of one [`QueuePolls`].
 pub const MAX_SOURCES: usize = 500;
@@ -276,6 +277,8 @@ pub struct PollEnd {
     /// with `job` (the public id of the root, or of the job itself), `source_id`, `username` (the config's) and
     /// `tweet_ids` (keys of the items whose run is one of the task's, by key).
     pub emit: bool,
+    /// Newest tweet of a success, if it may become [`FetchStats::newest_id`](crate::tweet::FetchStats::newest_id).
+    pub newest: Option<NewestTweet>,
 }
 
 /// Records that a collector is alive, and its settings. One row per owner; rows of other owners that are older than a

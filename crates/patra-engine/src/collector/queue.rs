@@ -9,7 +9,7 @@ use patra_core::port::source::{SourceFilter, StoredSource};
 use patra_core::port::{CommandsExt as _, Store};
 use patra_core::source::{FETCH_NOW_PRIORITY, FIRST_FETCH_PRIORITY, HostSpacing};
 use patra_core::state::{Operation, TriggerType};
-use patra_core::tweet::MAX_LIMIT;
+use patra_core::tweet::{FetchStats, MAX_LIMIT};
 use patra_core::tx::{HurryPoll, NewPoll, QueuePolls, ScrapeConflict, ScrapeJob, TxError, UnfitPoll};
 use patra_core::{SourceId, TaskId, Ts, hash, params};
 
@@ -50,13 +50,13 @@ impl PollQueue {
     ) -> Result<Vec<Option<TaskId>>, TxError> {
         let (mut polls, mut snapshots) = (Vec::new(), BTreeMap::new());
         let (mut places, mut unfit) = (Vec::new(), Vec::new());
-        let limits = limits(&*self.store, sources).await?;
+        let reach = reach(&*self.store, sources).await?;
         for (place, source) in sources.iter().enumerate() {
             if let Some(why) = &source.unsupported {
                 self.warn(&source.r#type, why);
                 continue;
             }
-            match self.poll(source, limits.get(&source.id).copied(), trigger_type, now, &mut snapshots).await {
+            match self.poll(source, reach.get(&source.id), trigger_type, now, &mut snapshots).await {
                 Ok(poll) => {
                     places.push(place);
                     polls.push(poll);
@@ -84,20 +84,23 @@ impl PollQueue {
     async fn poll(
         &mut self,
         source: &StoredSource,
-        limit: Option<u32>,
+        reach: Option<&TweetReach>,
         trigger_type: TriggerType,
         now: Ts,
         snapshots: &mut BTreeMap<String, String>,
     ) -> Result<NewPoll, UnfitSource> {
         let config: Value = serde_json::from_str(&source.config).map_err(|error| error.to_string())?;
         let mut target = sources::target(&source.r#type, &config)?;
-        if let Some(limit) = limit {
-            target.params.insert("limit".to_owned(), limit.to_string());
+        let store = Arc::clone(&self.store);
+        if let Some(reach) = reach {
+            target.params.insert("limit".to_owned(), reach.limit.to_string());
             if trigger_type == TriggerType::Schedule {
                 target.params.insert("limit_max".to_owned(), MAX_LIMIT.to_string());
+                let paging = self.compiler.endpoint(&*store, &target).await?.snapshot.pagination.clone();
+                let until = paging.and_then(|paging| paging.until_param);
+                target.params.extend(until.zip(reach.newest_id.clone()));
             }
         }
-        let store = Arc::clone(&self.store);
         // Reddit returns more to authenticated clients.
         if target.endpoint_name == "reddit" {
             let with_scores = PollTarget { endpoint_name: "reddit_posts".to_owned(), ..target.clone() };
@@ -262,8 +265,8 @@ pub async fn poll_now_from(
         }
         let mut queue = PollQueue::with_upstream(Arc::clone(store), upstream.clone());
         let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
-        let limits = limits(&**store, std::slice::from_ref(&source)).await?;
-        match queue.poll(&source, limits.get(&id).copied(), by, now, &mut snapshots).await {
+        let reach = reach(&**store, std::slice::from_ref(&source)).await?;
+        match queue.poll(&source, reach.get(&id), by, now, &mut snapshots).await {
             Err(UnfitSource::Refused(reason)) => return Ok(PollRequested::Refused(reason)),
             Err(UnfitSource::Store(error)) => return Err(error),
             Ok(poll) => {
@@ -278,15 +281,35 @@ pub async fn poll_now_from(
     Ok(PollRequested::Refused(format!("source {id} is being changed; try again")))
 }
 
-/// How many tweets to ask for, by how earlier fetches went (TWEET-72).
-async fn limits(store: &dyn Store, sources: &[StoredSource]) -> Result<BTreeMap<SourceId, u32>, TxError> {
+/// How far a poll of tweets reads.
+#[derive(Clone, PartialEq, Debug)]
+struct TweetReach {
+    limit: u32,
+    /// A scheduled poll ends at this tweet: it and the older ones are stored.
+    newest_id: Option<String>,
+}
+
+impl Default for TweetReach {
+    fn default() -> TweetReach {
+        FetchStats::default().into()
+    }
+}
+
+impl From<FetchStats> for TweetReach {
+    fn from(stats: FetchStats) -> TweetReach {
+        TweetReach { limit: stats.limit(), newest_id: stats.newest_id }
+    }
+}
+
+/// How far the polls of users read, by how earlier fetches went (TWEET-72).
+async fn reach(store: &dyn Store, sources: &[StoredSource]) -> Result<BTreeMap<SourceId, TweetReach>, TxError> {
     let feeds: Vec<_> =
         sources.iter().filter(|source| source.r#type == sources::TWITTER_FEED).map(|source| source.id).collect();
     if feeds.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let known: BTreeMap<_, _> = store.fetch_stats(&feeds).await?.into_iter().collect();
-    Ok(feeds.into_iter().map(|id| (id, known.get(&id).copied().unwrap_or_default().limit())).collect())
+    let mut known: BTreeMap<_, _> = store.fetch_stats(&feeds).await?.into_iter().collect();
+    Ok(feeds.into_iter().map(|id| (id, known.remove(&id).unwrap_or_default().into())).collect())
 }
 
 /// Queues polls of these sources as one job. Returns the sources that a scheduled job leaves out; or, when no poll was
@@ -300,11 +323,12 @@ pub(crate) async fn poll_job(
 ) -> Result<Result<Vec<SourceId>, ScrapeConflict>, UnfitSource> {
     let mut queue = PollQueue::with_upstream(Arc::clone(store), upstream.clone());
     let (mut snapshots, now) = (BTreeMap::new(), Ts::from_secs(0));
-    let limits = limits(&**store, sources).await?;
+    let mut reach = reach(&**store, sources).await?;
     let mut polls = Vec::with_capacity(sources.len());
     for source in sources {
-        let limit = limit.or(limits.get(&source.id).copied());
-        polls.push(queue.poll(source, limit, job.trigger_type, now, &mut snapshots).await?);
+        let mut reach = reach.remove(&source.id).unwrap_or_default();
+        reach.limit = limit.unwrap_or(reach.limit);
+        polls.push(queue.poll(source, Some(&reach), job.trigger_type, now, &mut snapshots).await?);
     }
     let snapshots = snapshots.into_iter().collect();
     let poll = QueuePolls { polls, unfit: Vec::new(), snapshots, job: Some(job) };

@@ -1,6 +1,6 @@
 //! Resources that can be collected from: connectors and sources, shared ones and those of a project (POOL-91..95).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value;
 
@@ -52,7 +52,8 @@ fn connector(row: &ViewRow) -> RegistryResource {
     RegistryResource { code: text("provenance_code"), name: text("name"), library, project_key }
 }
 
-/// Resources of a project by code. A resource of the project hides a shared one of the same code.
+/// Resources of a project by code. A source that names its `resource_id` hides a shared connector of that code; no other
+/// two resources have the same code.
 pub async fn news_resources(
     store: &dyn Store,
     project_key: &str,
@@ -61,7 +62,8 @@ pub async fn news_resources(
     let mut found = resources(store).await?;
     found.retain(|resource| resource.project_key.is_empty() || resource.project_key == project_key);
     let filter = SourceFilter { project_key: Some(project_key.to_owned()), ..SourceFilter::default() };
-    found.extend(store.sources(filter).await?.iter().map(of_source));
+    let sources = of_sources(&store.sources(filter).await?, &found);
+    found.extend(sources);
     // Resources of the project come last, and win.
     found.sort_by_key(|resource| resource.library);
     let mut by_code = BTreeMap::new();
@@ -78,11 +80,36 @@ pub async fn news_resources(
     Ok(by_code.into_values().collect())
 }
 
-fn of_source(source: &StoredSource) -> RegistryResource {
+/// Sources as resources. The oldest source of a name has the code of that name, and each later one has its number added,
+/// so that a code never moves to another source.
+fn of_sources(sources: &[StoredSource], connectors: &[RegistryResource]) -> Vec<RegistryResource> {
+    let mut sources: Vec<_> = sources.iter().map(|source| (source, given_code(source))).collect();
+    // Given codes come first: a name must not take one.
+    sources.sort_by_key(|(source, given)| (given.is_none(), source.id));
+    let own = connectors.iter().filter(|connector| connector.library == Library::Project);
+    let mut taken: HashSet<String> = own.map(|connector| connector.code.clone()).collect();
+    let shared: HashSet<&str> = connectors.iter().map(|connector| connector.code.as_str()).collect();
+    let mut found = Vec::new();
+    for (source, given) in sources {
+        let hides = given.is_some();
+        let mut code = given.unwrap_or_else(|| slug(&source.name));
+        if code.is_empty() {
+            code = format!("source_{}", source.id.0);
+        }
+        while taken.contains(&code) || (!hides && shared.contains(code.as_str())) {
+            code = format!("{code}_{}", source.id.0);
+        }
+        taken.insert(code.clone());
+        let (library, project_key) = (Library::Project, source.project_key.clone());
+        found.push(RegistryResource { code, name: source.name.clone(), library, project_key });
+    }
+    found
+}
+
+/// The code that the source's configuration gives it.
+fn given_code(source: &StoredSource) -> Option<String> {
     let config: Value = serde_json::from_str(&source.config).unwrap_or_default();
-    let code = config["resource_id"].as_str().map_or_else(|| slug(&source.name), str::to_owned);
-    let (library, project_key) = (Library::Project, source.project_key.clone());
-    RegistryResource { code, name: source.name.clone(), library, project_key }
+    config["resource_id"].as_str().filter(|code| !code.trim().is_empty()).map(str::to_owned)
 }
 
 /// A name as a code: `CA Lottery News` is `ca_lottery_news`.

@@ -11,12 +11,13 @@ use patra_core::protocol::planner::CompileError;
 use patra_core::protocol::run::{ExchangeEvidence, FetchedPage, PageFailure, PageFetch};
 use patra_core::tx::Lease;
 use patra_core::{Code, CredentialId, Fault, Level, SourceId};
+use patra_spec::Snapshot;
 
 use crate::compile::Compiler;
 use crate::prepared::CompiledSpec;
 use crate::runner::{RequestContext, read};
 use crate::shared::Shared;
-use crate::sources::{PollTarget, TWITTER, TWITTER_FEED};
+use crate::sources::{self, PollTarget, TWITTER, TWITTER_FEED, TweetUpstream};
 
 const ENDPOINT: &str = "user_info";
 const USERNAME: &str = "username";
@@ -30,6 +31,7 @@ pub(crate) fn feed(lease: &Lease) -> Option<SourceId> {
 pub(crate) async fn check(
     shared: &Arc<Shared>,
     source: SourceId,
+    poll: &CompiledSpec,
     fetch: &PageFetch,
     params: &Params,
     credential: Option<CredentialId>,
@@ -42,7 +44,7 @@ pub(crate) async fn check(
     }
     let Some(username) = params.get(USERNAME) else { return Ok(page) };
     let params = Params::from([(USERNAME.to_owned(), username.clone())]);
-    let spec = Arc::new(spec(&*shared.ports.store, &params).await?);
+    let spec = Arc::new(spec(&*shared.ports.store, &poll.snapshot, &params).await?);
     let leave = RequestContext { token: None, lane: spec.lane.clone(), first: true, credential };
     let fetch = PageFetch { validators: None, ..fetch.clone() };
     let answer = read(shared, &spec, &fetch, None, &params, leave).await?;
@@ -61,14 +63,17 @@ async fn is_known(store: &dyn Store, source: SourceId) -> Result<bool, Box<PageF
     Ok(stats.iter().any(|(_, stats)| stats.total_fetches > 0))
 }
 
-async fn spec(store: &dyn Store, params: &Params) -> Result<CompiledSpec, Box<PageFailure>> {
+/// The question goes where the poll went, which may be elsewhere than the settings say.
+async fn spec(store: &dyn Store, poll: &Snapshot, params: &Params) -> Result<CompiledSpec, Box<PageFailure>> {
     let target = PollTarget {
         provenance_code: TWITTER.to_owned(),
         endpoint_name: ENDPOINT.to_owned(),
         params: params.clone(),
         ..PollTarget::default()
     };
-    let snapshot = Compiler::default().question(store, &target).await.map_err(|error| {
+    let base_url = Some(poll.http.base_url.clone());
+    let upstream = TweetUpstream { api: sources::api_of(poll), base_url, rate: None };
+    let snapshot = Compiler::with_tweets(upstream).question(store, &target).await.map_err(|error| {
         let (level, reason) = match error {
             CompileError::Refused(reason) => (Level::L4, reason),
             CompileError::Away(error) => (Level::L1, error.to_string()),

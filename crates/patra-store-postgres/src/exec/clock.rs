@@ -84,6 +84,7 @@ const SOURCES: &str = wait!("source", "next_due_at", "next_due_at IS NOT NULL");
 const LEASES: &str = lease!("ing_task", "leased_until", "status_code IN ('DISPATCHED', 'EXECUTING')");
 const JOB_LEASES: &str = lease!("ing_schedule_instance", "leased_until", "status_code = 'REQUESTED'");
 const EVENT_LEASES: &str = lease!("outbox_event", "leased_until", "status_code = 'PENDING'");
+const COOKIE_LEASES: &str = lease!("ing_cookie_lease", "expires_at", "holder IS NOT NULL");
 const REFRESHES: &str = lease!("ing_credential_state", "refresh_until", "refresh_owner IS NOT NULL");
 
 const TICKS: &str = since!("collector_beat", "last_tick_at", "leaving = 0");
@@ -97,7 +98,7 @@ const NOTICES: &str = since!("alert_state", "told_at", "told_at IS NOT NULL");
 pub(super) const WAITS: [&str; 12] =
     [TASKS, JOBS, EVENTS, COOLING, BEATS, SOURCES, TICKS, EXECUTIONS, LOCKS, ADVICE, ALERTS, NOTICES];
 /// Statements that take what `lease!` says.
-pub(super) const LEASE_ENDS: [&str; 4] = [LEASES, JOB_LEASES, EVENT_LEASES, REFRESHES];
+pub(super) const LEASE_ENDS: [&str; 5] = [LEASES, JOB_LEASES, EVENT_LEASES, REFRESHES, COOKIE_LEASES];
 
 const READ_SCHEDULES: &str = "
 SELECT id, when_text, next_due_at FROM reg_schedule WHERE next_due_at > $1 ORDER BY id FOR UPDATE";

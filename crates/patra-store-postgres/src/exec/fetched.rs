@@ -18,17 +18,18 @@ WHERE task_id = $1 AND status_code = 'SUCCEEDED'";
 
 const READ: &str = "
 SELECT source_id, last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate,
-  consecutive_empty_fetches
+  consecutive_empty_fetches, newest_id
 FROM source_stats WHERE source_id = $1";
 
 const WRITE: &str = "
 INSERT INTO source_stats (source_id, last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate,
-  consecutive_empty_fetches, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+  consecutive_empty_fetches, newest_id, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $9, $8, $8)
 ON CONFLICT (source_id) DO UPDATE SET last_fetch_at = excluded.last_fetch_at,
   last_fetched_count = excluded.last_fetched_count, last_new_count = excluded.last_new_count,
   total_fetches = excluded.total_fetches, avg_new_rate = excluded.avg_new_rate,
-  consecutive_empty_fetches = excluded.consecutive_empty_fetches, updated_at = excluded.updated_at";
+  consecutive_empty_fetches = excluded.consecutive_empty_fetches, newest_id = excluded.newest_id,
+  updated_at = excluded.updated_at";
 
 const ABOUT: &str = "
 SELECT s.project_key, coalesce(root.public_id, i.public_id),
@@ -58,7 +59,7 @@ pub(super) async fn record(session: &Session, op: &EndRun, poll: &PollEnd, now: 
     let (fetched, new) = (count(sums.try_get(0)?), count(sums.try_get(1)?));
     if poll.counted {
         let before = before.as_ref().map(read_stats).transpose()?.map_or(FetchStats::default(), |(_, stats)| stats);
-        write(session, source, &before.after(fetched, new, now.0), now).await?;
+        write(session, source, &before.after(fetched, new, now.0).reaching(poll.newest.as_ref()), now).await?;
     }
     if poll.emit && new > 0 {
         emit(session, op, poll, now).await?;
@@ -66,7 +67,7 @@ pub(super) async fn record(session: &Session, op: &EndRun, poll: &PollEnd, now: 
     Ok(())
 }
 
-/// Reads seven columns, in the order of [`READ`].
+/// Reads eight columns, in the order of [`READ`].
 pub(crate) fn read_stats(row: &Row) -> Result<(i64, FetchStats), Fail> {
     let number = |at| Ok::<_, Fail>(count(row.try_get(at)?));
     let Time(last_fetch_at): Time = row.try_get(1)?;
@@ -77,6 +78,7 @@ pub(crate) fn read_stats(row: &Row) -> Result<(i64, FetchStats), Fail> {
         total_fetches: number(4)?,
         avg_new_rate: row.try_get(5)?,
         consecutive_empty_fetches: number(6)?,
+        newest_id: row.try_get(7)?,
     };
     Ok((row.try_get(0)?, stats))
 }
@@ -96,6 +98,7 @@ async fn write(session: &Session, source: i64, stats: &FetchStats, now: Time) ->
                 &stats.avg_new_rate,
                 &i64::from(stats.consecutive_empty_fetches),
                 &now,
+                &stats.newest_id,
             ],
         )
         .await?;

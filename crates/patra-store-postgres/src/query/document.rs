@@ -2,7 +2,7 @@
 //! is read as a blank, so that one such item does not hide others.
 
 use patra_core::SourceId;
-use patra_core::port::pool::{DocumentFilter, DocumentRow, StoredTweet, TweetFilter};
+use patra_core::port::pool::{DocumentFilter, DocumentRow, ListPosition, StoredTweet, TweetFilter};
 use patra_core::tweet::FetchStats;
 use tokio_postgres::Row;
 
@@ -39,35 +39,71 @@ WHERE project_key = $1 AND emptied_at IS NULL AND id = ANY ($2::bigint[])
 ORDER BY id DESC
 LIMIT $4";
 
+/// A page of tweets. Each combination of conditions is a statement, so that each has its index whatever its values are.
 macro_rules! tweets {
-    ($author:expr) => {
+    ($project:expr, $author:expr, $since:expr, $time:literal) => {
         concat!(
             "
-SELECT fields, created_at, stored_at FROM item
+SELECT fields, created_at, stored_at, ",
+            $time,
+            ", id FROM item
 WHERE kind = 'tweet' AND emptied_at IS NULL AND ",
+            $project,
+            " AND ",
             $author,
-            " AND ($1::text IS NULL OR project_key = $1) AND ($3::timestamptz IS NULL OR created_at >= $3)
-ORDER BY updated_at DESC, id DESC
+            " AND ",
+            $since,
+            " AND (",
+            $time,
+            ", id) < (coalesce($5, 'infinity'::timestamptz), coalesce($6, 9223372036854775807))
+ORDER BY ",
+            $time,
+            " DESC, id DESC
 LIMIT $4"
         )
     };
+    ($project:expr, $author:expr) => {
+        [
+            tweets!($project, $author, "$3::timestamptz IS NULL", "updated_at"),
+            tweets!($project, $author, "created_at >= $3", "created_at"),
+        ]
+    };
 }
 
-const TWEETS: &str = tweets!("$2::text IS NULL");
-
 /// Must be exactly the expression of the index.
-pub(crate) const TWEETS_OF: &str =
-    tweets!(concat!("lower(", field!("jsonb", "author_username"), " COLLATE \"C\") = lower($2::text COLLATE \"C\")"));
+macro_rules! by_author {
+    () => {
+        concat!("lower(", field!("jsonb", "author_username"), " COLLATE \"C\") = lower($2::text COLLATE \"C\")")
+    };
+}
+
+/// Without and with `since`, each.
+pub(crate) const TWEETS: [&str; 2] = tweets!("$1::text IS NULL", "$2::text IS NULL");
+pub(crate) const TWEETS_OF_PROJECT: [&str; 2] = tweets!("project_key = $1", "$2::text IS NULL");
+pub(crate) const TWEETS_OF_AUTHOR: [&str; 2] = tweets!("$1::text IS NULL", by_author!());
+pub(crate) const TWEETS_OF_BOTH: [&str; 2] = tweets!("project_key = $1", by_author!());
 
 const STATS: &str = "
 SELECT source_id, last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate,
-  consecutive_empty_fetches
+  consecutive_empty_fetches, newest_id
 FROM source_stats
 WHERE source_id = ANY ($1::bigint[])
 ORDER BY source_id";
 
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[DOCUMENTS, THESE_DOCUMENTS, TWEETS, TWEETS_OF, STATS];
+pub(crate) const STATEMENTS: &[&str] = &[
+    DOCUMENTS,
+    THESE_DOCUMENTS,
+    TWEETS[0],
+    TWEETS[1],
+    TWEETS_OF_PROJECT[0],
+    TWEETS_OF_PROJECT[1],
+    TWEETS_OF_AUTHOR[0],
+    TWEETS_OF_AUTHOR[1],
+    TWEETS_OF_BOTH[0],
+    TWEETS_OF_BOTH[1],
+    STATS,
+];
 
 pub(crate) async fn documents(session: &Session, filter: DocumentFilter) -> Result<Vec<DocumentRow>, Fail> {
     let DocumentFilter { project_key, ids, doc_types, states, before, limit } = &filter;
@@ -94,14 +130,23 @@ pub(crate) async fn documents(session: &Session, filter: DocumentFilter) -> Resu
 }
 
 pub(crate) async fn tweets(session: &Session, filter: TweetFilter) -> Result<Vec<StoredTweet>, Fail> {
-    let [tweets] = session.prepare([if filter.author.is_some() { TWEETS_OF } else { TWEETS }]).await?;
-    let TweetFilter { project_key, author, since, limit } = &filter;
-    let rows = session.rows(&tweets, &[project_key, author, &since.map(Time), &i64::from(*limit)]).await?;
+    let TweetFilter { project_key, author, since, before, limit } = &filter;
+    let statements = match (project_key, author) {
+        (None, None) => TWEETS,
+        (Some(_), None) => TWEETS_OF_PROJECT,
+        (None, Some(_)) => TWEETS_OF_AUTHOR,
+        (Some(_), Some(_)) => TWEETS_OF_BOTH,
+    };
+    let [tweets] = session.prepare([statements[usize::from(since.is_some())]]).await?;
+    let (before_at, before_id) = (before.map(|before| Time(before.at)), before.map(|before| before.id));
+    let (since, limit) = (since.map(Time), i64::from(*limit));
+    let rows = session.rows(&tweets, &[project_key, author, &since, &limit, &before_at, &before_id]).await?;
     let read = |row: &Row| {
         Ok(StoredTweet {
             fields: row.try_get(0)?,
             db_created_at: row.try_get::<_, Time>(1)?.0,
             db_updated_at: row.try_get::<_, Time>(2)?.0,
+            position: ListPosition { at: row.try_get::<_, Time>(3)?.0, id: row.try_get(4)? },
         })
     };
     rows.iter().map(read).collect()

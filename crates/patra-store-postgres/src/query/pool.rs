@@ -54,6 +54,19 @@ macro_rules! not_covered {
     };
 }
 
+/// Rows behind a position, `$4` and `$5`; all rows without one.
+macro_rules! behind {
+    ($at:literal, $id:literal) => {
+        concat!(
+            "(",
+            $at,
+            ", ",
+            $id,
+            ") < (coalesce($4::timestamptz, 'infinity'::timestamptz), coalesce($5::bigint, 9223372036854775807))"
+        )
+    };
+}
+
 /// `$2` rows after the first `$3` in `found`; only these are read in full.
 macro_rules! page {
     ($found:expr) => {
@@ -76,6 +89,8 @@ macro_rules! newest {
         concat!(
             "(SELECT u.id, u.created_at ",
             $rows,
+            " AND ",
+            behind!("u.created_at", "u.id"),
             " ORDER BY u.created_at DESC, u.id DESC LIMIT $2::bigint + $3::bigint)"
         )
     };
@@ -91,7 +106,7 @@ macro_rules! filtered {
         concat!(
             "SELECT u.id, u.created_at ",
             $rows,
-            " AND ($4::text IS NULL OR u.source = $4) AND ($5::text IS NULL OR strpos(u.domain, $5) > 0)"
+            " AND ($6::text IS NULL OR u.source = $6) AND ($7::text IS NULL OR strpos(u.domain, $7) > 0)"
         )
     };
 }
@@ -104,7 +119,10 @@ macro_rules! counted_page {
 WITH found AS MATERIALIZED (",
             $found,
             "),
-page AS (SELECT id FROM found ORDER BY created_at DESC, id DESC LIMIT $2::bigint OFFSET $3::bigint)
+page AS (
+  SELECT id FROM found WHERE ",
+            behind!("created_at", "id"),
+            " ORDER BY created_at DESC, id DESC LIMIT $2::bigint OFFSET $3::bigint)
 SELECT u.id, u.url, u.domain, u.source, u.source_ref, u.scope, u.created_at, total.urls
 FROM (SELECT count(*) AS urls FROM found) AS total
 LEFT JOIN (page JOIN resource_pool_urls u ON u.id = page.id) ON true
@@ -209,8 +227,14 @@ async fn urls(session: &Session, filter: UrlFilter) -> Result<UrlPage, Fail> {
     };
     let (limit, offset) = (i64::from(filter.limit), i64::try_from(filter.offset).unwrap_or(i64::MAX / 2));
     let source = filter.source.map(UrlSource::as_str);
-    let mut values: Vec<(&(dyn ToSql + Sync), Type)> =
-        vec![(&filter.project_key, Type::TEXT), (&limit, Type::INT8), (&offset, Type::INT8)];
+    let (before_at, before_id) = (filter.before.map(|before| Time(before.at)), filter.before.map(|before| before.id));
+    let mut values: Vec<(&(dyn ToSql + Sync), Type)> = vec![
+        (&filter.project_key, Type::TEXT),
+        (&limit, Type::INT8),
+        (&offset, Type::INT8),
+        (&before_at, Type::TIMESTAMPTZ),
+        (&before_id, Type::INT8),
+    ];
     let client = session.client()?;
     let (rows, total) = if source.is_none() && filter.domain.is_none() {
         let [counted] = session.prepare([COUNTED]).await?;

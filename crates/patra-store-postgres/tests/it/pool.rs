@@ -142,7 +142,7 @@ async fn views_can_be_read_with_any_item() {
     };
     for (id, author, fields) in [
         (1, "Ann", r#"{"tweet_id":"1","text":"x\u0000y","author_username":"Ann","media":[{"media_key":"m"}]}"#),
-        (2, "Bob", r#"{"tweet_id":"2","text":"z","author_username":"Bob"}"#),
+        (2, "Bob", r#"{"tweet_id":"2","text":"z","author_username":"Bob","media":null,"referenced_tweet_media":null}"#),
         (3, "", ""),
     ] {
         client.batch_execute(&tweet(id, author, fields)).await.expect("a tweet");
@@ -152,6 +152,11 @@ async fn views_can_be_read_with_any_item() {
         rows.expect("tweets").iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
     assert_eq!(rows[0], ("1".into(), "x y".into(), Some(r#"[{"media_key":"m"}]"#.into())));
     assert_eq!(rows[1..], [("2".to_owned(), "z".to_owned(), None)]);
+    let rows =
+        client.query("SELECT tweet_id FROM tweets WHERE media IS NULL AND referenced_tweet_media IS NULL", &[]).await;
+    assert_eq!(rows.expect("tweets").iter().map(|row| row.get(0)).collect::<Vec<String>>(), ["2"], "no JSON null");
+    let rows = client.query("SELECT DISTINCT project_key FROM tweets", &[]).await.expect("tweets");
+    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<String>>(), ["p"]);
     let kinds = client.query("SELECT doc_type, count(*) FROM documents GROUP BY 1 ORDER BY 1", &[]).await;
     let kinds: Vec<(String, i64)> = kinds.expect("documents").iter().map(|row| (row.get(0), row.get(1))).collect();
     assert_eq!(kinds, [("news".to_owned(), 2), ("tweet".to_owned(), 2)]);
@@ -165,5 +170,5 @@ async fn views_can_be_read_with_any_item() {
     assert_eq!(store.documents(filter).await.expect("documents").len(), 2);
     let filter = TweetFilter { author: Some("aNN".into()), limit: 9, ..TweetFilter::default() };
     assert_eq!(store.tweets(filter).await.expect("tweets").len(), 1);
-    client.query("SELECT * FROM scraper_fetch_stats", &[]).await.expect("statistics");
+    client.query("SELECT project_key, username FROM scraper_fetch_stats", &[]).await.expect("statistics");
 }

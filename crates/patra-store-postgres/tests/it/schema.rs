@@ -105,7 +105,7 @@ async fn the_tables_of_the_crawler_have_their_columns_words_keys_and_indexes() {
     check(found, CRAWLER);
 }
 
-// covers: POOL-100, POOL-101, POOL-102, POOL-103, POOL-104, POOL-105, POOL-106, POOL-107, POOL-108, POOL-110, TWEET-135
+// covers: POOL-100, POOL-101, POOL-102, POOL-103, POOL-104, POOL-105, POOL-106, POOL-107, POOL-108, POOL-110
 #[tokio::test]
 async fn the_tables_of_the_pool_have_their_columns_keys_and_indexes() {
     let Some(found) = new_catalogue().await else { return };

@@ -68,6 +68,7 @@ const EVENTS: &str = wait!("outbox_event", "not_before", "status_code = 'PENDING
 const EVENT_LEASES: &str =
     wait!("outbox_event", "leased_until", "status_code = 'PENDING' AND leased_until IS NOT NULL");
 const REFRESHES: &str = wait!("ing_credential_state", "refresh_until", "refresh_owner IS NOT NULL");
+const COOKIE_LEASES: &str = wait!("ing_cookie_lease", "expires_at", "holder IS NOT NULL");
 const COOLING: &str = wait!("ing_credential_state", "cooling_until", "cooling_until IS NOT NULL");
 const BEATS: &str = wait!("collector_beat", "next_tick_at", "leaving = 0");
 const SOURCES: &str = bring_back!("source", "next_due_at", "next_due_at IS NOT NULL");
@@ -88,6 +89,7 @@ pub(super) const MOVES: &[&str] = &[
     EVENT_LEASES,
     REFRESHES,
     COOLING,
+    COOKIE_LEASES,
     BEATS,
     SOURCES,
     TICKS,

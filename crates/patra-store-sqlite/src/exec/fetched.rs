@@ -15,19 +15,21 @@ FROM ing_task_run_batch
 WHERE task_id = ?1 AND status_code = 'SUCCEEDED'";
 
 pub(crate) const READ_STATS: &str = "
-SELECT last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate, consecutive_empty_fetches
+SELECT last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate, consecutive_empty_fetches,
+  newest_id
 FROM source_stats
 WHERE source_id = ?1";
 
 const WRITE_STATS: &str = "
 INSERT INTO source_stats
   (source_id, last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate, consecutive_empty_fetches,
-   created_at, updated_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
+   newest_id, created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?9, ?8, ?8)
 ON CONFLICT (source_id) DO UPDATE
 SET last_fetch_at = excluded.last_fetch_at, last_fetched_count = excluded.last_fetched_count,
   last_new_count = excluded.last_new_count, total_fetches = excluded.total_fetches, avg_new_rate = excluded.avg_new_rate,
-  consecutive_empty_fetches = excluded.consecutive_empty_fetches, updated_at = excluded.updated_at";
+  consecutive_empty_fetches = excluded.consecutive_empty_fetches, newest_id = excluded.newest_id,
+  updated_at = excluded.updated_at";
 
 const READ_JOB: &str = "
 SELECT made.project_key, coalesce(root.public_id, made.public_id)
@@ -53,7 +55,7 @@ pub(super) fn record(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> R
     let (fetched, new): (i64, i64) = db.prepare_cached(SUM)?.query_row([task], |row| Ok((row.get(0)?, row.get(1)?)))?;
     if poll.counted {
         let count = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
-        write(db, poll.source.0, count(fetched), count(new), now)?;
+        write(db, poll, count(fetched), count(new), now)?;
     }
     if poll.emit && new > 0 {
         emit(db, op, poll, now)?;
@@ -61,9 +63,10 @@ pub(super) fn record(db: &Connection, op: &EndRun, poll: &PollEnd, now: Ts) -> R
     Ok(())
 }
 
-fn write(db: &Connection, source: i64, fetched: u32, new: u32, now: Ts) -> Result<()> {
+fn write(db: &Connection, poll: &PollEnd, fetched: u32, new: u32, now: Ts) -> Result<()> {
+    let source = poll.source.0;
     let before = db.prepare_cached(READ_STATS)?.query_row([source], |row| read_stats(row, 0)).optional()?;
-    let stats = before.unwrap_or_default().after(fetched, new, now);
+    let stats = before.unwrap_or_default().after(fetched, new, now).reaching(poll.newest.as_ref());
     db.prepare_cached(WRITE_STATS)?.execute(params![
         source,
         stats.last_fetch_at.micros(),
@@ -73,11 +76,12 @@ fn write(db: &Connection, source: i64, fetched: u32, new: u32, now: Ts) -> Resul
         stats.avg_new_rate,
         stats.consecutive_empty_fetches,
         now.micros(),
+        stats.newest_id,
     ])?;
     Ok(())
 }
 
-/// Reads six columns, in the order of [`READ_STATS`].
+/// Reads seven columns, in the order of [`READ_STATS`].
 pub(crate) fn read_stats(row: &Row<'_>, at: usize) -> rusqlite::Result<FetchStats> {
     Ok(FetchStats {
         last_fetch_at: time(row, at)?,
@@ -86,6 +90,7 @@ pub(crate) fn read_stats(row: &Row<'_>, at: usize) -> rusqlite::Result<FetchStat
         total_fetches: row.get(at + 3)?,
         avg_new_rate: row.get(at + 4)?,
         consecutive_empty_fetches: row.get(at + 5)?,
+        newest_id: row.get(at + 6)?,
     })
 }
 

@@ -1,17 +1,17 @@
 //! Projects, the URL pool, documents and tweets.
 
+use patra_core::SourceId;
 use patra_core::port::pool::{
-    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobItem, JobPoll, PoolUrl, ProjectRow, StoredTweet,
-    TweetFilter, UrlFilter, UrlPage,
+    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobItem, JobPoll, ListPosition, PoolUrl, ProjectRow,
+    StoredTweet, TweetFilter, UrlFilter, UrlPage,
 };
 use patra_core::port::{BoxFuture, PoolQueries};
 use patra_core::project::LibraryScope;
 use patra_core::tweet::FetchStats;
 use patra_core::tx::{TxError, UrlSource};
-use patra_core::{SourceId, Ts};
 use rusqlite::{Connection, Row, params};
 
-use super::{all, job};
+use super::{all, job, tweet};
 use crate::SqliteStore;
 use crate::error::Result;
 use crate::exec::read_stats;
@@ -38,7 +38,7 @@ macro_rules! uncovered {
 pub(crate) const READ_LIBRARY: &str = concat!(
     "
 SELECT id, url, domain, source, source_ref, scope, created_at FROM resource_pool_urls
-WHERE scope = ?6 AND project_key = ?1 AND ",
+WHERE scope = ?6 AND project_key = ?1 AND (created_at, id) < (?7, ?8) AND ",
     fits!(),
     "
 ORDER BY created_at DESC, id DESC
@@ -49,14 +49,14 @@ LIMIT ?4 OFFSET ?5"
 pub(crate) const READ_EFFECTIVE: &str = concat!(
     "
 SELECT id, url, domain, source, source_ref, scope, created_at FROM resource_pool_urls
-WHERE scope = 'project' AND project_key = ?1 AND ",
+WHERE scope = 'project' AND project_key = ?1 AND (created_at, id) < (?6, ?7) AND ",
     fits!(),
     "
 UNION ALL
 SELECT id, url, domain, source, source_ref, scope, created_at FROM resource_pool_urls url
 WHERE ",
     uncovered!(),
-    " AND ",
+    " AND (created_at, id) < (?6, ?7) AND ",
     fits!(),
     "
 ORDER BY created_at DESC, id DESC
@@ -103,29 +103,11 @@ ORDER BY id DESC
 LIMIT ?5";
 
 const READ_FETCH_STATS: &str = "
-SELECT source_id, last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate, consecutive_empty_fetches
+SELECT source_id, last_fetch_at, last_fetched_count, last_new_count, total_fetches, avg_new_rate, consecutive_empty_fetches,
+  newest_id
 FROM source_stats
 WHERE source_id IN (SELECT value FROM json_each(?1))
 ORDER BY source_id";
-
-pub(crate) const READ_TWEETS_OF: &str = "
-SELECT fields, created_at, stored_at FROM item INDEXED BY idx_tweets_author_created
-WHERE kind = 'tweet' AND lower(json_extract(nullif(fields, ''), '$.author_username')) = ?4
-  AND (?1 IS NULL OR project_key = ?1) AND (?2 IS NULL OR created_at >= ?2) AND emptied_at IS NULL
-ORDER BY updated_at DESC, id DESC
-LIMIT ?3";
-
-pub(crate) const READ_TWEETS_SINCE: &str = "
-SELECT fields, created_at, stored_at FROM item INDEXED BY idx_tweets_db_created_at
-WHERE kind = 'tweet' AND created_at >= ?2 AND (?1 IS NULL OR project_key = ?1) AND emptied_at IS NULL
-ORDER BY updated_at DESC, id DESC
-LIMIT ?3";
-
-pub(crate) const READ_TWEETS: &str = "
-SELECT fields, created_at, stored_at FROM item INDEXED BY idx_tweets_created
-WHERE kind = 'tweet' AND project_key = ?1 AND ?2 IS NULL AND emptied_at IS NULL
-ORDER BY updated_at DESC, id DESC
-LIMIT ?3";
 
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[
@@ -139,9 +121,6 @@ pub(super) const STATEMENTS: &[&str] = &[
     READ_DOCUMENTS_BY_ID,
     READ_DOCUMENTS,
     READ_FETCH_STATS,
-    READ_TWEETS_OF,
-    READ_TWEETS_SINCE,
-    READ_TWEETS,
 ];
 
 impl PoolQueries for SqliteReader {
@@ -183,7 +162,7 @@ impl PoolQueries for SqliteReader {
     }
 
     fn tweets(&self, filter: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
-        Box::pin(self.read(move |db| tweets(db, &filter)))
+        Box::pin(self.read(move |db| tweet::read(db, &filter)))
     }
 
     fn job_types(&self, project_key: &str) -> BoxFuture<'_, Result<Vec<String>, TxError>> {
@@ -242,13 +221,16 @@ fn urls(db: &Connection, filter: &UrlFilter) -> Result<UrlPage> {
     // One snapshot for both: a page and its total must agree.
     let snapshot = db.unchecked_transaction()?;
     let (source, offset) = (filter.source.map(UrlSource::as_str), crate::sql::from_count(filter.offset));
+    let ListPosition { at, id } = filter.before.unwrap_or(ListPosition::START);
+    let at = at.micros();
     let items = match filter.scope {
         LibraryScope::Effective => {
-            let values = params![filter.project_key, source, filter.domain, filter.limit, offset];
+            let values = params![filter.project_key, source, filter.domain, filter.limit, offset, at, id];
             all(&snapshot, READ_EFFECTIVE, values, read_url)?
         }
         LibraryScope::Project | LibraryScope::Shared => {
-            let values = params![owner(filter), source, filter.domain, filter.limit, offset, filter.scope.as_str()];
+            let scope = filter.scope.as_str();
+            let values = params![owner(filter), source, filter.domain, filter.limit, offset, scope, at, id];
             all(&snapshot, READ_LIBRARY, values, read_url)?
         }
     };
@@ -322,19 +304,4 @@ fn documents(db: &Connection, filter: &DocumentFilter) -> Result<Vec<DocumentRow
 
 fn read_document(row: &Row<'_>) -> rusqlite::Result<DocumentRow> {
     Ok(DocumentRow { id: row.get(0)?, fields: row.get(1)?, payload: row.get(2)?, kind: row.get(3)? })
-}
-
-fn tweets(db: &Connection, filter: &TweetFilter) -> Result<Vec<StoredTweet>> {
-    let (author, since) = (filter.author.as_ref().map(|author| author.to_lowercase()), filter.since.map(Ts::micros));
-    let (project, limit) = (&filter.project_key, filter.limit);
-    match (author, since, project) {
-        (Some(author), ..) => all(db, READ_TWEETS_OF, params![project, since, limit, author], read_tweet),
-        (None, None, Some(_)) => all(db, READ_TWEETS, params![project, since, limit], read_tweet),
-        // Without any condition: all of them.
-        (None, since, _) => all(db, READ_TWEETS_SINCE, params![project, since.unwrap_or(i64::MIN), limit], read_tweet),
-    }
-}
-
-fn read_tweet(row: &Row<'_>) -> rusqlite::Result<StoredTweet> {
-    Ok(StoredTweet { fields: row.get(0)?, db_created_at: time(row, 1)?, db_updated_at: time(row, 2)? })
 }

@@ -18,7 +18,7 @@ macro_rules! contract_cases {
     }
     clock {
         waits_are_no_longer_after_the_clock_was_set_back, clock_that_was_ahead_leaves_nothing_in_the_future,
-        schedule_fires_again_in_an_hour_that_is_repeated,
+        schedule_fires_again_in_an_hour_that_is_repeated, use_of_a_cookie_ends_after_the_clock_was_set_back,
     }
     next_due { next_due_reports_a_time_for_each_kind_of_work, }
     registry {

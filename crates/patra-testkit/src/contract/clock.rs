@@ -8,10 +8,11 @@ use patra_core::clock_step::StoreTime;
 use patra_core::gate::{GateLimits, GateRefusal, GateRequest, GateSignal, Rate};
 use patra_core::port::next_due::NextDue;
 use patra_core::tx::{
-    ApplyProvenance, ClaimEvents, Delivery, FireDue, JobSettlement, Lease, LeaseRef, Recurrence, Renew, RequestPermits,
-    RunEnd, SettleEvent, SettleJob, TWEETS_COLLECTED,
+    ApplyProvenance, ClaimEvents, CookiePicked, Delivery, FireDue, JobSettlement, Lease, LeaseRef, PickCookie,
+    Recurrence, Renew, RequestPermits, RunEnd, SaveCookie, SettleEvent, SettleJob, TWEETS_COLLECTED,
 };
 
+use super::cookie::{cookie, pick};
 use super::{Fixture, make};
 
 const HOUR: i64 = 3_600_000_000;
@@ -122,6 +123,20 @@ pub(super) async fn waits_are_no_longer_after_the_clock_was_set_back(fx: Fixture
     fx.pass(make::BEYOND).await;
     assert_eq!(fx.now().await, now + make::BEYOND, "time runs");
     everything_comes(&fx, &held).await;
+}
+
+// covers: CRAWL-22
+pub(super) async fn use_of_a_cookie_ends_after_the_clock_was_set_back(fx: Fixture) {
+    fx.ok(SaveCookie { max_parallel: Some(1), ..cookie("a") }).await;
+    let is_picked = async || matches!(fx.ok(pick()).await, CookiePicked::Picked { .. });
+    let lease = Duration::from_secs(120);
+    fx.ok(PickCookie { lease, ..pick() }).await;
+    fx.sweep(false).await;
+    fx.step_clock(-HOUR).await;
+    notice(&fx).await;
+    assert!(!is_picked().await, "the use goes on");
+    fx.pass(lease).await;
+    assert!(is_picked().await, "it has ended");
 }
 
 pub(super) async fn clock_that_was_ahead_leaves_nothing_in_the_future(fx: Fixture) {

@@ -259,6 +259,21 @@ pub(super) async fn tweets_are_read_newest_first(fx: Fixture) {
     assert_eq!(fx.tweet_ids(TweetFilter { since: Some(since), ..own() }).await, ["4", "3"]);
     assert_eq!(fx.tweet_ids(author("ANN", TweetFilter { since: Some(since), ..own() })).await, Vec::<String>::new());
     assert_eq!(fx.tweet_ids(TweetFilter { limit: 2, ..own() }).await, ["4", "2"]);
+    let stored = |filter| TweetFilter { since: Some(Ts::from_secs(0)), ..filter };
+    assert_eq!(fx.tweet_ids(stored(TweetFilter::default())).await, ["5", "4", "3", "2", "1"], "by time of storing");
+    for filter in [own(), TweetFilter::default(), author("ann", own()), author("ann", TweetFilter::default())] {
+        for filter in [stored(filter.clone()), filter] {
+            let all = fx.read_tweets(filter.clone()).await;
+            let (mut pages, mut before) = (Vec::new(), None);
+            loop {
+                let page = fx.read_tweets(TweetFilter { before, limit: 1, ..filter.clone() }).await;
+                let Some(last) = page.last() else { break };
+                before = Some(last.position);
+                pages.extend(page);
+            }
+            assert_eq!(pages, all, "{filter:?}");
+        }
+    }
     let stored = fx.read_tweets(author("bob", own())).await.remove(1);
     assert!(stored.db_created_at >= since && stored.db_updated_at == stored.db_created_at);
     assert!(stored.db_created_at > Ts::from_secs(1_000_000));

@@ -13,8 +13,8 @@ use patra_core::port::board::{MAX_ROWS, TopError, WorkCounts, WorkFilter};
 use patra_core::port::pool::{PoolUrl, UrlFilter, UrlPage};
 use patra_core::port::query::{BatchEvidence, BatchPage, Cell, CellKind, PlanLineage, View, ViewFilter, ViewRow};
 use patra_core::project::LibraryScope;
-use patra_core::state::Direction;
-use patra_core::tx::{Captured, Done, IdRange, PartitionKey, Redriven, RefreshCriteria, Tx, TxError};
+use patra_core::state::{CookieStatus, Direction};
+use patra_core::tx::{Captured, CookiePicked, Done, IdRange, PartitionKey, Redriven, RefreshCriteria, Tx, TxError};
 use patra_core::{Ts, Window};
 
 use super::{Subject, make};
@@ -347,6 +347,15 @@ fn kind(tx: &Tx, result: &Result<Done, TxError>) -> String {
         Ok(Done::ArchiveLedger(done)) if done.batches > 0 => "batches",
         Ok(Done::ReadSegments(done)) if done.more => "more",
         Ok(Done::AdvanceCursor(done)) if done.moved => "moved",
+        Ok(Done::PickCookie(picked)) => match picked {
+            CookiePicked::Picked { leased: true, .. } => "leased",
+            CookiePicked::Picked { .. } => "picked",
+            CookiePicked::Unknown => "unknown",
+            CookiePicked::Unusable { .. } => "unusable",
+            CookiePicked::Exhausted { .. } => "exhausted",
+        },
+        Ok(Done::RecordCookieOutcome(done)) if done.after == Some(CookieStatus::Cooling) => "cooling",
+        Ok(Done::ReleaseCookie(done)) if done.released => "released",
         Ok(Done::Sweep(swept)) if !swept.failed.is_empty() => "failed",
         Ok(Done::Sweep(swept)) if !swept.requeued.is_empty() => "requeued",
         Ok(_) => "ok",

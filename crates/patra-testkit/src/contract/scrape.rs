@@ -6,7 +6,7 @@ use std::time::Duration;
 use patra_core::port::query::{View, ViewFilter};
 use patra_core::record::{Record, RecordStream, TWEET};
 use patra_core::state::{JobStatus, TaskStatus, TriggerType};
-use patra_core::tweet::FetchStats;
+use patra_core::tweet::{FetchStats, NewestTweet};
 use patra_core::tx::{
     BatchStats, CancelSubject, CancelWork, ChangeSource, CommitBatch, ExpiredPurged, Lease, NewPoll, NewSource,
     PollEnd, PollsQueued, PurgeExpired, QueuePolls, RunEnd, ScrapeConflict, ScrapeJob,
@@ -257,7 +257,7 @@ pub(super) async fn successful_fetches_of_a_user_are_counted(fx: Fixture) {
     fx.pass(TICK).await;
     // A failure changes nothing.
     fx.fetch(ids[0], failed("gone"), counted(ids[0])).await;
-    assert_eq!(fx.stats(ids[0]).await, Some(first));
+    assert_eq!(fx.stats(ids[0]).await, Some(first.clone()));
     // A poll without new items is counted and emits no event.
     fx.tweeted(ids[0], vec![tweet("1", 1, "a")]).await;
     let second = fx.stats(ids[0]).await.expect("statistics");
@@ -265,6 +265,14 @@ pub(super) async fn successful_fetches_of_a_user_are_counted(fx: Fixture) {
     assert_eq!(second, first.after(1, 0, second.last_fetch_at));
     assert_eq!((second.consecutive_empty_fetches, fx.payloads().await.len()), (1, 1));
     assert_eq!(fx.stats(ids[1]).await, None);
+    // The newest id is kept until a complete poll moves it.
+    for (id, complete, expected) in [("7", false, "7"), ("80", false, "7"), ("80", true, "80"), ("9", true, "80")] {
+        let newest = Some(NewestTweet { id: id.into(), complete });
+        fx.fetch(ids[0], RunEnd::Succeeded, PollEnd { newest: newest.clone(), ..counted(ids[0]) }).await;
+        assert_eq!(fx.stats(ids[0]).await.and_then(|stats| stats.newest_id).as_deref(), Some(expected));
+        fx.fetch(ids[0], failed("gone"), PollEnd { newest, ..counted(ids[0]) }).await;
+        assert_eq!(fx.stats(ids[0]).await.and_then(|stats| stats.newest_id).as_deref(), Some(expected));
+    }
     // A poll end without `counted` and `emit` neither counts nor emits.
     let lease = fx.polled(ids[1]).await;
     let (run, _) = fx.start_poll(&lease).await;

@@ -164,6 +164,7 @@ pub(super) fn poll_end(id: SourceId) -> PollEnd {
         flaw: None,
         counted: false,
         emit: false,
+        newest: None,
     }
 }
 

@@ -132,6 +132,24 @@ pub(super) async fn pages_are_ordered_newest_first(fx: Fixture) {
     assert_eq!(paged, all.items);
     let beyond = fx.pool(UrlFilter { offset: 1_000_000, limit: 3, ..ask(OWN, LibraryScope::Shared) }).await;
     assert_eq!((beyond.items.len(), beyond.total), (0, 3));
+    // Behind a position, the pages stay the same whatever is added meanwhile.
+    let domain =
+        |domain: Option<&str>| UrlFilter { domain: domain.map(str::to_owned), ..ask(OWN, LibraryScope::Effective) };
+    for filter in [domain(None), domain(Some("a.ex"))] {
+        let all = fx.pool(filter.clone()).await;
+        let (mut paged, mut before, mut no) = (Vec::new(), None, 0);
+        loop {
+            let page = fx.pool(UrlFilter { before, limit: 2, ..filter.clone() }).await;
+            assert_eq!(page.total, all.total + no, "the total counts all, not those behind the position");
+            let Some(last) = page.items.last() else { break };
+            before = Some(last.position());
+            paged.extend(page.items);
+            no += 1;
+            let (library, project) = if no % 2 == 0 { (Library::Shared, "") } else { (Library::Project, OWN) };
+            fx.ok(add(library, project, &[&format!("https://a.example/{}/{no}", filter.domain.is_some())])).await;
+        }
+        assert_eq!(paged, all.items);
+    }
 }
 
 // covers: POOL-56

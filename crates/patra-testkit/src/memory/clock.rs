@@ -32,6 +32,9 @@ impl MemStore {
             move_lease(&mut state.lease, step, longest);
             state.usage.cooling_until = state.usage.cooling_until.map(|at| step.wait_until(at));
         }
+        for lease in &mut self.cookie_leases {
+            lease.expires_at = step.lease_until(lease.expires_at, longest);
+        }
         for gate in &mut self.gates {
             gate.state.step_back(step);
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use patra_core::port::pool::{
-    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobItem, JobPoll, PoolUrl, ProjectRow, StoredTweet,
-    TweetFilter, UrlFilter, UrlPage,
+    CaptureRule, DocumentFilter, DocumentRow, EndedJob, JobFilter, JobItem, JobPoll, ListPosition, PoolUrl, ProjectRow,
+    StoredTweet, TweetFilter, UrlFilter, UrlPage,
 };
 use patra_core::port::{BoxFuture, PoolQueries};
 use patra_core::project::{DEFAULT, Library, LibraryScope};
@@ -64,7 +64,7 @@ impl PoolQueries for SharedMem {
     fn fetch_stats(&self, sources: &[SourceId]) -> BoxFuture<'_, Result<Vec<(SourceId, FetchStats)>, TxError>> {
         let store = self.lock();
         let asked = store.fetch_stats.iter().filter(|(source, _)| sources.contains(source));
-        ready(asked.map(|(source, stats)| (*source, *stats)).collect())
+        ready(asked.map(|(source, stats)| (*source, stats.clone())).collect())
     }
 
     fn tweets(&self, ask: TweetFilter) -> BoxFuture<'_, Result<Vec<StoredTweet>, TxError>> {
@@ -109,7 +109,9 @@ impl MemStore {
         urls.sort_by_key(|url| std::cmp::Reverse((url.created_at, url.id)));
         let total = urls.len() as u64;
         let skipped = usize::try_from(ask.offset).unwrap_or(usize::MAX);
-        UrlPage { items: urls.into_iter().skip(skipped).take(ask.limit as usize).cloned().collect(), total }
+        let is_behind = |url: &&PoolUrl| ask.before.is_none_or(|before| url.position() < before);
+        let urls = urls.into_iter().filter(is_behind);
+        UrlPage { items: urls.skip(skipped).take(ask.limit as usize).cloned().collect(), total }
     }
 
     fn documents(&self, ask: &DocumentFilter) -> Vec<DocumentRow> {
@@ -203,13 +205,19 @@ impl MemStore {
                 && ask.author.as_ref().is_none_or(|wanted| author == Some(wanted.to_lowercase()))
                 && ask.since.is_none_or(|since| item.created_at >= since)
         };
-        let mut tweets: Vec<_> = self.items.iter().filter(wanted).collect();
-        tweets.sort_by_key(|item| std::cmp::Reverse((item.version.updated_at, item.id)));
         let shown = |item: &Item| StoredTweet {
             fields: item.fields.clone(),
             db_created_at: item.created_at,
             db_updated_at: item.stored_at,
+            position: ListPosition {
+                at: if ask.since.is_some() { item.created_at } else { item.version.updated_at },
+                id: item.id,
+            },
         };
-        tweets.into_iter().take(ask.limit as usize).map(shown).collect()
+        let mut tweets: Vec<_> = self.items.iter().filter(wanted).map(shown).collect();
+        tweets.sort_by_key(|tweet| std::cmp::Reverse(tweet.position));
+        tweets.retain(|tweet| ask.before.is_none_or(|before| tweet.position < before));
+        tweets.truncate(ask.limit as usize);
+        tweets
     }
 }

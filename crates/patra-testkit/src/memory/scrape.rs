@@ -123,7 +123,7 @@ impl MemStore {
         }
         if poll.counted {
             let stats = self.fetch_stats.entry(poll.source).or_default();
-            *stats = stats.after(fetched, new, now);
+            *stats = stats.after(fetched, new, now).reaching(poll.newest.as_ref());
         }
         if !poll.emit || new == 0 {
             return;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use patra_core::Ts;
+use patra_core::port::pool::ListPosition;
 use patra_core::project::{Library, LibraryScope};
 use patra_core::tx::UrlSource;
 
@@ -75,6 +76,9 @@ pub(crate) struct ExtractUrls {
     /// Read at most this many documents, newest first
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=5000), value_name = "N")]
     pub(crate) limit: u32,
+    /// Read only documents with a smaller id: the rest of an earlier search
+    #[arg(long, value_name = "ID")]
+    pub(crate) before_id: Option<i64>,
     /// Store the documents' own addresses too
     #[arg(long)]
     pub(crate) include_uri: bool,
@@ -113,8 +117,11 @@ pub(crate) struct ListUrls {
     /// Show this page
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub(crate) page: u32,
+    /// Show the URLs behind this position, which the page before it printed
+    #[arg(long, conflicts_with = "page", value_name = "POSITION")]
+    pub(crate) before: Option<ListPosition>,
     /// Show this many URLs per page
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100), value_name = "N")]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000), value_name = "N")]
     pub(crate) page_size: u32,
 }
 

@@ -1,5 +1,6 @@
 //! `project` and `pool`: projects, and the URLs found in documents and jobs.
 
+use std::io::{Read, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use patra_core::port::CommandsExt as _;
 use patra_core::port::pool::UrlFilter;
 use patra_core::project::{self, Library};
 use patra_core::tx::{ConfigureCapture, CreateProject, PutDocument};
-use patra_engine::links::{LinkFinder, LinkOptions};
+use patra_engine::links::{LinkFinder, LinkOptions, MAX_REMEMBERED};
 use patra_engine::pool::{self, ExtractReport, ExtractRequest, LookBackRequest, PoolRefusal};
 
 use crate::cli::{AddDocument, ExtractUrls, Global, ListUrls, LookBackUrls, Pool, Project};
@@ -67,6 +68,7 @@ async fn extract(global: &Global, args: &ExtractUrls) -> Result<Exit, Error> {
         states: args.states.clone(),
         document_ids: (!args.documents.is_empty()).then(|| args.documents.clone()),
         limit: args.limit,
+        before: args.before_id,
         include_uri: args.include_uri,
     };
     report(global, pool::extract(&*opened.store, &request).await, "documents_scanned", request.library)
@@ -114,24 +116,39 @@ fn report(
     if tally.partial {
         say("there were too many URLs for one command: search fewer documents at a time");
     }
+    if let Some(next) = tally.next_before {
+        say(&format!("older documents remain: search them with --before-id {next}"));
+    }
     Ok(Exit::Ok)
 }
 
 async fn list(global: &Global, args: &ListUrls) -> Result<Exit, Error> {
     let pool = store::open_pool(global).await?;
+    let offset = if args.before.is_some() { 0 } else { u64::from(args.page - 1) * u64::from(args.page_size) };
     let page = pool
         .pool_urls(UrlFilter {
             project_key: store::project(global, &*pool).await?,
             scope: args.scope,
             source: args.source,
             domain: args.domain.as_ref().map(|domain| domain.to_lowercase()),
-            offset: u64::from(args.page - 1) * u64::from(args.page_size),
-            limit: args.page_size,
+            offset,
+            before: args.before,
+            // One more shows whether there is a next page.
+            limit: args.page_size + 1,
         })
         .await?;
-    let rows: Vec<_> = page.items.iter().map(|url| url.to_json(global.project.is_some())).collect();
+    let shown: Vec<_> = page.items.iter().take(args.page_size as usize).collect();
+    let rows: Vec<_> = shown.iter().map(|url| url.to_json(global.project.is_some())).collect();
     output::values(global.output, &rows)?;
-    say(&format!("page {} of {}, {} URLs", args.page, page.total.div_ceil(args.page_size.into()), page.total));
+    match args.before {
+        None => {
+            say(&format!("page {} of {}, {} URLs", args.page, page.total.div_ceil(args.page_size.into()), page.total));
+        }
+        Some(_) => say(&format!("{} URLs in total", page.total)),
+    }
+    if let Some(last) = shown.last().filter(|_| page.items.len() > shown.len()) {
+        say(&format!("the next page, whatever is added meanwhile: --before {}", last.position()));
+    }
     Ok(Exit::Ok)
 }
 
@@ -197,28 +214,44 @@ async fn add(global: &Global, args: &AddDocument) -> Result<Exit, Error> {
     Ok(Exit::Ok)
 }
 
-/// Reads the file in pieces: it may be larger than the memory.
+/// A failed search of a file.
+enum FindFailure {
+    Read(std::io::Error),
+    Write(std::io::Error),
+}
+
+impl From<std::io::Error> for FindFailure {
+    fn from(error: std::io::Error) -> FindFailure {
+        FindFailure::Read(error)
+    }
+}
+
+/// Reads the file in pieces, and prints each URL when it is found: there may be more of both than fit into memory.
 fn find(global: &Global, file: &Path, remove_tracking: bool) -> Result<Exit, Error> {
     let wrong = |error: std::io::Error| {
         Error::configuration(format!("cannot read {}: {error}", file.display()))
             .hint("check the path and its permissions")
     };
-    let mut finder = LinkFinder::new(LinkOptions { remove_tracking });
-    match file.to_str() {
-        Some("-") => finder.read(std::io::stdin().lock()),
-        _ => finder.read(std::fs::File::open(file).map_err(wrong)?),
-    }
-    .map_err(wrong)?;
-    let found = finder.finish();
-    for link in &found.links {
-        let row = json!({ "url": link.url, "domain": link.domain });
-        output::line(&if global.output == crate::cli::Output::Table { link.url.clone() } else { row.to_string() })?;
-    }
+    let document: Box<dyn Read> = match file.to_str() {
+        Some("-") => Box::new(std::io::stdin().lock()),
+        _ => Box::new(std::fs::File::open(file).map_err(wrong)?),
+    };
+    let plain = global.output == crate::cli::Output::Table;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let found = LinkFinder::read_each(LinkOptions { remove_tracking }, document, |link| {
+        let row = if plain { link.url } else { json!({ "url": link.url, "domain": link.domain }).to_string() };
+        writeln!(out, "{row}").map_err(FindFailure::Write)
+    });
+    out.flush()?;
+    let found = found.map_err(|failure| match failure {
+        FindFailure::Read(error) => wrong(error),
+        FindFailure::Write(error) => error.into(),
+    })?;
     if found.too_long > 0 {
         say(&format!("{} URLs were skipped: they are too long", found.too_long));
     }
-    if found.partial {
-        say("the list is cut: there are more URLs");
+    if found.repeats {
+        say(&format!("there are more than {MAX_REMEMBERED} URLs: some are printed more than once"));
     }
     Ok(Exit::Ok)
 }

@@ -168,7 +168,10 @@ async fn project_url_covers_the_shared_one_and_is_private(on: On) {
         assert_eq!((page.len(), total), (1, 2));
         let beyond = b.ok("GET", &format!("{POOL}/urls?page=9"), None);
         assert_eq!(beyond["data"]["items"], json!([]));
-        assert_eq!(beyond["meta"]["pagination"], json!({ "page": 9, "page_size": 20, "total": 2, "total_pages": 1 }));
+        assert_eq!(
+            beyond["meta"]["pagination"],
+            json!({ "page": 9, "page_size": 20, "total": 2, "total_pages": 1, "next_before": null })
+        );
         let shared = server.call("GET", &format!("{POOL}/urls?scope=shared"), None, None);
         assert_eq!(shared.status, 200, "the shared library needs no project: {}", shared.body);
         // Only administration sees the document of a shared URL: no project does, not even the one that found it.
@@ -381,7 +384,88 @@ async fn project_lists_what_it_can_collect_from(on: On) {
         assert_eq!(of(&b, ""), json!([{ "resource_id": "xhs", "name": "Xiaohongshu", "scope": "shared" }]));
         assert_eq!(of(&a, "?scope=shared")[0]["scope"], "shared");
         assert_eq!(of(&b, "?scope=project"), json!([]));
+        // Every source has a resource of its own, whatever its name is.
+        for (no, name) in ["Daily News", "daily-news", "DAILY NEWS", "!!!", "?", "Xiaohongshu"].into_iter().enumerate()
+        {
+            let config = json!({ "url": format!("https://example.com/feed/{no}") });
+            let source = json!({ "type": "rss", "name": name, "config": config });
+            let made = b.call("POST", "/api/sources", Some(&source));
+            assert_eq!(made.status, 201, "{}", made.body);
+        }
+        let listed = of(&b, "");
+        let ids: Vec<&str> =
+            listed.as_array().unwrap().iter().map(|one| one["resource_id"].as_str().unwrap()).collect();
+        let names: Vec<&str> = listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), 7, "six sources and the shared connector: {listed}");
+        assert!(ids.iter().all(|id| !id.is_empty()) && ids.contains(&"daily_news") && ids.contains(&"xhs"), "{ids:?}");
+        for name in ["Daily News", "daily-news", "DAILY NEWS", "!!!", "?"] {
+            assert!(names.contains(&name), "{name}: {listed}");
+        }
+        assert_eq!(of(&b, ""), listed, "codes stay");
     });
+}
+
+// covers: POOL-33, POOL-41, POOL-53, POOL-54, POOL-59
+on_both!(every_document_and_every_url_is_reached_page_by_page);
+async fn every_document_and_every_url_is_reached_page_by_page(on: On) {
+    everywhere(on, &Script::default(), &[], |server| {
+        let a = project(server, "aa");
+        for no in 0..5 {
+            a.document(
+                &format!("doc:{no}"),
+                "x",
+                &format!("https://{no}.example/ https://{no}.example/b"),
+                &json!(null),
+            );
+        }
+        let (mut found, mut filters) = (Vec::new(), json!({ "limit": 2 }));
+        loop {
+            let result = a.extract(&json!({ "filters": filters }))["result"].clone();
+            found.push(counts(&result)[1]);
+            let Some(next) = result["next_before_id"].as_i64() else { break };
+            filters["before_id"] = json!(next);
+        }
+        assert_eq!(found, [4, 4, 2], "the last search says that nothing is left");
+        let read = |query: &str| a.ok("GET", &format!("{POOL}/urls?{query}"), None);
+        let all = read("limit=1000")["data"]["items"].clone();
+        let (mut paged, mut query) = (Vec::new(), "limit=3".to_owned());
+        loop {
+            let page = read(&query);
+            assert!(page["meta"]["pagination"]["total"].as_u64().unwrap() >= 10);
+            paged.extend(page["data"]["items"].as_array().unwrap().clone());
+            let Some(next) = page["meta"]["pagination"]["next_before"].as_str() else { break };
+            query = format!("limit=3&before={next}");
+            // An entry that is added meanwhile moves no page.
+            let no = paged.len();
+            a.document(&format!("new:{no}"), "y", &format!("https://new{no}.example/"), &json!(null));
+            a.extract(&json!({ "filters": { "doc_type": ["y"] } }));
+        }
+        assert_eq!(Value::from(paged), all);
+        let first = read("page_size=3")["meta"]["pagination"]["next_before"].as_str().unwrap().to_owned();
+        assert_eq!(read(&format!("before={first}&limit=1"))["data"]["items"].as_array().unwrap().len(), 1);
+        for wrong in ["limit=1001", "limit=0", "before=x", "before=1.2&page=2", "limit=5&page_size=5"] {
+            let refused = a.call("GET", &format!("{POOL}/urls?{wrong}"), None);
+            assert_eq!((refused.status, &refused.body["error"]["code"]), (400, &json!("INVALID_INPUT")), "{wrong}");
+        }
+    });
+}
+
+// covers: POOL-45
+#[test]
+fn pool_find_prints_every_url_of_a_file() {
+    let place = crate::support::Workspace::sqlite();
+    let count = 100_500;
+    let text: String = (0..count).map(|no| format!("http://a.example/{no} ")).collect();
+    let file = place.folder.path().join("many.txt");
+    std::fs::write(&file, text).unwrap();
+    let output = place.run(&["pool", "find", file.to_str().unwrap()]);
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    assert_eq!(printed.lines().count(), count);
+    assert_eq!(printed.lines().last(), Some("http://a.example/100499"));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let missing = place.run(&["pool", "find", place.folder.path().to_str().unwrap()]);
+    assert_eq!(missing.status.code(), Some(78), "{}", String::from_utf8_lossy(&missing.stderr));
 }
 
 #[track_caller]

@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use patra_core::port::query::View;
 use serde_json::Value;
 
 use crate::support::root;
@@ -331,6 +332,16 @@ fn lines_with(paths: impl Iterator<Item = PathBuf>, marks: &[&str]) -> Vec<Strin
 }
 
 #[track_caller]
+#[test]
+fn docs_name_every_view_of_get() {
+    for page in ["docs/cli.md", "docs/http.md"] {
+        let text = read(&root().join(page));
+        let names = View::ALL.iter().map(|view| view.as_str().to_owned());
+        let missing: Vec<_> = names.filter(|name| !text.contains(&format!("`{name}`"))).collect();
+        assert_none(&format!("views that {page} must name"), &missing);
+    }
+}
+
 fn assert_none(rule: &str, broken: &[String]) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));
 }

@@ -4,6 +4,8 @@
 
 mod key;
 mod schedule;
+mod view;
+mod x_api;
 
 use std::time::Duration;
 

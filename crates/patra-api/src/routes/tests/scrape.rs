@@ -69,6 +69,7 @@ impl Site {
             flaw: None,
             counted: true,
             emit: false,
+            newest: None,
         };
         let end = EndRun { poll: Some(poll), ..make::end(&lease, run, RunEnd::Succeeded) };
         store.run(Arc::new(end)).await.unwrap();

@@ -113,6 +113,7 @@ impl Site {
             flaw: None,
             counted: false,
             emit: false,
+            newest: None,
         };
         let end = EndRun { poll: Some(poll), max_attempts: 1, ..make::end(&lease, run, end) };
         store.run(Arc::new(end)).await.unwrap();

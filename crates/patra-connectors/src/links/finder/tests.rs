@@ -47,8 +47,58 @@ fn no_secret_is_found() {
     check("https://me:top-secret@a.example/x https://token@b.example", &["https://a.example/x", "https://b.example/"]);
     check("https://me:1234,5!6@a.example/", &["https://a.example/"]);
     check("http://a.example,me@b.example", &["http://a.example/"]);
+    for odd in [
+        "us!er:pw",
+        "(user:pw",
+        "a,b:pw",
+        "user,x",
+        "用户:密码",
+        "us$er",
+        "a=b",
+        "me.you!",
+        "näme",
+        "u.ü:p",
+        "a:b@c",
+        "us|er",
+    ] {
+        check(&format!("see https://{odd}@a.example/x."), &["https://a.example/x"]);
+    }
+    for none in ["http://user:pa#ss@a.example/", "http://user:pa/ss@a.example/ x", "http://user:pa?ss@a.example/"] {
+        check(none, &[]);
+    }
+    check("http://a.example查看me@b.example", &["http://a.example/"]);
+    check("http://localhost:8080/@me http://localhost:/@me", &["http://localhost:8080/@me", "http://localhost/@me"]);
     let token = format!("https://x-access-token:{}@a.example/x", "t".repeat(1500));
     check(&token, &["https://a.example/x"]);
+}
+
+// covers: POOL-45
+#[test]
+fn defanged_address_is_no_link() {
+    for text in [
+        "https://evil[.]com/a",
+        "https://evil[.]com",
+        "https://www[.]evil[.]com/a",
+        "https://www.evil[.]com/a",
+        "https://evil(.)com/a",
+        "https://evil{.}com",
+        "https://evil[dot]com/a",
+        "https://evil(DOT)com/a",
+        "https://evil [.] com/a",
+        r"https://evil\[.\]com/a",
+        "https://evil[.com/a",
+        "https://evil.]com/a",
+        "<a href=\"https://evil[.]com/a\">https://evil[.]com/a</a>",
+        "'https://evil[.]com/a'",
+        "[https://evil[.]com/a](https://evil[.]com/a)",
+    ] {
+        check(text, &[]);
+        let mut finder = LinkFinder::new(LinkOptions::default());
+        finder.string(text);
+        assert_eq!(finder.finish().links, [], "{text}");
+    }
+    check("http://a.example[1] http://b.example (x) http://c.example(.)", &["http://a.example/", "http://b.example/"]);
+    check("(http://a.example.) [http://b.example.] c", &["http://a.example/", "http://b.example/"]);
 }
 
 // covers: POOL-123

@@ -112,3 +112,39 @@ fn an_error_keeps_what_was_found_and_the_limit_ends_the_reading() {
     assert!(finder.read_by(SMALL, text.as_bytes().chain(Broken)).is_ok(), "nothing is read beyond the limit");
     assert!(finder.finish().partial);
 }
+
+/// Each link once, however many windows and links there are.
+// covers: POOL-45
+#[test]
+fn read_each_returns_every_link_once_up_to_the_end() {
+    let count = crate::links::MAX_LINKS + 10;
+    let mut text = String::new();
+    for at in 0..count {
+        text.push_str(&format!("http://a.example/{at} http://a.example/{} ", at / 2));
+    }
+    let read = |remembered: usize| {
+        let mut urls = Vec::new();
+        let counts = LinkFinder::read_each_by(SMALL, remembered, LinkOptions::default(), text.as_bytes(), |link| {
+            urls.push(link.url);
+            Ok::<_, io::Error>(())
+        });
+        (urls, counts.unwrap())
+    };
+    let (urls, counts) = read(count);
+    assert_eq!(counts, LinkCounts { links: count as u64, too_long: 0, repeats: false });
+    assert!(urls.iter().enumerate().all(|(at, url)| *url == format!("http://a.example/{at}")));
+    let (urls, counts) = read(10);
+    assert!(counts.repeats && counts.links > count as u64);
+    let distinct: HashSet<_> = urls.iter().collect();
+    assert_eq!(distinct.len(), count, "nothing is left out");
+}
+
+#[test]
+fn read_each_stops_at_an_error_of_its_receiver() {
+    let mut calls = 0;
+    let ended = LinkFinder::read_each(LinkOptions::default(), "http://a.example http://b.example".as_bytes(), |_| {
+        calls += 1;
+        Err(io::Error::from(ErrorKind::BrokenPipe))
+    });
+    assert_eq!((ended.unwrap_err().kind(), calls), (ErrorKind::BrokenPipe, 1));
+}

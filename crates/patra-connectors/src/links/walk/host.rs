@@ -5,6 +5,8 @@ use super::super::normal::MAX_URL_BYTES;
 use super::super::scheme;
 use super::UrlWalker;
 
+/// Longest spelling of a dot that is no dot: `\ [dot\]`.
+const MAX_DOT_BYTES: usize = 12;
 /// Bytes that are searched for the end of a label.
 const MAX_LABEL_BYTES: usize = 256;
 
@@ -20,7 +22,7 @@ impl UrlWalker<'_, '_> {
         if let Some(next) = scheme::at(self.text, self.at).filter(|next| next.start >= self.host_start(host)) {
             self.split(next);
         }
-        if self.is_placeholder() {
+        if self.is_placeholder() || self.is_defanged() || self.is_password_of(host) {
             return false;
         }
         if !matches!(self.peek(), Some(('/' | '?' | '#' | ':', _))) {
@@ -30,16 +32,22 @@ impl UrlWalker<'_, '_> {
         is_plausible(&self.url[host..]) && self.port()
     }
 
-    /// A user name and a password are not even read (POOL-122). What has more than plain letters before its first colon
-    /// is no name, but a list: `http://a,me@b`.
+    /// A user name and a password are not even read (POOL-122): everything before the last `@` of the authority, as in a
+    /// browser, unless the text before it is a host that the sentence continues after.
     fn skip_user(&mut self) {
-        let rest = &self.text.as_bytes()[self.at..];
-        let end =
-            rest.iter().take(MAX_URL_BYTES).position(|byte| !is_user(*byte)).unwrap_or(rest.len().min(MAX_URL_BYTES));
+        let rest = &self.text[self.at..];
+        let (mut end, mut sign) = (0, None);
+        for (at, c) in rest.char_indices() {
+            if at >= MAX_URL_BYTES || is_break(c) || matches!(c, '/' | '?' | '#') {
+                break;
+            }
+            if c == '@' {
+                sign = Some(at);
+            }
+            end = at + c.len_utf8();
+        }
         self.seen = self.seen.max(self.at + end);
-        let Some(sign) = memchr::memrchr(b'@', &rest[..end]) else { return };
-        let name = rest[..sign].split(|byte| *byte == b':').next().unwrap_or_default();
-        if name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%+".contains(byte)) {
+        if let Some(sign) = sign.filter(|sign| !is_host_in_sentence(&rest[..*sign])) {
             self.at += sign + 1;
         }
     }
@@ -125,14 +133,68 @@ impl UrlWalker<'_, '_> {
             || (rest.starts_with(['<', '*']) && self.url.ends_with('-'))
     }
 
+    /// An address that is spelled so that nobody opens it by mistake: `evil[.]com`, `evil(dot)com`, `evil [.] com`,
+    /// `evil[.com`, `evil.]com`. Its first label is no host.
+    fn is_defanged(&mut self) -> bool {
+        let rest = &self.text[self.at..];
+        self.seen = self.seen.max(self.text.len().min(self.at + MAX_DOT_BYTES));
+        if self.url.ends_with('.') {
+            let behind = rest.strip_prefix(']').unwrap_or_default();
+            return behind.starts_with(|c: char| c.is_ascii_alphanumeric());
+        }
+        let rest = rest.trim_start_matches('\\');
+        let spaced = rest.strip_prefix(' ').unwrap_or(rest);
+        let Some(inner) = spaced.strip_prefix(['[', '(', '{']) else { return false };
+        let is_dot = |dot: &str| {
+            let (Some(word), Some(rest)) = (inner.get(..dot.len()), inner.get(dot.len()..)) else { return false };
+            word.eq_ignore_ascii_case(dot) && rest.trim_start_matches('\\').starts_with([']', ')', '}'])
+        };
+        let opened = rest.strip_prefix("[.").unwrap_or_default();
+        [".", "dot"].into_iter().any(is_dot) || opened.starts_with(|c: char| c.is_ascii_alphanumeric())
+    }
+
+    /// A password with a character that ends the host (`http://me:pa#ss@example.com/`): no parser finds the host behind
+    /// it, and the user name is none.
+    fn is_password_of(&mut self, host: usize) -> bool {
+        let rest = &self.text[self.at..];
+        if self.url[host..].contains('.') || !rest.starts_with(':') {
+            return false;
+        }
+        let (mut end, mut read) = (None, 0);
+        for (at, c) in rest[1..].char_indices().take_while(|(at, _)| *at < MAX_URL_BYTES) {
+            if c == '@' {
+                end = Some(at);
+            }
+            if c == '@' || is_break(c) {
+                break;
+            }
+            read = at + c.len_utf8();
+        }
+        self.seen = self.seen.max(self.at + 1 + read);
+        let Some(end) = end else { return false };
+        let port = rest[1..=end].split(['/', '?', '#']).next().unwrap_or_default();
+        !port.is_empty() && !port.bytes().all(|byte| byte.is_ascii_digit())
+    }
+
     /// Position of the host in the text, if nothing in it was escaped.
     fn host_start(&self, host: usize) -> usize {
         self.at.saturating_sub(self.url.len() - host)
     }
 }
 
-fn is_user(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'!' | b'$'..=b'.' | b':' | b';' | b'=' | b'@' | b'_' | b'~')
+/// Whether the text before an `@` is a host, and a sentence or a list goes on behind it: `a.example,me`, `a.example查看me`.
+/// A host there has a dot, no password follows it, and the character after it does not occur between a name and more.
+fn is_host_in_sentence(user: &str) -> bool {
+    let (name, has_password) = match user.split_once(':') {
+        Some((name, _)) => (name, true),
+        None => (user, false),
+    };
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | '%' | '+' | '@');
+    let ends = |(at, c): &(usize, char)| {
+        !is_plain(*c) || (!c.is_ascii() && !is_latin(*c) && *at > 0 && name[..*at].is_ascii())
+    };
+    let Some((at, c)) = name.char_indices().find(ends) else { return false };
+    !has_password && !matches!(c, '!' | '$' | '=') && name[..at].contains('.')
 }
 
 /// Has a letter or digit; and if it ends in a number, is an address of four.

@@ -18,6 +18,10 @@ pub(super) struct RecordLimit {
     most: usize,
     /// The extended limit, while all records are new (TWEET-93).
     at_most: usize,
+    /// The extended limit was given: nobody asked for a number of records.
+    pub(super) is_scheduled: bool,
+    /// Records may be left behind the limit.
+    pub(super) is_cut: bool,
     /// Records that earlier runs have taken.
     before: usize,
     /// Records that were taken before the current page.
@@ -46,6 +50,8 @@ impl RecordLimit {
         Ok(most.map(|most| RecordLimit {
             most,
             at_most: at_most.unwrap_or(most).max(most),
+            is_scheduled: at_most.is_some(),
+            is_cut: false,
             before: 0,
             last: 0,
             keys: BTreeSet::new(),
@@ -75,7 +81,10 @@ impl RecordLimit {
         let left_out = u32::try_from(read - page.records.len()).unwrap_or(u32::MAX);
         page.facts.items = page.facts.items.saturating_sub(left_out);
         match self.taken() {
-            count if count >= self.at_most => LimitStatus::Full,
+            count if count >= self.at_most => {
+                self.is_cut = true;
+                LimitStatus::Full
+            }
             count if count >= self.most => LimitStatus::Enough,
             _ => LimitStatus::Below,
         }
@@ -98,6 +107,9 @@ impl RunMachine {
         self.awaits_news = false;
         if self.stats.inserted > 0 && self.stats.updated == 0 && self.stats.skipped == 0 {
             return self.proceed(wants);
+        }
+        if let Some(limit) = &mut self.limit {
+            limit.is_cut = true;
         }
         self.planned_end = Some(PlannedEnd { end: RunEnd::Succeeded, failure: None });
         self.reader.halt();

@@ -1,11 +1,14 @@
 //! State of a run that polls a source: validators of an unchanged response, and the changes of the source.
 
+use std::cmp::Ordering;
+
 use super::page::{FetchedPage, PageFailure};
 use super::{PlannedEnd, RunMachine, RunStage};
 use crate::error::Level;
 use crate::paging::Position;
-use crate::record::TWEET;
+use crate::record::{Record, TWEET};
 use crate::source::Validators;
+use crate::tweet::{NewestTweet, compare_ids};
 use crate::tx::{PollEnd, RunEnd};
 
 /// Failed attempts that end a poll: the source itself waits and retries (COLL-52).
@@ -26,6 +29,8 @@ pub(super) struct PollProgress {
     moved_to: Option<String>,
     offline: bool,
     gone: bool,
+    /// Greatest id of the tweets that this run read.
+    newest: Option<String>,
 }
 
 impl PollProgress {
@@ -52,6 +57,15 @@ impl PollProgress {
             self.moved_to = page.moved_to.take();
         }
         self.began = true;
+    }
+
+    pub(super) fn on_records(&mut self, kind: &str, records: &[Record]) {
+        for Record { key, .. } in records.iter().filter(|_| kind == TWEET) {
+            let known = self.newest.as_deref().unwrap_or("0");
+            if compare_ids(key, known) == Some(Ordering::Greater) {
+                self.newest = Some(key.clone());
+            }
+        }
     }
 
     pub(super) fn on_refusal(&mut self, refusal: &PageFailure) {
@@ -87,6 +101,16 @@ impl RunMachine {
             },
             counted: tweets,
             emit: tweets && self.options.emit_tweets,
+            newest: self.newest(planned_end).filter(|_| tweets),
         })
+    }
+
+    /// The newest tweet of a poll that ended well. A number of tweets that somebody asked for says nothing about the
+    /// older ones, so such a poll counts only if it read everything.
+    fn newest(&self, planned_end: &PlannedEnd) -> Option<NewestTweet> {
+        let id = self.polling.newest.clone().filter(|_| planned_end.end == RunEnd::Succeeded)?;
+        let (is_cut, is_scheduled) =
+            self.limit.as_ref().map_or((false, false), |limit| (limit.is_cut, limit.is_scheduled));
+        (is_scheduled || !is_cut).then_some(NewestTweet { id, complete: !is_cut })
     }
 }

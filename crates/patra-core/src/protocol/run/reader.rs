@@ -384,6 +384,7 @@ impl RunMachine {
             Some(LimitStatus::Enough) if matches!(ending, PageEnding::Next { .. }) => self.awaits_news = true,
             Some(LimitStatus::Enough | LimitStatus::Full) => ending = PageEnding::End,
         }
+        self.polling.on_records(&policy.stream.kind, &page.records);
         if ending == PageEnding::End && self.bounds.ids.is_none() && self.lease.source.is_none() {
             self.stats.verification = Some(self.reader.verification(&policy.paging));
         }

@@ -1,6 +1,7 @@
 //! Random operations: mostly sensible, sometimes stale, repeated or too late.
 
 mod control;
+mod cookie;
 mod page;
 
 use std::collections::BTreeSet;
@@ -39,15 +40,22 @@ pub(super) struct Generator {
     leases: Vec<Lease>,
     runs: Vec<(Lease, RunId)>,
     done: Vec<Tx>,
+    /// Number of uses of cookies so far. The name of a use is unique.
+    uses: u64,
+    /// Decides on cookies alone, so that the other operations stay those of earlier versions of this test.
+    cookies: Rng,
 }
 
 impl Generator {
     pub(super) fn new(seed: u64) -> Generator {
-        Generator { rng: Rng::new(seed), taken: vec![], leases: vec![], runs: vec![], done: vec![] }
+        let (rng, cookies) = (Rng::new(seed), Rng::new(!seed));
+        Generator { rng, cookies, taken: vec![], leases: vec![], runs: vec![], done: vec![], uses: 0 }
     }
 
     pub(super) fn learn(&mut self, tx: &Tx, answer: &Result<Done, TxError>) {
-        self.done.push(tx.clone());
+        if !matches!(tx, Tx::PickCookie(_)) {
+            self.done.push(tx.clone());
+        }
         match answer {
             Ok(Done::ClaimJob(Some(taken))) => self.taken.push((**taken).clone()),
             Ok(Done::ClaimTasks(claimed)) => self.leases.extend(claimed.leases.iter().cloned()),
@@ -62,6 +70,9 @@ impl Generator {
     }
 
     pub(super) fn next(&mut self, store: &MemStore) -> Step {
+        if self.cookies.chance(80) {
+            return Step::Run(self.cookie());
+        }
         loop {
             let tx = match self.rng.below(140) {
                 0..3 => Some(self.apply()),

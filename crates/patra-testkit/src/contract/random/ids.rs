@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use patra_core::port::query::{Cell, JobProgress, View, ViewRow};
 use patra_core::tx::{
-    CancelSubject, CommitBatch, Done, LeaseRef, PauseSelector, PauseSubject, PlanTarget, RedriveTarget, Redriven,
-    RunStarted, TaskLineage, Tx,
+    CancelSubject, CommitBatch, CookiePaused, CookiePicked, CookieReactivated, Done, LeaseRef, PauseSelector,
+    PauseSubject, PlanTarget, RedriveTarget, Redriven, RunStarted, TaskLineage, Tx,
 };
-use patra_core::{BatchId, CursorId, JobId, PauseId, PlanId, RunId, SliceId, TaskId};
+use patra_core::{BatchId, CredentialId, CursorId, JobId, PauseId, PlanId, RunId, SliceId, TaskId};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
@@ -22,6 +22,7 @@ enum Kind {
     Cursor,
     Hold,
     Quarantine,
+    Credential,
 }
 
 /// The store's id for each of the model's.
@@ -162,6 +163,7 @@ fn kind_of(view: View, column: &str) -> Option<Kind> {
         (View::Batches, "id") => Some(Kind::Batch),
         (View::Cursors, "id") | (_, "cursor_id") => Some(Kind::Cursor),
         (View::Holds, "id") => Some(Kind::Hold),
+        (View::Credentials, "id") | (View::CredentialStates, "credential_id") => Some(Kind::Credential),
         _ => None,
     }
 }
@@ -208,6 +210,12 @@ fn visit_done(done: &mut Done, visit: Visit<'_>) {
             }
         }
         Done::RedriveWork(Redriven::Queued { task: id, .. }) => task(id, visit),
+        Done::SaveCookie(done) => credential(&mut done.id, visit),
+        Done::PickCookie(CookiePicked::Picked { credential: picked, .. }) => credential(&mut picked.id, visit),
+        Done::PauseCookie(CookiePaused { id: Some(id) })
+        | Done::ReactivateCookie(CookieReactivated { id: Some(id) }) => {
+            credential(id, visit);
+        }
         Done::RedriveWork(Redriven::ReadBack { batch: id, .. }) => batch(id, visit),
         _ => {}
     }
@@ -266,6 +274,7 @@ fn visit_tx(tx: &mut Tx, visit: Visit<'_>) {
             }
         }
         Tx::AdvanceCursor(op) => cursor(&mut op.cursor, visit),
+        Tx::RecordCookieOutcome(op) => credential(&mut op.credential, visit),
         Tx::AcceptGap(op) => cursor(&mut op.cursor, visit),
         _ => {}
     }
@@ -303,6 +312,10 @@ fn hold(id: &mut PauseId, visit: Visit<'_>) {
 
 fn instance(id: &mut JobId, visit: Visit<'_>) {
     visit(Kind::Instance, &mut id.0);
+}
+
+fn credential(id: &mut CredentialId, visit: Visit<'_>) {
+    visit(Kind::Credential, &mut id.0);
 }
 
 fn plan(id: &mut PlanId, visit: Visit<'_>) {

@@ -1,6 +1,6 @@
 //! Scheduled scraping: by cron, by an interval, and across the death of the process.
 
-use patra_upstream::{TweetFault, TweetFaultKind, TweetProvider};
+use patra_upstream::{RetryAfter, TweetFault, TweetFaultKind, TweetProvider};
 use serde_json::{Value, json};
 
 use super::{everywhere, finished, provider, start, variables};
@@ -59,6 +59,143 @@ async fn schedule_scrapes_all_users_as_one_job_and_never_overlaps(on: On) {
     });
 }
 
+// covers: TWEET-26, TWEET-73, TWEET-117
+on_both!(scheduled_run_reads_only_tweets_above_the_newest_complete_one);
+async fn scheduled_run_reads_only_tweets_above_the_newest_complete_one(on: On) {
+    let counted = |count: usize| vec![("alice".to_owned(), count)];
+    for place in on.places() {
+        let mock_api = provider(TweetProvider { counts: counted(45), ..TweetProvider::default() });
+        let mut settings = variables(&mock_api);
+        for (name, value) in [("SCRAPER_CRON", "0 * * * *"), ("SCRAPER_USERNAMES", "alice"), ("COLLECTOR_TICK", "1")] {
+            settings.push((name.to_owned(), value.to_owned()));
+        }
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mut server = TestServer::open(place, mock_api, &settings);
+        let mut runs = 0;
+        let mut run = |server: &TestServer| {
+            let before = server.mock_api.stats().data_requests;
+            ring(server, &format!("2026-01-{:02}T00:00:00Z", runs + 1));
+            runs += 1;
+            let scheduled = || {
+                let mut jobs = scrapes(server);
+                jobs.retain(|job| job["trigger_type_code"] == "SCHEDULE");
+                jobs
+            };
+            server.wait("a job", || scheduled().len() == runs);
+            let done = finished(server, scheduled()[0]["public_id"].as_str().unwrap());
+            let user = &done["result"]["users"][0];
+            let numbers = ["fetched", "new"].map(|name| user[name].as_u64().unwrap_or_default());
+            (numbers, server.mock_api.stats().data_requests - before)
+        };
+        let set = |server: &TestServer, count: usize, faults: Vec<TweetFault>| {
+            server.mock_api.script().update(|script| {
+                script.tweets.counts = counted(count);
+                script.tweets.faults = faults;
+            });
+        };
+        assert_eq!(run(&server), ([45, 45], 3), "the first run reads all pages");
+        assert_eq!(run(&server), ([0, 0], 1), "nothing is new: one page, whatever the statistics say");
+        server.restart();
+        set(&server, 47, Vec::new());
+        assert_eq!(run(&server), ([2, 2], 1), "the id survives the process");
+        // A failed run moves nothing.
+        set(&server, 90, vec![TweetFault::new("alice", TweetFaultKind::Status(404), 0)]);
+        assert_eq!(run(&server).0, [0, 0]);
+        set(&server, 90, Vec::new());
+        assert_eq!(run(&server), ([43, 43], 3), "nothing is skipped");
+        // A scrape on request reads known tweets too, and a small one moves nothing.
+        set(&server, 100, Vec::new());
+        let manual = start(&server, &json!({ "usernames": "alice", "limit": 5 })).body["task_id"].clone();
+        let manual = finished(&server, manual.as_str().unwrap());
+        assert_eq!(manual["result"]["users"][0]["new"], 5, "{manual}");
+        assert_eq!(run(&server).0, [10, 5], "five known ones of the scrape, and five that it left out");
+        assert_eq!(server.place.sql("SELECT count(*), count(DISTINCT tweet_id) FROM tweets"), ["100|100"]);
+    }
+}
+
+// covers: TWEET-16, TWEET-109, TWEET-117
+on_both!(scheduled_run_leaves_out_only_users_who_are_busy);
+async fn scheduled_run_leaves_out_only_users_who_are_busy(on: On) {
+    // `stuck` waits for the 400 seconds of its `Retry-After`, in a scrape on request.
+    let tweets = TweetProvider {
+        faults: vec![TweetFault::new("stuck", TweetFaultKind::Status(429), 0)],
+        ..TweetProvider::default()
+    };
+    let settings = [("SCRAPER_CRON", "0 * * * *"), ("SCRAPER_USERNAMES", "alice,bob,stuck"), ("COLLECTOR_TICK", "1")];
+    everywhere(on, &tweets, &settings, |server| {
+        server.mock_api.script().update(|script| script.retry_after = RetryAfter::Seconds(400));
+        let manual = start(server, &json!({ "usernames": "stuck", "limit": 20 })).body["task_id"].clone();
+        let manual = manual.as_str().unwrap();
+        let status = |task: &str| server.call("GET", &format!("/api/admin/scrape/{task}"), None, None).body;
+        server.wait("the pause", || server.mock_api.log().iter().any(|entry| entry.status == 429));
+        let scheduled = || {
+            let mut jobs = scrapes(server);
+            jobs.retain(|job| job["trigger_type_code"] == "SCHEDULE");
+            jobs
+        };
+        ring(server, "2026-01-01T00:00:00Z");
+        server.wait("a job of the others", || scheduled().len() == 1);
+        let task = scheduled()[0]["public_id"].as_str().unwrap().to_owned();
+        assert_eq!(status(&task)["progress"]["total"], 2, "{}", status(&task));
+        let lines = |what: &str| {
+            let log = server.log();
+            log.lines().filter(|line| line.contains(what)).map(str::to_owned).collect::<Vec<_>>()
+        };
+        server.wait("the warning", || !lines("leaves out users").is_empty());
+        let left_out = lines("leaves out users").remove(0);
+        assert!(left_out.contains("stuck") && !left_out.contains("alice") && left_out.contains(&task), "{left_out}");
+        // The provider silenced the key, so they wait too: the next run is skipped, and names what it waits for.
+        ring(server, "2026-01-02T00:00:00Z");
+        server.wait("a warning that names the task", || !lines("is still running").is_empty());
+        assert!(lines("is still running")[0].contains(&task), "{:?}", lines("is still running"));
+        assert!(!task.contains(manual) && scheduled().len() == 1);
+        assert!(["pending", "running"].contains(&status(manual)["status"].as_str().unwrap()), "{}", status(manual));
+    });
+}
+
+// covers: TWEET-109
+on_both!(user_who_waits_in_a_scheduled_run_is_scraped_on_request);
+async fn user_who_waits_in_a_scheduled_run_is_scraped_on_request(on: On) {
+    let tweets = TweetProvider {
+        faults: vec![TweetFault::new("alice", TweetFaultKind::Late(60_000), 0)],
+        ..TweetProvider::default()
+    };
+    let settings = [
+        ("SCRAPER_CRON", "0 * * * *"),
+        ("SCRAPER_USERNAMES", "alice,bob"),
+        ("COLLECTOR_TICK", "1"),
+        ("COLLECTOR_CONCURRENCY", "1"),
+    ];
+    everywhere(on, &tweets, &settings, |server| {
+        ring(server, "2026-01-01T00:00:00Z");
+        server.wait("a request for alice", || server.mock_api.stats().data_requests > 0);
+        let conflict = start(server, &json!({ "usernames": "alice", "limit": 20 }));
+        assert_eq!(conflict.status, 409, "she is being fetched: {}", conflict.body);
+        let begun = start(server, &json!({ "usernames": "bob", "limit": 20 }));
+        assert_eq!(begun.status, 202, "he only waits: {}", begun.body);
+        server.mock_api.script().update(|script| script.tweets.faults.clear());
+        let done = finished(server, begun.body["task_id"].as_str().unwrap());
+        assert_eq!((&done["status"], &done["result"]["new_tweets"]), (&json!("completed"), &json!(20)), "{done}");
+        assert_eq!(server.place.sql("SELECT count(*), count(DISTINCT tweet_id) FROM tweets")[0].split('|').count(), 2);
+    });
+}
+
+// covers: TWEET-146
+#[test]
+fn log_level_of_the_environment_is_heeded() {
+    let place = Workspace::sqlite();
+    let warns = |variables: &[(&str, &str)]| {
+        let output = place.patra().arg("collect").env("TWITTER_API_KEY", "k").envs(variables.iter().copied()).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stderr).contains("scheduled scraping of tweets is off")
+    };
+    assert!(warns(&[("LOG_LEVEL", "WARNING")]) && !warns(&[("LOG_LEVEL", "error")]));
+    assert!(warns(&[("LOG_LEVEL", "error"), ("RUST_LOG", "warn")]), "RUST_LOG is more exact, and wins");
+    let wrong = place.patra().arg("collect").env("LOG_LEVEL", "loud").output().unwrap();
+    assert!(!wrong.status.success() && String::from_utf8_lossy(&wrong.stderr).contains("LOG_LEVEL is \"loud\""));
+}
+
 // covers: TWEET-113, TWEET-114
 #[test]
 fn invalid_schedule_is_refused() {
@@ -69,6 +206,7 @@ fn invalid_schedule_is_refused() {
         (vec![("SCRAPER_CRON", "CRON_TZ=Mars/Base 0 6 * * *")], "there is no zone \"Mars/Base\""),
         (vec![("SCRAPER_CRON", "0 6 * * *"), ("SCRAPER_INTERVAL", "3600")], "both set"),
         (vec![("SCRAPER_ENABLED", "maybe")], "SCRAPER_ENABLED is \"maybe\": expected true"),
+        (vec![("TWITTER_API", "myspace")], "TWITTER_API is \"myspace\": expected twitterapi_io or x"),
         (vec![("TWITTER_BASE_URL", "notaurl")], "TWITTER_BASE_URL is \"notaurl\": expected an address"),
     ] {
         let output = place.patra().args(["collect"]).envs(settings).output().unwrap();

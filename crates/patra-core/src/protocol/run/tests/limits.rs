@@ -74,6 +74,32 @@ fn record_repeated_on_every_page_counts_once() {
     assert_eq!((keys(&last), last.stats.items_count), (vec!["5-5"], 1));
 }
 
+// covers: TWEET-26
+#[test]
+fn newest_tweet_is_reported_by_a_poll_that_reached_its_end() {
+    let scheduled = r#"{"params":{"limit":"2","limit_max":"4"}}"#;
+    // The params, the numbers of new and known tweets, whether there is a next page, and what is reported.
+    for (params, new, known, next, expected) in [
+        (POLL, 2, 0, None, Some(true)),
+        (r#"{"params":{}}"#, 2, 0, None, Some(true)),
+        (r#"{"params":{"limit":"2"}}"#, 1, 1, Some("b"), None),
+        (scheduled, 1, 1, Some("b"), Some(false)),
+        (scheduled, 2, 0, None, Some(true)),
+    ] {
+        let lease = Lease { source: Some(crate::id::SourceId(1)), window: None, params: params.into(), ..lease() };
+        let plain = (*policy(limited())).clone();
+        let stream = RecordStream { kind: crate::record::TWEET.into(), ..RecordStream::clone(&plain.stream) };
+        let (mut driver, _) = Driver::prepared(lease, RunPolicy { stream: Arc::new(stream), ..plain }, None);
+        driver.fetch();
+        let RunInput::Fetched(Ok(mut first)) = page(1, next) else { unreachable!() };
+        first.records = vec![record("99", at(1)), record("1000", at(2))];
+        driver.on(RunInput::Fetched(Ok(first)));
+        let poll = end(&driver.on(done(new, known))).poll.clone().expect("a poll");
+        let found = poll.newest.map(|newest| (newest.id, newest.complete));
+        assert_eq!(found, expected.map(|complete| ("1000".to_owned(), complete)), "{params} {next:?}");
+    }
+}
+
 // covers: TWEET-20
 #[test]
 fn a_limit_that_is_no_number_is_refused_before_any_request() {
