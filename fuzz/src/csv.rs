@@ -79,6 +79,10 @@ fn check_again(pager: &Pager, page: &FetchedPage, csv: &[u8]) {
 pub fn hostile() -> Vec<Vec<u8>> {
     vec![
         repeated("\0", "x,", 60_000, ""),
+        repeated("\0", ",", 700_000, ""),
+        repeated("\x02id,at\n", ",", 700_000, "\n"),
+        repeated(&format!("\0id,at,{}\n", "y".repeat(10_000)), "1,5,\n", 7_000, ""),
+        repeated("\0id,at\n", "1,5\n", 250_001, ""),
         repeated("\x02id,at\n", "1,", 60_000, "\n"),
         repeated("\0id,at\n", "1,5\n", 10_000, ""),
         repeated("\0id,at\n\"", "\"\"", 20_000, ""),

@@ -100,6 +100,15 @@ pub fn hostile() -> Vec<Vec<u8>> {
     vec![
         repeated(&format!("{item}<![CDATA["), "<a href=x>", 5_000, &format!("]]>{end}")),
         repeated(item, "&lt;a href=x&gt;", 5_000, end),
+        repeated(&format!("<rss xml:base='http://x.test/{}/'>{item}", "x".repeat(8_000)), "&lt;a href=x&gt;", 500, end),
+        repeated(
+            &format!("<rss xml:base='http://x.test/{}/'>{item}", "x".repeat(100_000)),
+            "&lt;a href=x&gt;",
+            500,
+            end,
+        ),
+        repeated("<rss><channel>", "<a/>", 250_001, "</channel></rss>"),
+        repeated("<rss><channel><title>t</title><item>", "<itunes:category>y", 200, "x</item></channel></rss>"),
         repeated(item, "<a href=x>", 200, end),
         repeated("<rss><channel>", "<item/>", 20_000, "</channel></rss>"),
         repeated("<rss>", "<a>", 300, ""),
@@ -107,6 +116,13 @@ pub fn hostile() -> Vec<Vec<u8>> {
         repeated(&format!("{bomb}]><rss><channel><title>"), "&a7;", 3, "</title></channel></rss>"),
         repeated("{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[{}", ",{}", 20_000, "]}"),
         repeated("{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[", "[", 20_000, ""),
+        repeated("{\"version\":\"https://jsonfeed.org/version/1\",\"items\":[{\"a\":[{}", ",{}", 40_000, "]}]}"),
+        repeated(
+            "{\"version\":\"https://jsonfeed.org/version/1\",\"title\":\"t\",\"items\":[]",
+            ",\"a\":1",
+            40_000,
+            "}",
+        ),
         repeated("<html><head>", "<link rel=alternate type=application/rss+xml href=x>", 2_000, ""),
     ]
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use patra_connectors::Pager;
 use patra_core::protocol::run::FetchedPage;
+use patra_core::record::RejectedRecord;
 use patra_spec::selector::PathSegment;
 use patra_spec::{Selector, Snapshot, SyntaxError};
 
@@ -52,6 +53,7 @@ pub fn check(data: &[u8]) {
     let Some(document) = document else { return };
     match (lookup(&document, &selector), read) {
         (Some(Value::Array(list)), Ok(page)) => check_items(list, &page),
+        (Some(Value::Array(list)), Err(failure)) => check_refused(list, &failure.fault.message),
         (Some(Value::Null), Ok(page)) => assert_eq!(page.facts.items, 0),
         (None | Some(Value::Object(_) | Value::String(_) | Value::Number(_) | Value::Bool(_)), Err(_)) => {}
         (found, Ok(page)) => panic!("{path} finds {found:?}, and {} items were read", page.facts.items),
@@ -60,6 +62,12 @@ pub fn check(data: &[u8]) {
 }
 
 /// An error points into the text, at a character.
+/// Only a list with many records, or many that cannot be stored, is refused as a whole.
+fn check_refused(list: &[Value], reason: &str) {
+    assert!(list.len() > RejectedRecord::MAX_PER_PAGE, "{} items are refused: {reason}", list.len());
+    assert!(reason.contains("the page is refused"), "{reason}");
+}
+
 pub(crate) fn check_syntax_error(text: &str, error: &SyntaxError) {
     assert!(text.is_char_boundary(error.offset), "{error:?} is outside {text:?}");
     assert!(!error.message.is_empty() && error.message.len() <= 1_000, "{error:?}");
@@ -97,6 +105,7 @@ fn lookup<'v>(document: &'v Value, selector: &Selector) -> Option<&'v Value> {
 pub fn hostile() -> Vec<Vec<u8>> {
     vec![
         repeated("$.items\n{\"items\":[{}", ",{}", 40_000, "]}"),
+        repeated("$.items\n{\"items\":[{}", ",{}", 250_001, "]}"),
         repeated("$.items\n{\"items\":[", "[", 5_000, &format!("{}]}}", "]".repeat(5_000))),
         repeated("$.items\n", "[", 50_000, ""),
         repeated("$.items\n{\"items\":[{\"id\":\"", "x", 50_000, "\"}]}"),

@@ -101,6 +101,7 @@ fn escaped(text: &Value) -> String {
 pub fn hostile() -> Vec<Vec<u8>> {
     let entity = "<!DOCTYPE r [<!ENTITY a \"aaaaaaaaaa\"><!ENTITY b \"&a;&a;&a;\">]>";
     vec![
+        repeated("\0<r><l>", "<i/>", 260_000, "</l></r>"),
         repeated("\0<r><l>", "<i/>", 20_000, "</l></r>"),
         repeated("\0<r><l>", "<i id='1'><at>5</at></i>", 5_000, "</l></r>"),
         repeated("\0", "<a>", 20_000, ""),

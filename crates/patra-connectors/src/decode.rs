@@ -7,6 +7,7 @@ mod condition;
 mod csv;
 mod errors;
 mod item;
+mod memory;
 mod paths;
 mod private;
 mod repair;
@@ -33,9 +34,12 @@ use patra_spec::{AbsentList, ResponseFormat, Snapshot};
 
 use crate::classify::RefusedResponse;
 use crate::feed::{IdentityRule, SharedIds};
+pub use csv::MAX_COLUMNS;
 use errors::BodyErrorRule;
 pub(crate) use errors::StatusRules;
 use item::ItemDecoder;
+pub use memory::MAX_PAGE_RECORDS;
+use memory::{max_projected, too_large, too_many_records};
 use paths::SelectorList;
 pub(crate) use scalar::said;
 use scalar::{flag, text};
@@ -61,6 +65,8 @@ pub(crate) struct Decoder {
     single: bool,
     /// A record that the filter excludes is still in the list.
     notes_excluded: bool,
+    /// Largest JSON text of a body.
+    max_projected: usize,
 }
 
 /// The request of a page, as far as decoding needs it.
@@ -189,7 +195,13 @@ impl Decoder {
             ids: false,
             single,
             notes_excluded: spec.marks_missing(),
+            max_projected: max_projected(spec.http.max_body_bytes),
         })
+    }
+
+    /// Bytes that decoding this body may take, in addition to the body.
+    pub(crate) fn cost(&self, body: &[u8]) -> usize {
+        self.source.cost(body, self.max_projected)
     }
 
     pub(crate) fn decode(&self, response: &HttpResponse, asked: &PageContext<'_>) -> Result<Decoded, RefusedResponse> {
@@ -215,8 +227,14 @@ impl Decoder {
                     }
                 }
             }
-            BodyDecoder::Xml(xml) => ("XML", xml.project(&text()?).map_err(|reason| unreadable("XML", reason))?.into()),
-            BodyDecoder::Csv(csv) => ("CSV", csv.project(&text()?).map_err(|reason| unreadable("CSV", reason))?.into()),
+            BodyDecoder::Xml(xml) => {
+                let json = xml.project(&text()?, self.max_projected).map_err(|error| error.fault("XML"))?;
+                ("XML", json.into())
+            }
+            BodyDecoder::Csv(csv) => {
+                let json = csv.project(&text()?, self.max_projected).map_err(|error| error.fault("CSV"))?;
+                ("CSV", json.into())
+            }
             BodyDecoder::Feed(rule) => {
                 return web("feed", web::of_feed(body, kind, &base()?, *rule, asked.shared_ids)?);
             }
@@ -247,7 +265,9 @@ impl Decoder {
         decoded.records.reserve(if self.ids { 0 } else { items.len() });
         let mut hashes = Vec::with_capacity(items.len() * 16);
         let mut found = Vec::new();
+        let count = items.len();
         for (index, raw) in items.into_iter().enumerate() {
+            check_rejected(&decoded.rejected, count)?;
             if asked.until.is_some() && self.items.id_of(raw, &mut found).is_some_and(|id| asked.knows(&id)) {
                 decoded.facts.items = u32::try_from(index).unwrap_or(u32::MAX);
                 decoded.facts.has_more = Some(false);
@@ -300,6 +320,7 @@ impl Decoder {
                 decoded.excluded.push(id);
             }
         }
+        check_rejected(&decoded.rejected, count)?;
         decoded.content = content_hash(&hashes);
         Ok(decoded)
     }
@@ -343,10 +364,11 @@ impl Decoder {
             }
             (None, Some("null")) => ListValue::Null,
             (None, Some(object)) if object.starts_with('{') => ListValue::Object,
-            (None, Some(list)) => serde_json::from_str(list).map_or(ListValue::Other, ListValue::List),
+            (None, Some(list)) => walk::listed(list).unwrap_or(ListValue::Other),
         };
         match listed {
             ListValue::List(items) => Ok(items),
+            ListValue::TooLong(records) => Err(too_many_records(records)),
             // Some upstreams write null where they mean an empty list.
             ListValue::Null => Ok(Vec::new()),
             ListValue::Object if self.single => Ok(found.into_iter().collect()),
@@ -354,6 +376,19 @@ impl Decoder {
             ListValue::Other => Err(wrong("something that is no list")),
         }
     }
+}
+
+/// Refuses a page with too many records that cannot be stored: its format has changed, or the paths are wrong.
+fn check_rejected(rejected: &[RejectedRecord], records: usize) -> Result<(), Fault> {
+    if rejected.len() <= RejectedRecord::MAX_PER_PAGE {
+        return Ok(());
+    }
+    let reason = rejected.first().map_or("", |first| first.reason.as_str());
+    Err(too_large(&format!(
+        "more than {} of its {records} records cannot be stored, so none is: fix the paths of the endpoint; the first \
+         reason is: {reason}",
+        RejectedRecord::MAX_PER_PAGE
+    )))
 }
 
 /// A number of records: a whole number of any notation, and not negative.

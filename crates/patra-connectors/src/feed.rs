@@ -20,10 +20,13 @@ mod xml;
 use serde::Serialize;
 use url::Url;
 
+use crate::json_size::TooManyValues;
+
 pub use date::{FeedDate, parse as parse_date};
 pub use encoding::decode;
 pub use entity::{MAX_EXPANSION_BYTES, MAX_EXPANSION_DEPTH};
 pub use identity::{IdentityRule, MAX_SHARED_IDS, SharedIds, identity, keys, shared_ids};
+pub use links::MAX_URL_BYTES;
 pub use sanitise::{clean as clean_html, plain as html_to_text};
 pub use text::FeedText;
 pub use tree::{MAX_DEPTH, MAX_ELEMENTS};
@@ -37,8 +40,17 @@ pub(crate) mod markup {
 
 /// Most bytes of a feed.
 pub const MAX_BYTES: usize = 15 * 1024 * 1024;
+/// How many times its own size the texts and addresses of a feed may have, and what any feed may have.
+const MAX_TEXT_GROWTH: usize = 2;
+const FREE_TEXT_BYTES: usize = 1024 * 1024;
 /// Most entries of a feed.
 pub const MAX_ENTRIES: usize = 50_000;
+
+/// Most bytes of the texts and addresses of a feed whose body has this length: relative links become absolute, and the
+/// same address is in many of them.
+pub(crate) fn max_text_bytes(body: usize) -> usize {
+    MAX_TEXT_GROWTH * body + FREE_TEXT_BYTES
+}
 
 /// A feed as it was published. Titles and the like are plain text, URLs are absolute where they could be made so.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -96,6 +108,28 @@ pub struct FeedEntry {
 }
 
 impl FeedEntry {
+    /// Bytes of its texts and addresses.
+    fn text_bytes(&self) -> usize {
+        let one = [
+            &self.id,
+            &self.title,
+            &self.link,
+            &self.author,
+            &self.rights,
+            &self.language,
+            &self.image,
+            &self.comments,
+            &self.source,
+        ];
+        let texts = self.summary.iter().chain(&self.content).map(|text| text.value.len());
+        let tags = self.tags.iter().flat_map(|tag| [&tag.term, &tag.scheme, &tag.label]);
+        let files =
+            self.enclosures.iter().map(|file| file.href.len() + file.media_type.as_ref().map_or(0, String::len));
+        one.into_iter().chain(tags).flatten().map(String::len).sum::<usize>()
+            + texts.sum::<usize>()
+            + files.sum::<usize>()
+    }
+
     /// The description of the entry: its summary, else its content.
     pub fn description(&self) -> Option<&FeedText> {
         self.summary.as_ref().or_else(|| self.content.first())
@@ -162,6 +196,10 @@ pub enum FeedLimit {
     Elements,
     #[error("its elements are nested deeper than {MAX_DEPTH}")]
     Depth,
+    #[error("its texts and addresses grow to more than {limit} bytes: its links repeat a long base address")]
+    Growth { limit: usize },
+    #[error(transparent)]
+    JsonValues(#[from] TooManyValues),
     #[error("its values are nested deeper than {}", json::MAX_DEPTH)]
     JsonDepth,
     #[error("its entities grow to more than {MAX_EXPANSION_BYTES} bytes")]

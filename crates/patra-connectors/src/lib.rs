@@ -9,6 +9,7 @@ mod explain;
 pub mod feed;
 mod headers;
 mod hints;
+mod json_size;
 pub mod links;
 pub mod mask;
 pub mod opml;
@@ -18,5 +19,7 @@ mod request;
 pub mod stored_response;
 pub mod tweet;
 
+pub use decode::{MAX_COLUMNS, MAX_PAGE_RECORDS};
 pub use evidence::MAX_SAMPLE;
+pub use json_size::{MAX_JSON_VALUES, TooManyValues};
 pub use pager::{PageExchange, PageRequest, Pager};

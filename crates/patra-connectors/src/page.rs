@@ -11,7 +11,7 @@ pub use article::{ArticlePage, article};
 pub use document::{MAX_BYTES, MAX_DEPTH, MAX_NODES};
 pub use feeds::{FeedLink, feeds, looks_like_page};
 pub use select::{MAX_ROWS, SelectField, SelectRow, SelectRules, select};
-pub use tame::MAX_ATTRIBUTES;
+pub use tame::{MAX_ATTRIBUTES, MAX_PAGE_ATTRIBUTES};
 
 /// Why a page was not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,6 +22,12 @@ pub enum HtmlPageError {
     TooDeep,
     #[error("the page is refused: it grows to more than {MAX_NODES} nodes")]
     TooManyNodes,
+    #[error("the page is refused: it has more than {MAX_PAGE_ATTRIBUTES} attributes")]
+    TooManyAttributes,
+    #[error(
+        "the page is refused: its rows hold more than {limit} bytes of text: the selector matches rows inside of rows"
+    )]
+    TooMuchText { limit: usize },
     #[error("the page is refused: `{selector}` matches more than {MAX_ROWS} elements")]
     TooManyRows { selector: String },
     #[error("`{selector}` is no CSS selector: {reason}")]

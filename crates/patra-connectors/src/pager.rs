@@ -10,6 +10,7 @@ use patra_core::paging::Position;
 use patra_core::params::Params;
 use patra_core::port::transport::{self, HttpRequest, HttpResponse};
 use patra_core::protocol::run::{ExchangeEvidence, FetchedPage, PageFailure};
+use patra_core::record::HeldMemory;
 use patra_core::source::Validators;
 use patra_core::{CredentialId, Fault, Ts, Window, hash};
 use patra_spec::Snapshot;
@@ -179,6 +180,15 @@ impl Pager {
         self.detail.as_ref().filter(|_| is_detail).unwrap_or(&self.phase)
     }
 
+    /// Bytes that reading this response may take, in addition to its body.
+    pub fn decoding_cost(&self, exchange: &PageExchange, response: &HttpResponse) -> usize {
+        if (200..300).contains(&response.status) {
+            self.phase(exchange.is_detail).decoder.cost(&response.body)
+        } else {
+            response.body.len()
+        }
+    }
+
     /// Reads the result of an exchange.
     pub fn read(
         &self,
@@ -250,6 +260,7 @@ impl Pager {
                     capture: None,
                     warnings,
                     cut,
+                    memory: HeldMemory::default(),
                 }))
             }
             Err(mut refused) => {

@@ -16,8 +16,13 @@ use serde_json::value::RawValue;
 
 use patra_core::tweet::{InvalidTweet, Tweet, TweetCounts, TweetDraft};
 
+use crate::json_size::{self, TooManyValues};
+
 pub use normalise::{NormalisedTweets, normalise};
 pub use parse::parse;
+
+/// Most tweets of one page.
+pub const MAX_TWEETS: usize = 10_000;
 
 /// Why a response is no page of tweets (TWEET-47).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,6 +33,10 @@ pub enum TweetPageError {
     NoData,
     #[error("`{0}` is no list of tweets: the upstream seems to have changed")]
     NoList(&'static str),
+    #[error(transparent)]
+    Size(#[from] TooManyValues),
+    #[error("it has {0} tweets, at most {MAX_TWEETS} are read: ask for smaller pages")]
+    TooMany(usize),
 }
 
 /// A tweet of a page.
@@ -53,7 +62,11 @@ pub struct MappedTweet {
 
 /// The tweets of a response, in its order. A pinned tweet that is in the list as well is returned once.
 pub fn read(text: &str) -> Result<Vec<FoundTweet<'_>>, TweetPageError> {
+    json_size::check(text)?;
     let envelope = envelope::open(text)?;
+    if envelope.items.len() > MAX_TWEETS {
+        return Err(TweetPageError::TooMany(envelope.items.len()));
+    }
     let drafts = parse(&envelope.normalised());
     let found = envelope.items.into_iter().zip(drafts).map(|(item, (draft, counts))| {
         let TweetDraft { tweet_id: id, .. } = &draft;

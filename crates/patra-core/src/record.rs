@@ -1,5 +1,9 @@
 //! Records of a page: an identity, a version, and the bytes as received.
 
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
 use bytestring::ByteString;
 
 use crate::error::Code;
@@ -7,6 +11,10 @@ use crate::time::Ts;
 
 /// Longest identity that is stored. Longer ones are quarantined: an index entry must fit a database page.
 pub const MAX_KEY_BYTES: usize = 1_024;
+
+/// Most bytes of one record, its mapped fields and what was received together. Larger ones are quarantined: a store copies
+/// a row several times while it writes it.
+pub const MAX_RECORD_BYTES: usize = 4 << 20;
 
 /// The kind of tweets: polls of tweet sources are counted ([`crate::tweet::FetchStats`]).
 pub const TWEET: &str = "tweet";
@@ -45,6 +53,32 @@ pub struct RejectedRecord {
 
 impl RejectedRecord {
     pub const MAX_SAMPLE: usize = 1_024;
+    /// Most rejected records of one page; a page with more is refused as a whole.
+    pub const MAX_PER_PAGE: usize = 1_000;
+}
+
+/// A share of a memory budget that is returned when its last holder is dropped. It is no part of the data: all are
+/// equal.
+#[derive(Clone, Default)]
+pub struct HeldMemory(Option<Arc<dyn Any + Send + Sync>>);
+
+impl HeldMemory {
+    /// Holds the share, which returns its memory when it is dropped.
+    pub fn new(share: impl Any + Send + Sync) -> HeldMemory {
+        HeldMemory(Some(Arc::new(share)))
+    }
+}
+
+impl fmt::Debug for HeldMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "held" } else { "none" })
+    }
+}
+
+impl PartialEq for HeldMemory {
+    fn eq(&self, _: &HeldMemory) -> bool {
+        true
+    }
 }
 
 /// An id on a page of a two-phase endpoint; its details are fetched separately (MAP-C-08).

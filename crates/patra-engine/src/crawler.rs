@@ -22,6 +22,7 @@ use patra_core::protocol::run::FetchedPage;
 use patra_core::{Code, Ts, Window};
 
 use crate::credentials::{CookieChoice, Credentials, GatePass, OutgoingRequest, noting};
+use crate::decoding::Received;
 use crate::gate::{GateFeedback, RateGate};
 use crate::health::HealthRegistry;
 use crate::metrics::Metrics;
@@ -361,7 +362,8 @@ impl Crawler {
             }
         };
         let latency = inner.clock.steady().since(left);
-        let result = side.pager.read(exchange, sent.answer, latency, inner.clock.now());
+        let received = Received { exchange, answer: sent.answer, latency, now: inner.clock.now() };
+        let result = received.read(&side.pager).await;
         admitted.ended(&result);
         inner.credentials.record_outcome(sent.cookie, &result).await;
         result.map_err(|refusal| {

@@ -13,6 +13,7 @@ mod compile;
 mod crash;
 pub mod crawler;
 mod credentials;
+mod decoding;
 mod engine;
 mod events;
 mod executor;

@@ -26,6 +26,8 @@ pub use report::{
     ReplayReport, ReplaySample, ReplayVerdict,
 };
 
+use crate::decoding::Received;
+
 pub(crate) use decide::counts;
 pub(crate) use recording::ParsedRecording;
 
@@ -74,7 +76,8 @@ pub async fn from_archive(recording: &Recording, queries: Option<&dyn Queries>) 
         let note = "no response came when this batch was read, so there is none to read again";
         return Ok(report(case, ReplayMode::Archive, checks, None, None, vec![note.to_owned()]));
     };
-    let result = pager.read(exchange, Ok(answer), Duration::ZERO, case.now);
+    let received = Received { exchange, answer: Ok(answer), latency: Duration::ZERO, now: case.now };
+    let result = received.read(&pager).await;
     checks.extend(compared(&case, &result));
     finish(case, ReplayMode::Archive, checks, result, queries).await
 }

@@ -23,6 +23,7 @@ use patra_core::{Code, Level, Ts, Window};
 
 use crate::coalescer::{CoalescerLeader, CoalescerTurn};
 use crate::crash;
+use crate::decoding::lacks_memory;
 use crate::events::{self, RunEvent};
 use crate::gate::{GateFeedback, PermitRequester, PermitToken, RateLane, comes_first};
 use crate::pool;
@@ -436,6 +437,7 @@ impl Runner {
                 },
                 ..RequestOutcome::default()
             },
+            Err(refusal) if lacks_memory(refusal) => return,
             Err(refusal) => RequestOutcome {
                 throttled: refusal.throttled,
                 failed: !refusal.throttled && refusal.fault.level == Level::L1,

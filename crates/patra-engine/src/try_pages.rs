@@ -19,6 +19,7 @@ use patra_core::{Code, Fault, Level, Window};
 use patra_spec::Snapshot;
 
 use crate::credentials::{CookieChoice, Credentials, GatePass, OutgoingRequest, PermitSource, SentRequest};
+use crate::decoding::Received;
 use crate::gate::{RateGate, RateLane};
 use crate::robots::{RobotsCache, RobotsClient};
 pub(crate) use pace::TryPace;
@@ -137,7 +138,8 @@ impl TryClient<'_> {
                     None => authoriser.anonymous(&exchange.request),
                 };
                 let seen = answer.as_ref().ok().cloned();
-                look(Some(shown), seen, self.pager.read(exchange, answer, latency, self.clock.now()))
+                let received = Received { exchange, answer, latency, now: self.clock.now() };
+                look(Some(shown), seen, received.read(&self.pager).await)
             }
             Err(refused) => {
                 let shown = masked(&authoriser, &exchange.request);

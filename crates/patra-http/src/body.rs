@@ -2,18 +2,26 @@
 
 mod coding;
 mod decode;
+mod memory;
 mod wire;
 mod zstd;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use patra_core::port::transport::{Error, TransferLimits};
 
 use coding::ContentCoding;
+use memory::BodyShare;
 use wire::WireReader;
 
-/// Reads and decompresses the body; never more than `Limits::max_body` bytes, counted after decompression.
-pub(crate) async fn read(response: reqwest::Response, limits: &TransferLimits) -> Result<Bytes, Error> {
+/// Reads and decompresses the body; never more than `Limits::max_body` bytes, counted after decompression. A large body
+/// waits until `deadline` for its share of the memory.
+pub(crate) async fn read(
+    response: reqwest::Response,
+    limits: &TransferLimits,
+    deadline: Instant,
+) -> Result<Bytes, Error> {
     let codings = ContentCoding::list(response.headers())?;
     let announced = response.content_length().unwrap_or(0);
     if limits.cut && codings.is_empty() {
@@ -25,28 +33,48 @@ pub(crate) async fn read(response: reqwest::Response, limits: &TransferLimits) -
     }
     let wire = WireReader::new(response, limits);
     if codings.is_empty() {
-        collect(wire, announced as usize, limits.max_body).await
+        // The connection delivers no more than was announced.
+        let most = if announced > 0 { announced as usize } else { limits.max_body };
+        let share = BodyShare::new(most, 0, deadline);
+        collect(wire, announced as usize, limits.max_body, share).await
     } else {
-        decode::collect(wire, &codings, limits.max_body).await
+        let share = BodyShare::new(limits.max_body, codings.len(), deadline);
+        decode::collect(wire, &codings, limits.max_body, share).await
     }
 }
 
-async fn collect(mut wire: WireReader, announced: usize, limit: usize) -> Result<Bytes, Error> {
+async fn collect(mut wire: WireReader, announced: usize, limit: usize, mut share: BodyShare) -> Result<Bytes, Error> {
     let Some(first) = wire.chunk().await? else { return Ok(Bytes::new()) };
     // A small body arrives in one chunk and is passed on without a copy. The buffer is allocated only now, so that a
     // server that announces much and sends nothing costs nothing.
     let Some(second) = wire.chunk().await? else { return Ok(first) };
-    let mut body = Vec::with_capacity(announced.max(first.len() + second.len()));
-    body.extend_from_slice(&first);
-    body.extend_from_slice(&second);
-    drop((first, second));
-    while let Some(chunk) = wire.chunk().await? {
-        if body.capacity() - body.len() < chunk.len() {
-            body.reserve_exact(growth(body.len(), limit).max(chunk.len()));
-        }
-        body.extend_from_slice(&chunk);
+    let mut body = Vec::new();
+    for chunk in [first, second] {
+        append(&mut body, &chunk, announced, limit, &mut share).await?;
     }
-    Ok(body.into())
+    while let Some(chunk) = wire.chunk().await? {
+        append(&mut body, &chunk, announced, limit, &mut share).await?;
+    }
+    Ok(share.hold(body))
+}
+
+/// Appends a chunk. No more is allocated than the body needs and its share covers.
+async fn append(
+    body: &mut Vec<u8>,
+    chunk: &[u8],
+    announced: usize,
+    limit: usize,
+    share: &mut BodyShare,
+) -> Result<(), Error> {
+    let length = body.len() + chunk.len();
+    share.cover(length).await?;
+    if body.capacity() < length {
+        let known = announced.min(share.covered());
+        let more = if known >= length { known - body.len() } else { growth(body.len(), limit).max(chunk.len()) };
+        body.reserve_exact(more);
+    }
+    body.extend_from_slice(chunk);
+    Ok(())
 }
 
 /// Reads a body up to the cap; the rest stays unread.

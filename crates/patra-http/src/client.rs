@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::header::{self, HeaderMap};
 use ipnet::IpNet;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use patra_core::port::BoxFuture;
 use patra_core::port::transport::{Error, HttpRequest, HttpResponse, Redirect, TransferLimits, Transport};
@@ -112,6 +112,8 @@ impl Client {
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, Error> {
         let limits = request.limits;
+        // A wait for memory ends before the exchange does, so that its error says what was missing.
+        let deadline = connect::later(Instant::now(), limits.total_timeout - limits.total_timeout / 20);
         let proxy = request.proxy.as_deref().map(HttpProxy::parse).transpose()?;
         let request_origin = request.origin.clone();
         let inner = self.inner.route(&request.allow_net)?;
@@ -131,7 +133,7 @@ impl Client {
             inside &= private;
             let target = match redirect::location(response.status(), response.headers()) {
                 Some(target) if limits.max_redirects > 0 => target,
-                _ => return read_response(response, &limits, redirected).await,
+                _ => return read_response(response, &limits, deadline, redirected).await,
             };
             if left == 0 {
                 return Err(Error::Redirect { reason: format!("more than {} redirects", limits.max_redirects) });
@@ -231,11 +233,12 @@ fn record_redirect(before: Option<Redirect>, status: u16, url: &str) -> Redirect
 async fn read_response(
     response: reqwest::Response,
     limits: &TransferLimits,
+    deadline: Instant,
     redirected: Option<Redirect>,
 ) -> Result<HttpResponse, Error> {
     let status = response.status().as_u16();
     let headers = text_headers(response.headers());
-    Ok(HttpResponse { status, headers, body: body::read(response, limits).await?, redirected })
+    Ok(HttpResponse { status, headers, body: body::read(response, limits, deadline).await?, redirected })
 }
 
 /// Headers as text. Encoding and length headers are left out if the body was decompressed.

@@ -15,6 +15,7 @@ mod drive;
 mod event;
 mod mutant;
 mod partition;
+mod parts;
 mod passes;
 mod process;
 mod profile;

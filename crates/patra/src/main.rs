@@ -1,5 +1,6 @@
 //! The `patra` program: command line, wiring, signals. The other crates decide; this one connects them.
 
+mod allocator;
 mod cli;
 mod clock;
 mod commands;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refused(&error, &command, &args),
     };
+    allocator::configure(&cli);
     // The last traces are sent when the guard is dropped, after the work.
     let result = logging::start(&cli).and_then(|_traces| run(cli));
     match result {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytestring::ByteString;
 use serde_json::value::RawValue;
 
-use patra_core::record::{DetailCandidate, MAX_KEY_BYTES, Record, RecordVersion, RejectedRecord};
+use patra_core::record::{DetailCandidate, MAX_KEY_BYTES, MAX_RECORD_BYTES, Record, RecordVersion, RejectedRecord};
 use patra_core::{Code, Fault, Window};
 use patra_spec::{Snapshot, TimeFormat};
 
@@ -129,6 +129,7 @@ impl ItemDecoder {
             return Ok(None);
         }
         let key = self.key(found)?;
+        check_size(Some(key.as_str()), payload.len())?;
         let at = |slot: Option<usize>| slot.and_then(|slot| found[slot]);
         let own = at(self.updated_at).and_then(|raw| time::instant(&self.time_format, raw));
         let Some(updated_at) = own.or(self.undated.then_some(if self.by_end { window.to } else { window.from })) else {
@@ -142,6 +143,7 @@ impl ItemDecoder {
             Ok(fields) => fields,
             Err(reason) => return Err(ItemRejection::new(Some(key), reason)),
         };
+        check_size(Some(key.as_str()), payload.len() + fields.len())?;
         Ok(Some(Record { key, version: RecordVersion { updated_at, source_version }, fields, payload, content_hash }))
     }
 
@@ -199,6 +201,15 @@ impl ItemDecoder {
         }
         Ok(key)
     }
+}
+
+/// Sets a record aside that is too large to be stored.
+pub(super) fn check_size(key: Option<&str>, bytes: usize) -> Result<(), ItemRejection> {
+    if bytes <= MAX_RECORD_BYTES {
+        return Ok(());
+    }
+    let reason = format!("the record has {bytes} bytes with its fields; at most {MAX_RECORD_BYTES} are stored");
+    Err(ItemRejection::new(key.map(str::to_owned), reason))
 }
 
 fn part<'a>(raw: Option<&'a RawValue>, path: &str) -> Result<Cow<'a, str>, ItemRejection> {

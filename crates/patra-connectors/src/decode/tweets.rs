@@ -7,9 +7,11 @@ use patra_core::record::{DetailCandidate, Record, RecordVersion};
 use patra_core::tweet::{Tweet, is_probably_cut};
 use patra_core::{Code, Fault, Level};
 
-use super::{Decoded, Decoder, PageContext};
+use super::item::check_size;
+use super::memory::too_large;
+use super::{Decoded, Decoder, PageContext, check_rejected};
 use crate::classify::RefusedResponse;
-use crate::tweet::{self, FoundTweet, MappedTweet};
+use crate::tweet::{self, FoundTweet, MappedTweet, TweetPageError};
 
 impl Decoder {
     pub(super) fn tweets(&self, body: &ByteString, asked: &PageContext<'_>) -> Result<Decoded, RefusedResponse> {
@@ -18,10 +20,15 @@ impl Decoder {
             return Err(refused);
         }
         // A response of another form: the upstream has changed.
-        let tweets = tweet::read(body).map_err(|error| Fault::new(Code::ParseError, Level::L4, error.to_string()))?;
+        let tweets = tweet::read(body).map_err(|error| match error {
+            TweetPageError::Size(_) | TweetPageError::TooMany(_) => too_large(&error.to_string()),
+            error => Fault::new(Code::ParseError, Level::L4, error.to_string()),
+        })?;
+        let count = tweets.len();
         let mut decoded = Decoded { facts: self.facts(&found, 0)?, ..Decoded::nothing() };
         let (mut hashes, mut items, mut picked) = (Vec::new(), 0, Vec::new());
         for (index, FoundTweet { raw, pinned, id, read }) in tweets.into_iter().enumerate() {
+            check_rejected(&decoded.rejected, count)?;
             if id.as_deref().is_some_and(|id| asked.knows(id)) {
                 // A pinned tweet may be of any age, and says nothing about the tweets after it.
                 if pinned {
@@ -49,7 +56,13 @@ impl Decoder {
             } else {
                 decoded.warnings.extend(warning(&mapped.tweet));
                 match self.items.fields(raw, &mut picked) {
-                    Ok(Some(declared)) => decoded.records.push(record(&mapped, &declared, payload, hash)),
+                    Ok(Some(declared)) => {
+                        let record = record(&mapped, &declared, payload, hash);
+                        match check_size(id.as_deref(), record.payload.len() + record.fields.len()) {
+                            Ok(()) => decoded.records.push(record),
+                            Err(flaw) => decoded.rejected.push(flaw.reject(index, raw)),
+                        }
+                    }
                     // The id is known, so it is not missing although its record is filtered out.
                     Ok(None) => {
                         decoded.skipped.filtered += 1;
@@ -61,6 +74,7 @@ impl Decoder {
                 }
             }
         }
+        check_rejected(&decoded.rejected, count)?;
         decoded.facts.items = items;
         decoded.content = content_hash(&hashes);
         Ok(decoded)

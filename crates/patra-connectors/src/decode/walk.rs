@@ -9,6 +9,8 @@ use serde_json::value::RawValue;
 use patra_spec::Selector;
 use patra_spec::selector::PathSegment;
 
+use super::memory::MAX_PAGE_RECORDS;
+
 /// The selectors as a tree, so that a shared prefix is walked once.
 #[derive(Debug)]
 pub(super) struct PathTree {
@@ -20,6 +22,8 @@ pub(super) struct PathTree {
 #[derive(Debug)]
 pub(super) enum ListValue<'a> {
     List(Vec<&'a RawValue>),
+    /// A list of more elements than a page may have, and their number.
+    TooLong(usize),
     Null,
     Object,
     Other,
@@ -197,6 +201,11 @@ impl<'a> Visitor<'a> for Seed<'_, '_, 'a> {
     }
 }
 
+/// The value of a text, whose elements are split if it is a list.
+pub(super) fn listed(text: &str) -> Option<ListValue<'_>> {
+    serde_json::Deserializer::from_str(text).deserialize_any(ListVisitor).ok()
+}
+
 struct ListVisitor;
 
 impl<'a> Visitor<'a> for ListVisitor {
@@ -210,6 +219,14 @@ impl<'a> Visitor<'a> for ListVisitor {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
+            if items.len() > MAX_PAGE_RECORDS {
+                let mut count = items.len();
+                drop(items);
+                while seq.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                return Ok(ListValue::TooLong(count));
+            }
         }
         Ok(ListValue::List(items))
     }

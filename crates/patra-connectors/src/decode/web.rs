@@ -1,5 +1,6 @@
 //! Feeds and pages as JSON, for the paths of a manifest.
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use url::Url;
 
@@ -7,6 +8,7 @@ use patra_core::record::MAX_KEY_BYTES;
 use patra_core::{Code, Fault, Level, Ts, hash};
 use patra_spec::manifest::HtmlConfig;
 
+use super::memory::{max_feed_json, too_large};
 use crate::feed::{self, Feed, FeedDate, FeedEntry, FeedTag, FeedText, IdentityRule, SharedIds};
 use crate::page::{self, HtmlPageError, SelectField, SelectRules};
 
@@ -19,11 +21,17 @@ pub(super) struct WebDocument {
 }
 
 impl WebDocument {
-    fn of_feed(feed: &Feed, base: &Url, rule: IdentityRule, known: &SharedIds) -> WebDocument {
-        let shared_ids = feed::shared_ids(feed, known.clone());
-        let keys = feed::keys(feed, rule, &shared_ids);
+    fn of_feed(
+        feed: Feed,
+        base: &Url,
+        rule: IdentityRule,
+        known: &SharedIds,
+        length: usize,
+    ) -> Result<WebDocument, Fault> {
+        let shared_ids = feed::shared_ids(&feed, known.clone());
+        let keys = feed::keys(&feed, rule, &shared_ids);
         let cut = feed.truncated.then(|| "the response ends inside the feed: entries may be missing".to_owned());
-        WebDocument { json: feed_json(feed, base, rule, keys).to_string(), cut, shared_ids }
+        Ok(WebDocument { json: feed_json(feed, base, rule, keys, max_feed_json(length))?, cut, shared_ids })
     }
 
     fn of_page(json: &Value) -> WebDocument {
@@ -40,7 +48,7 @@ pub(super) fn of_feed(
     known: &SharedIds,
 ) -> Result<WebDocument, Fault> {
     let feed = feed::read(body, content_type, base).map_err(|error| unreadable(&error))?;
-    Ok(WebDocument::of_feed(&feed, base, rule, known))
+    WebDocument::of_feed(feed, base, rule, known, body.len())
 }
 
 /// A page as JSON: its feed, the feed that it names, or itself as the only entry.
@@ -53,7 +61,7 @@ pub(super) fn of_page(
 ) -> Result<WebDocument, Fault> {
     let html = feed::decode(body, content_type);
     let named = match feed::read(body, content_type, base) {
-        Ok(feed) => return Ok(WebDocument::of_feed(&feed, base, rule, known)),
+        Ok(feed) => return WebDocument::of_feed(feed, base, rule, known, body.len()),
         Err(feed::FeedError::Page { feed }) => feed,
         // A page that does not start like one.
         Err(feed::FeedError::NotAFeed { .. }) => {
@@ -142,20 +150,80 @@ pub(super) fn rule(items_path: &str) -> IdentityRule {
     ENTRIES.iter().find(|(_, one)| *one == name).map_or_else(IdentityRule::default, |(rule, _)| *rule)
 }
 
-fn feed_json(feed: &Feed, base: &Url, rule: IdentityRule, keys: Vec<String>) -> Value {
-    let list: Vec<_> = feed.entries.iter().zip(keys).map(|(entry, key)| entry_json(entry, key)).collect();
-    json!({
-        "feed": {
-            "title": feed.title,
-            "link": feed.link,
-            "subtitle": feed.subtitle,
-            "language": feed.language,
-            "updated": feed.updated.as_ref().and_then(|date| date.at),
-            "ttl_minutes": feed.ttl_minutes,
-        },
-        "feeds": [whole_feed_json(feed, base)],
-        entries(rule): list,
-    })
+/// A feed as JSON text of at most `limit` bytes. It is written entry by entry, and each entry is dropped then: a tree of
+/// the whole would take several times the memory.
+fn feed_json(feed: Feed, base: &Url, rule: IdentityRule, keys: Vec<String>, limit: usize) -> Result<String, Fault> {
+    let head = json!({
+        "title": feed.title,
+        "link": feed.link,
+        "subtitle": feed.subtitle,
+        "language": feed.language,
+        "updated": feed.updated.as_ref().and_then(|date| date.at),
+        "ttl_minutes": feed.ttl_minutes,
+    });
+    let whole = whole_feed_json(&feed, base);
+    let mut out = JsonWriter::default();
+    out.begin(entries(rule));
+    out.text.push(b'[');
+    for (entry, key) in feed.entries.into_iter().zip(keys) {
+        if out.text.last() != Some(&b'[') {
+            out.text.push(b',');
+        }
+        out.text = entry_json(&entry, key, std::mem::take(&mut out.text));
+        if out.text.len() > limit {
+            return Err(too_large(&format!("as JSON its entries take more than {limit} bytes")));
+        }
+    }
+    out.text.push(b']');
+    out.put("feed", &head);
+    out.put("feeds", &[whole]);
+    String::from_utf8(out.end()).map_err(|error| super::unreadable("feed", error))
+}
+
+/// An object that is written member by member, in the order of their names.
+#[derive(Default)]
+struct JsonWriter {
+    text: Vec<u8>,
+    members: usize,
+}
+
+impl JsonWriter {
+    /// Begins an object at the end of a text.
+    fn after(text: Vec<u8>) -> JsonWriter {
+        JsonWriter { text, members: 0 }
+    }
+
+    /// Begins a member.
+    fn begin(&mut self, name: &str) {
+        self.text.push(if self.members == 0 { b'{' } else { b',' });
+        self.members += 1;
+        self.write(name);
+        self.text.push(b':');
+    }
+
+    fn put(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
+        self.begin(name);
+        self.write(value);
+    }
+
+    fn put_some(&mut self, name: &str, value: Option<&(impl Serialize + ?Sized)>) {
+        if let Some(value) = value {
+            self.put(name, value);
+        }
+    }
+
+    fn write(&mut self, value: &(impl Serialize + ?Sized)) {
+        // Writing to a text in memory does not fail.
+        let _ = serde_json::to_writer(&mut self.text, value);
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        if self.members == 0 {
+            self.text.push(b'{');
+        }
+        self.text.push(b'}');
+        self.text
+    }
 }
 
 /// The feed itself as a record: `items_path: $.feeds`. The key is the address that its links are relative to.
@@ -208,27 +276,33 @@ impl JsonObject {
     }
 }
 
-fn entry_json(entry: &FeedEntry, key: String) -> Value {
+/// Appends an entry to the text.
+fn entry_json(entry: &FeedEntry, key: String, text: Vec<u8>) -> Vec<u8> {
     let key = if key.len() > MAX_KEY_BYTES { hash::digest(&["entry", &key]) } else { key };
     let content = entry.content.first().or(entry.summary.as_ref());
-    let mut json = JsonObject::default();
-    let mut put = |name: &str, value: Value| json.put(name, value);
-    put("key", key.into());
-    put("id", json!(entry.id));
-    put("title", json!(entry.title));
-    put("url", json!(entry.link));
-    put("summary", json!(entry.summary.as_ref().map(FeedText::to_html)));
-    put("content", json!(content.map(FeedText::to_html)));
-    put("author", json!(entry.author));
-    put("published", json!(entry.date().and_then(|date| date.at)));
-    put("updated", json!(entry.changed().and_then(|date| date.at)));
-    put("language", json!(entry.language));
-    put("rights", json!(entry.rights));
-    put("enclosures", json!(entry.enclosures));
-    put("image", json!(entry.image));
-    put("comments", json!(entry.comments));
-    json.put_tags(&entry.tags);
-    json.0.into()
+    let mut tags = JsonObject::default();
+    tags.put_tags(&entry.tags);
+    let mut json = JsonWriter::after(text);
+    json.put_some("author", entry.author.as_ref());
+    json.put_some("categories", tags.0.get("categories"));
+    json.put_some("comments", entry.comments.as_ref());
+    json.put_some("content", content.map(FeedText::to_html).as_ref());
+    if !entry.enclosures.is_empty() {
+        // As a tree, whose members are in the order of their names.
+        json.put("enclosures", &json!(entry.enclosures));
+    }
+    json.put_some("id", entry.id.as_ref());
+    json.put_some("image", entry.image.as_ref());
+    json.put("key", &key);
+    json.put_some("language", entry.language.as_ref());
+    json.put_some("published", entry.date().and_then(|date| date.at).as_ref());
+    json.put_some("rights", entry.rights.as_ref());
+    json.put_some("summary", entry.summary.as_ref().map(FeedText::to_html).as_ref());
+    json.put_some("tags", tags.0.get("tags"));
+    json.put_some("title", entry.title.as_ref());
+    json.put_some("updated", entry.changed().and_then(|date| date.at).as_ref());
+    json.put_some("url", entry.link.as_ref());
+    json.end()
 }
 
 /// Level L2: reading the same bytes again would give the same error. A response that was cut may be whole the next time.

@@ -11,6 +11,7 @@ use patra_core::Fault;
 use patra_spec::selector::PathSegment;
 use patra_spec::snapshot::ResponseSpec;
 
+use super::memory::{ProjectionError, as_json, grown};
 use super::paths::{broken, parse};
 use frame::ElementFrame;
 
@@ -41,14 +42,26 @@ impl XmlProjection {
         Ok(XmlProjection { items, lists: declared.lists, texts: declared.texts, lenient: response.lenient })
     }
 
-    pub(super) fn project(&self, text: &str) -> Result<String, String> {
+    /// The document as JSON text of at most `limit` bytes.
+    pub(super) fn project(&self, text: &str, limit: usize) -> Result<String, ProjectionError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        if as_json(text.as_bytes()) > limit {
+            return Err(grown(limit));
+        }
         let mut reader = Reader::from_str(text);
         reader.config_mut().allow_dangling_amp = self.lenient;
-        let mut walk =
-            XmlWalker { rules: self, open: vec![ElementFrame::document(!self.items.is_empty())], flat: 0, elements: 0 };
+        let mut walk = XmlWalker {
+            rules: self,
+            open: vec![ElementFrame::document(!self.items.is_empty())],
+            flat: 0,
+            elements: 0,
+            written: 0,
+        };
         loop {
             let event = reader.read_event().map_err(|error| at(&reader, &error.to_string()))?;
+            if walk.written > limit {
+                return Err(grown(limit));
+            }
             let done = match event {
                 Event::Start(start) => walk.start(&start),
                 Event::Empty(start) => walk.start(&start).and_then(|()| walk.end()),
@@ -65,7 +78,8 @@ impl XmlProjection {
             };
             done.map_err(|reason| at(&reader, &reason))?;
         }
-        walk.finish()
+        let json = walk.finish()?;
+        if json.len() > limit { Err(grown(limit)) } else { Ok(json) }
     }
 }
 
@@ -80,6 +94,8 @@ struct XmlWalker<'r> {
     /// Depth inside an element of which only the text counts.
     flat: usize,
     elements: usize,
+    /// Bytes of the largest value so far.
+    written: usize,
 }
 
 impl XmlWalker<'_> {
@@ -130,7 +146,8 @@ impl XmlWalker<'_> {
         if frame.on_path && depth + 1 == self.rules.items.len() {
             frame.expect_list(&self.rules.items[depth]);
         }
-        self.current().child(&frame)
+        self.written = self.written.max(self.current().child(frame)?);
+        Ok(())
     }
 
     fn text(&mut self, text: &str) -> Result<(), String> {
@@ -172,6 +189,7 @@ impl XmlWalker<'_> {
         if self.current().is_empty() {
             return Err("it has no element".into());
         }
-        String::from_utf8(self.current().value()).map_err(|error| error.to_string())
+        let document = std::mem::take(self.current());
+        String::from_utf8(document.value()).map_err(|error| error.to_string())
     }
 }

@@ -10,7 +10,7 @@ use super::xml::add_tag;
 use super::{Enclosure, FeedEntry, FeedTag};
 
 /// Most enclosures of one entry; more are left out.
-const MAX_ENCLOSURES: usize = 200;
+pub(super) const MAX_ENCLOSURES: usize = 200;
 /// Most authors of one entry; more are left out.
 const MAX_AUTHORS: usize = 100;
 /// Default name of a category of Media RSS.
@@ -53,7 +53,7 @@ impl EntryReader {
         let label = || Some(text::label(element, usual, base));
         let plain = || Some(element.text()).filter(|text| !text.is_empty());
         let entry = &mut self.entry;
-        match element.name.as_str() {
+        match element.name() {
             "title" => {
                 entry.title = label().filter(|title| !title.is_empty()).or(entry.title.take()).or(Some(String::new()));
             }
@@ -66,7 +66,7 @@ impl EntryReader {
                 self.permalink = !denied;
             }
             "description" | "dc:description" | "abstract" | "summary" => {
-                let usual = if matches!(element.name.as_str(), "description" | "dc:description") {
+                let usual = if matches!(element.name(), "description" | "dc:description") {
                     DefaultMarkup::Html
                 } else {
                     usual
@@ -137,10 +137,10 @@ impl EntryReader {
     }
 
     fn media(&mut self, element: &TreeElement<'_>, base: &Url) {
-        if element.name == "media:content" {
+        if element.name() == "media:content" {
             self.enclose(element, base);
         }
-        for child in element.elements().filter(|child| child.name.starts_with("media:")) {
+        for child in element.elements().filter(|child| child.name().starts_with("media:")) {
             self.field(child, base);
         }
     }
@@ -190,10 +190,10 @@ fn source(element: &TreeElement<'_>) -> Option<String> {
 /// Adds the tags of a category, a subject or keywords; any other element adds nothing.
 pub(super) fn tags(element: &TreeElement<'_>, tags: &mut Vec<FeedTag>) {
     let text = || Some(element.text()).filter(|text| !text.is_empty());
-    match element.name.as_str() {
+    match element.name() {
         "category" | "keywords" | "dc:subject" | "media:category" => {
             let scheme = element.attribute("scheme").or_else(|| element.attribute("domain"));
-            let usual = (element.name == "media:category").then(|| MEDIA_SCHEME.to_owned());
+            let usual = (element.name() == "media:category").then(|| MEDIA_SCHEME.to_owned());
             let scheme = scheme.or(usual);
             let term = element.attribute("term").or_else(text);
             add_tag(tags, FeedTag { term, scheme, label: element.attribute("label") });
@@ -206,7 +206,7 @@ pub(super) fn tags(element: &TreeElement<'_>, tags: &mut Vec<FeedTag>) {
             }
         }
         "itunes:keywords" | "media:keywords" | "tags" => {
-            let split = |c: char| c == ',' || (c.is_whitespace() && element.name == "itunes:keywords");
+            let split = |c: char| c == ',' || (c.is_whitespace() && element.name() == "itunes:keywords");
             let text = element.text();
             for term in text.split(split).map(str::trim).filter(|term| !term.is_empty()) {
                 if tags.iter().all(|known| known.term.as_deref() != Some(term)) {

@@ -9,18 +9,28 @@ use super::tree::TreeElement;
 /// Schemes of addresses that may be shown as links. All others may run something, read local files or start programs.
 pub(super) const SCHEMES: [&str; 9] = ["http", "https", "mailto", "ftp", "ftps", "magnet", "tel", "xmpp", "news"];
 
-/// The absolute address; `None` for an unsafe or invalid one. An address that is absolute already stays unchanged,
+/// Longest address in a feed or a page; a longer one is left out. Each relative link repeats the address that it is
+/// relative to.
+pub const MAX_URL_BYTES: usize = 8_192;
+
+/// The absolute address; `None` for an unsafe, invalid or too long one. An address that is absolute already stays unchanged,
 /// because an identity may depend on it.
 pub(super) fn absolute(written: &str, base: &Url) -> Option<String> {
     let written = written.trim();
     if written.is_empty() {
         return None;
     }
+    if written.len() > MAX_URL_BYTES {
+        return None;
+    }
     match scheme(written) {
         Some(scheme) if SCHEMES.iter().any(|safe| scheme.eq_ignore_ascii_case(safe)) => Some(written.to_owned()),
         Some(_) => None,
         // The joined address may turn out to be absolute: control characters in front are ignored.
-        None => base.join(written).ok().filter(|url| SCHEMES.contains(&url.scheme())).map(String::from),
+        None => {
+            let joined = base.join(written).ok().filter(|url| SCHEMES.contains(&url.scheme()));
+            joined.map(String::from).filter(|url| url.len() <= MAX_URL_BYTES)
+        }
     }
 }
 
@@ -58,7 +68,9 @@ pub(super) fn base_of<'u>(element: &TreeElement<'_>, base: &'u Url) -> Cow<'u, U
         return Cow::Borrowed(base);
     }
     let written = element.attribute("xml:base").or_else(|| element.attribute("base"));
-    let joined = written.and_then(|written| base.join(&written).ok()).filter(|url| !url.cannot_be_a_base());
+    let joined = written
+        .and_then(|written| base.join(&written).ok())
+        .filter(|url| !url.cannot_be_a_base() && url.as_str().len() <= MAX_URL_BYTES);
     joined.map_or(Cow::Borrowed(base), Cow::Owned)
 }
 
@@ -127,6 +139,17 @@ mod tests {
         ] {
             assert_eq!(absolute(bad, &base), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn long_addresses_are_left_out() {
+        let long = "x".repeat(MAX_URL_BYTES);
+        let base = Url::parse("http://example.org/").unwrap();
+        assert_eq!(absolute(&long, &base), None);
+        assert_eq!(absolute(&format!("http://example.org/{long}"), &base), None);
+        assert!(absolute(&long[40..], &base).is_some());
+        let base = Url::parse(&format!("http://example.org/{}/", &long[40..])).unwrap();
+        assert_eq!(absolute("a-relative-address-of-some-length", &base), None, "joined it is too long");
     }
 
     #[test]

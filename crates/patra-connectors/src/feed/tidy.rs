@@ -12,6 +12,10 @@ use super::sanitise::escape_into;
 use super::tag::{self, ElementName, ElementNameSet};
 use super::token::{Attributes, MarkupToken, MarkupTokens};
 
+/// How many times its size a text may grow by its tags, and what any text may grow by; tags beyond that are dropped, their
+/// text stays.
+const MAX_GROWTH: usize = 2;
+const FREE_BYTES: usize = 16 * 1024;
 /// Deepest nesting that is kept; tags below it are dropped, their text stays.
 const MAX_NESTING: usize = 64;
 
@@ -56,10 +60,16 @@ const VOID: ElementNameSet = ElementNameSet::of(&["br", "col", "hr", "img"]);
 pub(super) fn tidy(html: &str, base: &Url) -> String {
     let mut tidy = HtmlTidier { out: String::with_capacity(html.len()), open: Vec::new(), base };
     let mut tokens = MarkupTokens::new(html);
+    let most = MAX_GROWTH * html.len() + FREE_BYTES;
     while let Some(token) = tokens.next() {
         match token {
             MarkupToken::Text(text) => escape_into(&entity::resolve(text, EntityContext::Text), &mut tidy.out),
             MarkupToken::Raw(text) => escape_into(text, &mut tidy.out),
+            MarkupToken::Start { name, .. } if tidy.out.len() > most => {
+                if tag::is_silent(&name.to_ascii_lowercase()) {
+                    tokens.skip_to_end_of(name);
+                }
+            }
             MarkupToken::Start { name, attributes, empty } => match ElementName::named(name) {
                 Some(tag) => tidy.start(tag, attributes, empty),
                 None if !empty && tag::is_silent(&name.to_ascii_lowercase()) => {
@@ -209,6 +219,15 @@ mod tests {
         let tidied = tidy(&html, &Url::parse("http://example.org/").unwrap());
         assert_eq!(tidied.matches("<b>").count(), MAX_NESTING);
         assert!(tidied.contains('x'));
+    }
+
+    #[test]
+    fn text_does_not_grow_without_end_by_its_addresses() {
+        let base = Url::parse(&format!("http://example.org/{}/", "x".repeat(8_000))).unwrap();
+        let html = format!("{}the end", "<a href=x>l</a>".repeat(10_000));
+        let tidied = tidy(&html, &base);
+        assert!(tidied.len() <= 3 * html.len() + 32 * 1024, "{}", tidied.len());
+        assert!(tidied.ends_with("the end") && tidied.contains("</a>"));
     }
 
     /// Names and numbers of the tags and attributes; what a parser adds to tables left out.

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::entity::Entities;
 use super::token::{Attributes, MarkupToken, MarkupTokens};
@@ -11,7 +12,7 @@ use super::{FeedError, FeedLimit};
 /// Most elements inside elements.
 pub const MAX_DEPTH: usize = 256;
 /// Most elements of a document.
-pub const MAX_ELEMENTS: usize = 500_000;
+pub const MAX_ELEMENTS: usize = 250_000;
 /// Most prefixes in force at one element; further ones are used as they are written.
 const MAX_PREFIXES: usize = 256;
 
@@ -56,7 +57,8 @@ pub(super) enum TreeNode<'a> {
 
 #[derive(Debug, Default)]
 pub(super) struct TreeElement<'a> {
-    pub(super) name: String,
+    /// Shared by all elements of the name. `None`: the document.
+    name: Option<Rc<str>>,
     attributes: Attributes<'a>,
     pub(super) children: Vec<TreeNode<'a>>,
     /// The document ended inside this element.
@@ -64,6 +66,10 @@ pub(super) struct TreeElement<'a> {
 }
 
 impl<'a> TreeElement<'a> {
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
     /// The attribute, if it has a value.
     pub(super) fn attribute(&self, name: &str) -> Option<String> {
         self.attributes.get(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -81,12 +87,12 @@ impl<'a> TreeElement<'a> {
     }
 
     pub(super) fn named(&self, name: &str) -> impl Iterator<Item = &TreeElement<'a>> {
-        self.elements().filter(move |element| element.name == name)
+        self.elements().filter(move |element| element.name() == name)
     }
 
     /// The name without its prefix.
     pub(super) fn local_name(&self) -> &str {
-        self.name.rsplit(':').next().unwrap_or_default()
+        self.name().rsplit(':').next().unwrap_or_default()
     }
 
     /// All text inside, trimmed.
@@ -129,7 +135,7 @@ struct TreeBuilder<'a> {
     written: Vec<&'a str>,
     /// Namespaces of prefixes, with the depth of their declaration.
     prefixes: Vec<(usize, &'a str, Option<&'static str>)>,
-    names: BTreeMap<&'a str, String>,
+    names: BTreeMap<&'a str, Rc<str>>,
     entities: Entities,
     elements: usize,
 }
@@ -155,7 +161,13 @@ impl<'a> TreeBuilder<'a> {
         match (parent.children.last_mut(), node) {
             // Text in many pieces is joined: a node for each piece would be larger than the piece.
             (Some(TreeNode::Text(before)), TreeNode::Text(more)) => before.to_mut().push_str(&more),
-            (_, node) => parent.children.push(node),
+            (_, node) => {
+                // Most elements have one child.
+                if parent.children.is_empty() {
+                    parent.children.reserve_exact(1);
+                }
+                parent.children.push(node);
+            }
         }
     }
 
@@ -169,9 +181,9 @@ impl<'a> TreeBuilder<'a> {
             self.declare(depth, attributes);
         }
         let name_here = self.canonical(name);
-        let void = !name_here.contains(':') && name_here != "link" && name_here != "source";
-        let empty = empty || (void && VOID.contains(&name_here.as_str()) && self.inside_text());
-        self.stack.push(TreeElement { name: name_here, attributes, ..TreeElement::default() });
+        let void = !name_here.contains(':') && !matches!(&*name_here, "link" | "source");
+        let empty = empty || (void && VOID.contains(&&*name_here) && self.inside_text());
+        self.stack.push(TreeElement { name: Some(name_here), attributes, ..TreeElement::default() });
         self.written.push(name);
         if empty {
             self.close();
@@ -203,17 +215,17 @@ impl<'a> TreeBuilder<'a> {
         }
     }
 
-    fn canonical(&mut self, written: &'a str) -> String {
+    fn canonical(&mut self, written: &'a str) -> Rc<str> {
         if let Some(known) = self.names.get(written) {
-            return known.clone();
+            return Rc::clone(known);
         }
         let (prefix, local) = written.split_once(':').unwrap_or(("", written));
         let declared =
             self.prefixes.iter().rev().find(|(_, known, _)| *known == prefix).and_then(|(_, _, known)| *known);
         let prefix = declared.map_or_else(|| prefix.to_ascii_lowercase(), str::to_owned);
         let local = local.to_ascii_lowercase();
-        let name = if prefix.is_empty() { local } else { format!("{prefix}:{local}") };
-        self.names.insert(written, name.clone());
+        let name: Rc<str> = if prefix.is_empty() { local } else { format!("{prefix}:{local}") }.into();
+        self.names.insert(written, Rc::clone(&name));
         name
     }
 
@@ -247,7 +259,7 @@ mod tests {
             TreeNode::Element(element) => shown(element),
             TreeNode::Text(text) => text.clone().into_owned(),
         });
-        format!("{}({})", element.name, children.collect::<String>())
+        format!("{}({})", element.name(), children.collect::<String>())
     }
 
     #[track_caller]
@@ -276,6 +288,6 @@ mod tests {
         let deep = "<a>".repeat(5_000_000);
         assert!(parse(&deep).unwrap_err().to_string().contains("256"));
         let many = "<a/>".repeat(MAX_ELEMENTS + 1);
-        assert!(parse(&many).unwrap_err().to_string().contains("500000"));
+        assert!(parse(&many).unwrap_err().to_string().contains("250000"));
     }
 }

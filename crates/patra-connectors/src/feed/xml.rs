@@ -7,7 +7,7 @@ use super::entry;
 use super::links::{self, BestLink};
 use super::text::{self, DefaultMarkup};
 use super::tree::{self, TreeElement};
-use super::{Feed, FeedError, FeedLimit, FeedTag, MAX_ENTRIES};
+use super::{Feed, FeedError, FeedLimit, FeedTag, MAX_ENTRIES, max_text_bytes};
 use crate::page;
 
 /// Elements that may come before the feed itself.
@@ -26,14 +26,18 @@ pub(super) fn read(text: &str, base: &Url) -> Result<Feed, FeedError> {
     };
     let mut left = MAX_BEFORE_ROOT;
     let Some(root) = root(&document, &mut left) else {
+        // The page is read as a tree of its own.
+        drop(document);
         return Err(if begins_as_page { page_error(text, base) } else { not_a_feed(&text[start..]) });
     };
     let mut reader = XmlFeedReader {
-        atom: root.name == "feed",
+        atom: root.name() == "feed",
         feed: Feed::default(),
         link: BestLink::default(),
         info: None,
         cut: 0,
+        text_bytes: 0,
+        max_text_bytes: max_text_bytes(text.len()),
     };
     reader.head(root, base)?;
     if reader.feed.entries.is_empty() && reader.cut == 0 {
@@ -65,7 +69,7 @@ fn not_a_feed(text: &str) -> FeedError {
 
 fn root<'t, 'a>(element: &'t TreeElement<'a>, left: &mut usize) -> Option<&'t TreeElement<'a>> {
     for child in element.elements() {
-        if matches!(child.name.as_str(), "rss" | "feed" | "rdf:rdf" | "rdf" | "channel") {
+        if matches!(child.name(), "rss" | "feed" | "rdf:rdf" | "rdf" | "channel") {
             return Some(child);
         }
         *left = left.checked_sub(1)?;
@@ -85,6 +89,9 @@ struct XmlFeedReader {
     /// Entries inside which the document ended. They are left out: half an entry would be stored under the wrong key,
     /// or with half its text.
     cut: usize,
+    /// Bytes of the entries' texts and addresses so far.
+    text_bytes: usize,
+    max_text_bytes: usize,
 }
 
 impl XmlFeedReader {
@@ -93,12 +100,12 @@ impl XmlFeedReader {
         if let Some(language) = element.attribute("xml:lang").or_else(|| element.attribute("lang")) {
             self.feed.language = Some(language.replace('_', "-"));
         }
-        if element.name == "channel" {
+        if element.name() == "channel" {
             self.feed.updated = element.attribute("lastmod").map(FeedDate::new).or(self.feed.updated.take());
             self.link.offer_href(element, base);
         }
         for child in element.elements() {
-            match child.name.as_str() {
+            match child.name() {
                 "item" | "entry" => self.entry(child, base)?,
                 // RSS 1.1 has its entries in `items`; in RSS 1.0 that element only lists their names.
                 "channel" | "feed" | "rss" | "items" => self.head(child, base)?,
@@ -116,17 +123,22 @@ impl XmlFeedReader {
         if element.cut {
             self.cut += 1;
             // Where entries have no end tags, those before the last one are inside of it.
-            let nested = element.elements().filter(|child| matches!(child.name.as_str(), "item" | "entry"));
+            let nested = element.elements().filter(|child| matches!(child.name(), "item" | "entry"));
             return nested.into_iter().try_for_each(|child| self.entry(child, &base));
         }
-        self.feed.entries.push(entry::read(element, self.atom, &base));
+        let entry = entry::read(element, self.atom, &base);
+        self.text_bytes += entry.text_bytes();
+        if self.text_bytes > self.max_text_bytes {
+            return Err(FeedLimit::Growth { limit: self.max_text_bytes }.into());
+        }
+        self.feed.entries.push(entry);
         Ok(())
     }
 
     fn stray_entries(&mut self, element: &TreeElement<'_>, base: &Url) -> Result<(), FeedError> {
         let base = links::base_of(element, base);
         for child in element.elements() {
-            match child.name.as_str() {
+            match child.name() {
                 "item" | "entry" => self.entry(child, &base)?,
                 _ => self.stray_entries(child, &base)?,
             }
@@ -139,7 +151,7 @@ impl XmlFeedReader {
         let label = || Some(text::label(element, usual, base));
         let plain = || Some(element.text()).filter(|text| !text.is_empty());
         let feed = &mut self.feed;
-        match element.name.as_str() {
+        match element.name() {
             "title" => feed.title = label(),
             "dc:title" | "itunes:title" | "media:title" => feed.title = feed.title.take().or_else(label),
             "link" => self.link(element, base),
@@ -192,10 +204,14 @@ impl XmlFeedReader {
 /// Adds a tag that is not there yet.
 pub(super) fn add_tag(tags: &mut Vec<FeedTag>, tag: FeedTag) {
     let empty = tag == FeedTag::default();
-    if !empty && !tags.contains(&tag) && tags.len() < MAX_TAGS {
+    let parts = [&tag.term, &tag.scheme, &tag.label];
+    let long = parts.into_iter().flatten().any(|part| part.len() > MAX_TAG_BYTES);
+    if !empty && !long && tags.len() < MAX_TAGS && !tags.contains(&tag) {
         tags.push(tag);
     }
 }
 
 /// Most tags of one entry or feed; more are left out.
 const MAX_TAGS: usize = 200;
+/// Longest part of a tag. A longer one is no tag, and is left out.
+const MAX_TAG_BYTES: usize = 2_048;

@@ -7,13 +7,14 @@ use url::Url;
 
 use super::HtmlPageError;
 use super::tame::tame;
+use crate::feed::MAX_URL_BYTES;
 
 /// Most bytes of a page.
 pub const MAX_BYTES: usize = 5 * 1024 * 1024;
 /// Deepest nesting, as browsers have it.
 pub const MAX_DEPTH: usize = 512;
 /// Most nodes of a page: elements, texts and comments.
-pub const MAX_NODES: usize = 500_000;
+pub const MAX_NODES: usize = 250_000;
 /// Bytes that are parsed between two checks of the tree.
 const STEP_BYTES: usize = 1_024;
 
@@ -27,7 +28,9 @@ impl HtmlDocument {
     pub(super) fn parse(text: &str, address: &Url) -> Result<HtmlDocument, HtmlPageError> {
         let html = parse(text)?;
         let written = first(&html, "base[href]").and_then(|base| base.value().attr("href").map(str::to_owned));
-        let base = written.and_then(|href| address.join(href.trim()).ok()).filter(|base| !base.cannot_be_a_base());
+        let base = written
+            .and_then(|href| address.join(href.trim()).ok())
+            .filter(|base| !base.cannot_be_a_base() && base.as_str().len() <= MAX_URL_BYTES);
         Ok(HtmlDocument { html, base: base.unwrap_or_else(|| address.clone()) })
     }
 
@@ -44,7 +47,7 @@ impl HtmlDocument {
 
     pub(super) fn absolute(&self, written: &str) -> Option<String> {
         let url = self.base.join(written.trim()).ok()?;
-        matches!(url.scheme(), "http" | "https").then(|| url.into())
+        (matches!(url.scheme(), "http" | "https") && url.as_str().len() <= MAX_URL_BYTES).then(|| url.into())
     }
 }
 
@@ -62,7 +65,7 @@ fn parse(text: &str) -> Result<Html, HtmlPageError> {
         return Err(HtmlPageError::TooLarge);
     }
     let mut parser = parse_document(HtmlTreeSink::new(Html::new_document()), ParseOpts::default());
-    let tamed = tame(text);
+    let tamed = tame(text)?;
     let mut rest = tamed.as_str();
     while !rest.is_empty() {
         let mut end = rest.len().min(STEP_BYTES);
@@ -88,6 +91,7 @@ fn parse(text: &str) -> Result<Html, HtmlPageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::MAX_PAGE_ATTRIBUTES;
 
     fn refused(text: &str) -> Option<HtmlPageError> {
         HtmlDocument::parse(text, &Url::parse("http://example.org/").unwrap()).err()
@@ -107,5 +111,9 @@ mod tests {
         assert_eq!(refused(&format!("<p{attributes}>")), None);
         assert_eq!(refused(&format!("<script>\"<a b='\"</script><p{attributes}>")), None);
         assert_eq!(refused(&"<p>x".repeat(10_000)), None);
+        let tag: String = (0..100).map(|at| format!(" a{at}")).collect();
+        let many = format!("<p{tag}>").repeat(MAX_PAGE_ATTRIBUTES / 100 + 1);
+        assert_eq!(refused(&many), Some(HtmlPageError::TooManyAttributes));
+        assert!(HtmlPageError::TooManyAttributes.to_string().contains("500000"));
     }
 }

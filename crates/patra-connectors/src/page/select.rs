@@ -13,6 +13,10 @@ use super::document::{HtmlDocument, folded};
 /// Most rows of a page.
 pub const MAX_ROWS: usize = 10_000;
 
+/// How many times the size of its page the text of all rows may have, and what the rows of any page may have.
+const MAX_TEXT_GROWTH: usize = 4;
+const FREE_TEXT_BYTES: usize = 1024 * 1024;
+
 /// Selectors of the rows and of their fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,6 +52,8 @@ pub fn select(html: &str, address: &Url, rules: &SelectRules) -> Result<Vec<Sele
     let fields: Vec<(&String, &SelectField, Option<Selector>)> = selectors.collect::<Result<_, HtmlPageError>>()?;
     let document = HtmlDocument::parse(html, address)?;
     let mut rows = Vec::new();
+    // Rows inside of rows repeat their text.
+    let (mut taken_bytes, limit) = (0, MAX_TEXT_GROWTH * html.len() + FREE_TEXT_BYTES);
     for element in document.html.select(&item) {
         if rows.len() == MAX_ROWS {
             return Err(HtmlPageError::TooManyRows { selector: rules.item.clone() });
@@ -55,7 +61,12 @@ pub fn select(html: &str, address: &Url, rules: &SelectRules) -> Result<Vec<Sele
         let value = |(name, field, selector): &(&String, &SelectField, Option<Selector>)| {
             ((*name).clone(), value(&document, element, field, selector.as_ref()))
         };
-        rows.push(fields.iter().map(value).collect::<SelectRow>());
+        let row = fields.iter().map(value).collect::<SelectRow>();
+        taken_bytes += row.values().map(bytes).sum::<usize>();
+        if taken_bytes > limit {
+            return Err(HtmlPageError::TooMuchText { limit });
+        }
+        rows.push(row);
     }
     if rows.is_empty() {
         return Err(HtmlPageError::NoRows { selector: rules.item.clone() });
@@ -91,6 +102,14 @@ fn taken(document: &HtmlDocument, element: ElementRef<'_>, field: &SelectField) 
         None => folded(&element.text().collect::<String>()),
     };
     Some(text).filter(|text| !text.is_empty())
+}
+
+fn bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(list) => list.iter().map(bytes).sum(),
+        _ => 0,
+    }
 }
 
 fn is_nothing(value: &Value) -> bool {
@@ -144,6 +163,13 @@ mod tests {
     fn a_selector_that_is_none_is_named() {
         let error = rows("<p>", &rules("p[", &[])).unwrap_err();
         assert!(error.starts_with("`p[` is no CSS selector"), "{error}");
+    }
+
+    #[test]
+    fn rows_inside_of_rows_have_a_limit() {
+        let nested = format!("{}{}", "<div>".repeat(400), "word ".repeat(100_000));
+        let error = rows(&nested, &rules("div", &[("text", None, None, false)])).unwrap_err();
+        assert!(error.contains("more than") && error.contains("rows inside of rows"), "{error}");
     }
 
     #[test]

@@ -3,19 +3,23 @@
 
 use std::fmt::Write as _;
 
+use super::HtmlPageError;
 use crate::feed::markup::{Attributes, EntityContext, MarkupToken, MarkupTokens, escape_into, resolve};
 
 /// Most attributes of one tag; more are left out.
 pub const MAX_ATTRIBUTES: usize = 256;
+/// Most attributes of all tags of a page.
+pub const MAX_PAGE_ATTRIBUTES: usize = 500_000;
 /// Elements that are dropped with their content, unless it is data.
 const DROPPED: [&str; 3] = ["script", "style", "template"];
 /// Elements that occur once in a page. A parser adds the attributes of each repetition to the first.
 const ONCE: [&str; 3] = ["html", "head", "body"];
 
-pub(super) fn tame(html: &str) -> String {
+pub(super) fn tame(html: &str) -> Result<String, HtmlPageError> {
     let mut out = String::with_capacity(html.len());
     let mut seen = [false; ONCE.len()];
     let mut in_data = false;
+    let mut written = 0;
     let mut tokens = MarkupTokens::new(html);
     while let Some(token) = tokens.next() {
         match token {
@@ -35,7 +39,10 @@ pub(super) fn tame(html: &str) -> String {
                     tokens.skip_to_end_of(&name);
                     continue;
                 }
-                write_tag(&name, attributes, empty, &mut out);
+                written += write_tag(&name, attributes, empty, &mut out);
+                if written > MAX_PAGE_ATTRIBUTES {
+                    return Err(HtmlPageError::TooManyAttributes);
+                }
                 in_data = name == "script";
                 if in_data {
                     out.push_str(tokens.skip_to_end_of("script"));
@@ -51,19 +58,23 @@ pub(super) fn tame(html: &str) -> String {
             MarkupToken::End(_) | MarkupToken::Other => {}
         }
     }
-    out
+    Ok(out)
 }
 
-fn write_tag(name: &str, attributes: Attributes<'_>, empty: bool, out: &mut String) {
+/// Writes a tag; returns the number of its attributes.
+fn write_tag(name: &str, attributes: Attributes<'_>, empty: bool, out: &mut String) -> usize {
+    let mut count = 0;
     out.push('<');
     out.push_str(name);
     for (name, value) in attributes.into_iter().filter(|(name, _)| is_name(name)).take(MAX_ATTRIBUTES) {
+        count += 1;
         let mut escaped = String::new();
         escape_into(&resolve(value, EntityContext::Attribute), &mut escaped);
         let _ = write!(out, " {name}=\"{}\"", escaped.replace('"', "&quot;"));
     }
     // In SVG and MathML an empty tag closes its element.
     out.push_str(if empty { "/>" } else { ">" });
+    count
 }
 
 fn is_name(name: &str) -> bool {
@@ -73,7 +84,9 @@ fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    fn tame(html: &str) -> String {
+        super::tame(html).unwrap()
+    }
 
     #[test]
     fn markup_is_written_in_one_spelling() {
@@ -92,6 +105,6 @@ mod tests {
     #[test]
     fn a_tag_has_so_many_attributes_and_no_more() {
         let many: String = (0..100_000).map(|at| format!(" a{at}")).collect();
-        assert_eq!(tame(&format!("<p{many}>")).matches('=').count(), MAX_ATTRIBUTES);
+        assert_eq!(tame(&format!("<p{many}>")).matches('=').count(), super::MAX_ATTRIBUTES);
     }
 }

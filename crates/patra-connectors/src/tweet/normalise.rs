@@ -1,6 +1,8 @@
 //! Converts tweets of TwitterAPI.io to the form of API v2: users and media separate, references by type and id, and
 //! nested tweets taken out (TWEET-34..38).
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -38,6 +40,8 @@ pub fn normalise(tweets: &[Value]) -> NormalisedTweets {
 #[derive(Default)]
 struct Includes {
     users: Vec<Value>,
+    /// The users as texts, to find those that are known.
+    known: HashSet<String>,
     media: Vec<Media>,
 }
 
@@ -91,7 +95,7 @@ fn author(author: &Value, includes: &mut Includes) -> Option<String> {
     let username = text(author, "userName")?;
     let id = text(author, "id").unwrap_or_else(|| username.clone());
     let user = json!({ "id": id, "username": username, "name": text(author, "name") });
-    if !includes.users.contains(&user) {
+    if includes.known.insert(user.to_string()) {
         includes.users.push(user);
     }
     Some(id)

@@ -7,6 +7,7 @@ mod bodies;
 mod details;
 mod errors;
 mod evidence;
+mod limits;
 mod links;
 mod paging;
 mod records;

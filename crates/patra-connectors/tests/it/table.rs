@@ -39,7 +39,6 @@ fn tables_that_do_not_fit_are_refused() {
     check("", "the response is no CSV: it has no header");
     check("id,at,n\n1,5,7\n2,6", "the response is no CSV: row 2 has 2 fields, not 3");
     check("id,at,id\n1,5,7", "the response is no CSV: its header names \"id\" twice");
-    check(&"x,".repeat(2_000), "the response is no CSV: it has 2001 columns, at most 1024 are read");
     let lenient = ROWS.replace("csv,", "csv, lenient: true,");
     let ragged = page(&lenient, "id,at,n\n1,5\n2,6,7,more");
     assert_eq!(keys(&ragged), ["1", "2"]);

@@ -154,6 +154,9 @@ pub enum Error {
     Broken { reason: String },
     #[error("the body is larger than {limit} bytes")]
     TooLarge { limit: usize },
+    /// Other bodies hold the memory. Nothing is wrong with the request, so it may be sent again.
+    #[error("no memory became free for the body in time: bodies that are read at once share {budget} bytes")]
+    NoMemory { budget: usize },
     #[error("the body cannot be decompressed: {reason}")]
     Encoding { reason: String },
     #[error("{host} is {reason}; Patra only collects from public addresses")]
@@ -169,6 +172,7 @@ impl From<Error> for Fault {
         let (code, level) = match &error {
             Error::Timeout { .. } => (Code::TimeoutError, Level::L1),
             Error::Connect { .. } | Error::Broken { .. } => (Code::NetworkError, Level::L1),
+            Error::NoMemory { .. } => (Code::InternalError, Level::L1),
             // A body over the cap, or one that cannot be decompressed, will fail the next time too.
             Error::TooLarge { .. } | Error::Encoding { .. } => (Code::ParseError, Level::L2),
             Error::Refused { .. } => (Code::Forbidden, Level::L2),

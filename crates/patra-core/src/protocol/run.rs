@@ -21,6 +21,7 @@ mod options;
 mod order;
 mod page;
 mod page_failure;
+mod parts;
 mod poll;
 mod reader;
 mod split;

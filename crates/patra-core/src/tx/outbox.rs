@@ -238,7 +238,7 @@ mod tests {
 
     use super::*;
     use crate::id::{Fence, JobId, PlanId, SliceId, TaskId};
-    use crate::record::{RecordStream, RecordVersion};
+    use crate::record::{HeldMemory, RecordStream, RecordVersion};
     use crate::tx::{BatchStats, LeaseRef, TaskLineage};
 
     fn record(key: &str, at: i64, content: u8) -> Record {
@@ -286,6 +286,7 @@ mod tests {
             request_digest: "{}".into(),
             response_digest: "{}".into(),
             capture: None,
+            memory: HeldMemory::default(),
         }
     }
 

@@ -16,7 +16,7 @@ use super::task::{LeaseRef, TaskLineage};
 use crate::error::Fault;
 use crate::id::{BatchId, RunId, SourceId};
 use crate::paging::{Position, Verification, WalkProgress};
-use crate::record::{CandidateMark, Record, RecordStream, RejectedRecord};
+use crate::record::{CandidateMark, HeldMemory, Record, RecordStream, RejectedRecord};
 use crate::source::Validators;
 use crate::state::TaskStatus;
 use crate::time::Ts;
@@ -123,6 +123,8 @@ pub struct CommitBatch {
     pub response_digest: String,
     /// URLs for the pool, where capture is enabled.
     pub capture: Option<Capture>,
+    /// Memory that the page holds until it is stored.
+    pub memory: HeldMemory,
 }
 
 /// A response of the upstream as received, for `ing_raw`: one per batch. Kept until now + `keep`.

@@ -264,7 +264,7 @@ pub struct PollEnd {
     pub validators: Option<Validators>,
     /// New permanent URL of the source; its key changes with it, unless another source has that key.
     pub moved_to: Option<String>,
-    /// The network failed, not the source.
+    /// The network failed, or memory was missing: the source is not at fault.
     pub offline: bool,
     pub gone: bool,
     /// Why the source was read only in part, if the upstream is at fault. The poll is a success and not unchanged the next

@@ -12,6 +12,7 @@ use patra_core::{Code, Fault};
 use super::recording::ParsedRecording;
 use super::{Error, ReadOnlyStore};
 use crate::credentials::{CookieChoice, CredentialOptions, Credentials, GatePass, OutgoingRequest, PermitSource};
+use crate::decoding::Received;
 use crate::gate::{RateGate, RateLane};
 use crate::shared::Ports;
 use crate::try_pages::{self, TriedPage, TryOptions, TryPace};
@@ -72,7 +73,7 @@ impl LiveReplay {
         let sent = self.credentials.send(&outgoing).await;
         let latency = self.clock.steady().since(began);
         Ok(match sent {
-            Ok(sent) => pager.read(exchange, sent.answer, latency, case.now),
+            Ok(sent) => Received { exchange, answer: sent.answer, latency, now: case.now }.read(pager).await,
             Err(TokenRefused { fault, .. }) if fault.code == Code::RateLimited => {
                 return Err(Error::NotSent(fault.message));
             }

@@ -1,16 +1,16 @@
 //! Reads one page: renders the request, sends it through the gate, and decodes the response.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use patra_connectors::{PageExchange, PageRequest};
+use patra_connectors::PageRequest;
 use patra_core::params::Params;
-use patra_core::port::transport::{self, HttpResponse};
+use patra_core::port::transport;
 use patra_core::protocol::run::{FetchedPage, PageFailure, PageFetch};
 use patra_core::protocol::token::TokenRefused;
-use patra_core::{Code, CredentialId, Level, Ts, Window};
+use patra_core::{CredentialId, Ts, Window};
 
 use crate::credentials::GatePass;
+use crate::decoding::Received;
 use crate::gate::{PermitToken, RateLane};
 use crate::prepared::CompiledSpec;
 use crate::shared::Shared;
@@ -32,9 +32,6 @@ pub(crate) async fn read(
     params: &Params,
     leave: RequestContext,
 ) -> Result<Box<FetchedPage>, Box<PageFailure>> {
-    /// Bodies up to this size are decoded in place: handing them over would cost more.
-    const SMALL: usize = 64 << 10;
-
     let clock = &shared.ports.clock;
     let now = clock.now();
     // A request for ids covers all time up to the recorded time, so that it can be rendered again.
@@ -65,38 +62,15 @@ pub(crate) async fn read(
             return Err(Box::new(PageFailure { fault, throttled, retry_after, evidence, offline: false }));
         }
     };
-    let offline = shared.offline(&exchange.request.url, answer.as_ref().err());
-    let large = matches!(&answer, Ok(response) if response.body.len() > SMALL);
-    let result = match large {
-        false => spec.pager.read(exchange, answer, latency, now),
-        true => read_apart(Arc::clone(spec), exchange, answer, latency, now).await,
+    let offline = matches!(&answer, Err(transport::Error::NoMemory { .. }))
+        || shared.offline(&exchange.request.url, answer.as_ref().err());
+    let received = Received { exchange, answer, latency, now };
+    let result = match received.is_large() {
+        false => received.read(&spec.pager).await,
+        true => received.read_apart(Arc::clone(spec)).await,
     };
     shared.credentials.record_outcome(used, &result).await;
-    result.map_err(|refusal| Box::new(PageFailure { offline, ..*refusal }))
-}
-
-/// Decodes on a blocking thread.
-async fn read_apart(
-    spec: Arc<CompiledSpec>,
-    exchange: PageExchange,
-    answer: Result<HttpResponse, transport::Error>,
-    latency: Duration,
-    now: Ts,
-) -> Result<Box<FetchedPage>, Box<PageFailure>> {
-    match tokio::task::spawn_blocking(move || spec.pager.read(exchange, answer, latency, now)).await {
-        Ok(page) => page,
-        Err(error) => Err(Box::new(PageFailure {
-            fault: patra_core::Fault::new(
-                Code::InternalError,
-                Level::L2,
-                format!("reading the response failed: {error}"),
-            ),
-            throttled: false,
-            retry_after: None,
-            evidence: patra_core::protocol::run::ExchangeEvidence::default(),
-            offline: false,
-        })),
-    }
+    result.map_err(|refusal| Box::new(PageFailure { offline: offline || refusal.offline, ..*refusal }))
 }
 
 /// Rate information of a permit for the ledger (ING-4.10-33).

@@ -15,6 +15,7 @@ use patra_core::port::transport::Error;
 
 use super::coding::ContentCoding;
 use super::growth;
+use super::memory::BodyShare;
 use super::wire::WireReader;
 use super::zstd::ZstdDecoder;
 use crate::fault;
@@ -29,11 +30,21 @@ const STEP: usize = 64 << 10;
 type DecoderInput = Box<dyn AsyncBufRead + Send + Unpin>;
 type DecoderOutput = Box<dyn AsyncRead + Send + Unpin>;
 
-pub(super) async fn collect(wire: WireReader, codings: &[ContentCoding], limit: usize) -> Result<Bytes, Error> {
-    decompress(wire, codings, limit).await.map_err(|error| fault::decoding(&error))
+pub(super) async fn collect(
+    wire: WireReader,
+    codings: &[ContentCoding],
+    limit: usize,
+    share: BodyShare,
+) -> Result<Bytes, Error> {
+    decompress(wire, codings, limit, share).await.map_err(|error| fault::decoding(&error))
 }
 
-async fn decompress(mut wire: WireReader, codings: &[ContentCoding], limit: usize) -> io::Result<Bytes> {
+async fn decompress(
+    mut wire: WireReader,
+    codings: &[ContentCoding],
+    limit: usize,
+    mut share: BodyShare,
+) -> io::Result<Bytes> {
     // A response without a body, such as 304, may still name an encoding.
     if wire.fill_buf().await?.is_empty() {
         return Ok(Bytes::new());
@@ -47,12 +58,13 @@ async fn decompress(mut wire: WireReader, codings: &[ContentCoding], limit: usiz
     }
     let mut body = Vec::with_capacity(STEP);
     loop {
+        share.cover(body.len() + STEP).await.map_err(io::Error::other)?;
         if body.capacity() - body.len() < STEP {
             body.reserve_exact(growth(body.len(), limit).max(STEP));
         }
         // A buffer this large bypasses the `BufReader`: the decoder writes into `body` directly.
         if input.read_buf(&mut (&mut body).limit(STEP)).await? == 0 {
-            return Ok(body.into());
+            return Ok(share.hold(body));
         }
         // Decompression is CPU work: yield to other tasks and to the deadline of the exchange.
         tokio::task::coop::consume_budget().await;

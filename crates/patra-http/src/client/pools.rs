@@ -29,6 +29,10 @@ use crate::tls::install_crypto;
 
 const USER_AGENT: &str = concat!("patra/", env!("CARGO_PKG_VERSION"));
 const MAX_IDLE_PER_HOST: usize = 16;
+/// Bytes that an HTTP/2 server may send ahead, per response and per connection: a body that waits for memory is buffered
+/// up to here.
+const STREAM_WINDOW: u32 = 1 << 20;
+const CONNECTION_WINDOW: u32 = 2 << 20;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Most proxies whose connections are kept; the least recently used one is dropped first.
@@ -145,6 +149,8 @@ fn builder(
         .tcp_nodelay(true)
         .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
         .pool_idle_timeout(IDLE_TIMEOUT)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .dns_resolver(GuardedResolver { guard: Arc::clone(guard), lookup: Arc::clone(lookup) })
         .connector_layer(layer_fn(ConnectTimeout));
     Ok(match proxy {

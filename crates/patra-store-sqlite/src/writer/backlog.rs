@@ -7,7 +7,8 @@ use patra_core::tx::{CommitBatch, RETRY_BATCH, Tx};
 
 use super::Job;
 
-/// A group is closed at this many operations or rows: its first operation waits for the last.
+/// A group is closed before it has more operations or rows: its first operation waits for the last. A single operation may
+/// have more rows.
 const MAX_OPERATIONS: usize = 256;
 const MAX_ROWS: usize = 10_000;
 
@@ -41,7 +42,7 @@ impl Backlog {
         self.was_short = !self.was_short && short > 0 && short < self.jobs.len();
         let (mut group, mut later, mut rows) = (Vec::new(), VecDeque::new(), 0);
         for job in self.jobs.drain(..) {
-            let is_full = group.len() == MAX_OPERATIONS || rows >= MAX_ROWS;
+            let is_full = group.len() == MAX_OPERATIONS || !group.is_empty() && rows + weight(&job.tx) > MAX_ROWS;
             if is_full || self.was_short && !is_short(&job) {
                 later.push_back(job);
             } else {

@@ -8,7 +8,7 @@ use bytestring::ByteString;
 use patra_core::cursor::{CursorName, CursorScope, CursorValue};
 use patra_core::paging::Position;
 use patra_core::params::Params;
-use patra_core::record::{Record, RecordStream, RecordVersion, RejectedRecord};
+use patra_core::record::{HeldMemory, Record, RecordStream, RecordVersion, RejectedRecord};
 use patra_core::registry::{DictItem, DictType, RegistryRow, RegistryTable, WHOLE};
 use patra_core::state::{Direction, Operation, PauseKind, TriggerType};
 use patra_core::tx::{
@@ -331,6 +331,7 @@ pub fn page(lease: &Lease, run: RunId, batch_no: u32, mut records: Vec<Record>, 
         request_digest: r#"{"url":"http://demo/works"}"#.into(),
         response_digest: r#"{"items":1}"#.into(),
         capture: None,
+        memory: HeldMemory::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use patra_core::paging::{PageFacts, Position};
 use patra_core::protocol::run::{ExchangeEvidence, FetchedPage, RecordOrder};
-use patra_core::record::{DetailCandidate, Record, RecordVersion, RejectedRecord};
+use patra_core::record::{DetailCandidate, HeldMemory, Record, RecordVersion, RejectedRecord};
 use patra_core::rng::Rng;
 use patra_core::tx::SkipReasons;
 use patra_core::{Code, Ts, Window};
@@ -338,6 +338,7 @@ pub(super) fn blank_page() -> FetchedPage {
         capture: None,
         warnings: Vec::new(),
         cut: None,
+        memory: HeldMemory::default(),
     }
 }
 

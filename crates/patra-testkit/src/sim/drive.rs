@@ -15,7 +15,7 @@ use super::api::{PoisonKind, blank_page, no_evidence};
 use super::event::{Event, Exchange, Machine};
 use super::process::Machines;
 use super::world::World;
-use super::{passes, scene};
+use super::{parts, passes, scene};
 
 /// Reason with which a run is asked to give its task back.
 const STOP: &str = "the process is stopping";
@@ -249,7 +249,7 @@ impl World {
     fn do_run(&mut self, process: usize, number: u32, mut wants: Vec<Want>) {
         for want in wants.drain(..) {
             match want {
-                Want::Tx(tx) => self.send(process, Machine::Run(number), tx),
+                Want::Tx(tx) => self.send(process, Machine::Run(number), parts::sent(self.mutant, tx)),
                 Want::Prepare { .. } => {
                     let (policy, partition) = match self.processes[process].machines.find(number) {
                         Some(active) if active.update => (self.update_policy.as_ref(), None),
@@ -463,8 +463,9 @@ impl World {
                             resume.next = None;
                         }
                     }
-                    Mutant::ResumeSkipsPage => {
+                    Mutant::ResumeSkipsPage | Mutant::PartEndsList => {
                         if let (Some(resume), Some(window)) = (resume, window)
+                            && (mutant == Mutant::ResumeSkipsPage || parts::is_between(&self.store.mem, resume))
                             && let Some(next) = &resume.next
                         {
                             let size = self.profile.page_size as usize;

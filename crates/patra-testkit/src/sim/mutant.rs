@@ -170,6 +170,10 @@ mutants! {
     CommitVanishes,
     /// The last of several pages that are committed together is lost.
     GroupLosesLast,
+    /// Only the last part of a page in parts has its records.
+    PartsForgotten,
+    /// A run that resumes between two parts of a page goes on behind the page.
+    PartEndsList,
     /// Pages are read far ahead of their commit.
     ReadsFarAhead,
     /// An id that was fetched once is never fetched again, whatever its version.

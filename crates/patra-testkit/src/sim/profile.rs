@@ -27,6 +27,8 @@ pub(super) struct Profile {
     pub(super) lease: Duration,
     pub(super) cut: Cut,
     pub(super) page_size: u32,
+    /// Most records of one transaction; pages with more are committed in parts.
+    pub(super) max_batch_records: usize,
     pub(super) inventory: u32,
     pub(super) lag: Duration,
     /// History of the first plan, before the start of the world.
@@ -201,6 +203,7 @@ impl Profile {
                 align: if rng.chance(300) { Some(Align::Minute) } else { None },
             },
             page_size: 1 + rng.below(4).min(rng.below(4)) as u32,
+            max_batch_records: 10_000,
             inventory: if rng.chance(size.in_parts) { 1 + rng.below(4) as u32 } else { 100 },
             lag: Duration::from_secs(lag),
             history: Duration::from_secs(history),

@@ -135,6 +135,7 @@ pub(super) fn run_options(profile: &Profile, mutant: Option<Mutant>) -> run::Opt
         linger: Duration::from_millis(20),
         max_attempts: profile.attempts,
         max_throttles: 4,
+        max_batch_records: profile.max_batch_records,
         emit_tweets: false,
         mark_limit: 2,
     }

@@ -76,6 +76,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let mut profile = Profile::draw(&mut rng);
         let mut passes = profile.draw_passes(seed);
+        profile.draw_parts(seed);
         let start = Ts::from_secs(1_000_000);
         let mut api = MockApi::new(&mut rng, &profile, start, spare.records);
         if let Some(partitions) = profile.partitions {

@@ -8,6 +8,7 @@ mod content;
 mod faults;
 mod feed_cases;
 mod feed_server;
+mod heavy;
 mod killed;
 mod networks;
 mod robots;

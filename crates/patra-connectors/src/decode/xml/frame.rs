@@ -43,7 +43,7 @@ impl ElementFrame {
     }
 
     pub(super) fn attribute(&mut self, name: &str, value: &str) {
-        member(&mut self.attributes, &format!("@{name}"));
+        member(&mut self.attributes, 0, &format!("@{name}"));
         json(&mut self.attributes, value);
     }
 
@@ -54,7 +54,8 @@ impl ElementFrame {
         }
     }
 
-    pub(super) fn child(&mut self, child: &ElementFrame) -> Result<(), String> {
+    /// Adds a child; returns the size of the children of its name.
+    pub(super) fn child(&mut self, child: ElementFrame) -> Result<usize, String> {
         // Children of one name mostly stand together.
         let known = self.children.iter().rposition(|group| group.name == child.name);
         let at = match known {
@@ -74,45 +75,46 @@ impl ElementFrame {
         }
         group.count += 1;
         child.write(&mut group.values);
-        Ok(())
+        Ok(group.values.len())
     }
 
-    pub(super) fn value(&self) -> Vec<u8> {
+    pub(super) fn value(self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write(&mut out);
         out
     }
 
-    /// Text alone is a JSON text; anything more is an object.
-    fn write(&self, out: &mut Vec<u8>) {
+    /// Text alone is a JSON text; anything more is an object. Each part is dropped when it is written.
+    fn write(self, out: &mut Vec<u8>) {
         let text = self.text.trim();
         if self.attributes.is_empty() && self.children.is_empty() {
             return json(out, text);
         }
-        let mut members = self.attributes.clone();
-        for group in &self.children {
-            member(&mut members, &group.name);
+        out.push(b'{');
+        let from = out.len();
+        out.extend_from_slice(&self.attributes);
+        for group in self.children {
+            member(out, from, &group.name);
             let list = group.list || group.count != 1;
             if list {
-                members.push(b'[');
+                out.push(b'[');
             }
-            members.extend_from_slice(&group.values);
+            out.extend_from_slice(&group.values);
             if list {
-                members.push(b']');
+                out.push(b']');
             }
         }
         if !text.is_empty() {
-            member(&mut members, "#text");
-            json(&mut members, text);
+            member(out, from, "#text");
+            json(out, text);
         }
-        out.push(b'{');
-        out.append(&mut members);
         out.push(b'}');
     }
 }
 
-fn member(out: &mut Vec<u8>, name: &str) {
-    if !out.is_empty() {
+/// Begins a member of the object whose members begin at `from`.
+fn member(out: &mut Vec<u8>, from: usize, name: &str) {
+    if out.len() > from {
         out.push(b',');
     }
     json(out, name);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::options::{FULL_BYTES, FULL_PAGES, MAX_WAITING_BYTES, QUICK_MS};
+use super::parts::that_fit;
 use super::{RunMachine, RunStage, Want};
 use crate::time::Ts;
 use crate::tx::{BatchCommitted, CommitBatch, Tx};
@@ -45,7 +46,8 @@ impl RunMachine {
         if self.committing == 0 && !self.queue.is_empty() && !self.may_linger() {
             // URLs lock the pool: no page waits for records behind them.
             let captures = self.queue.iter().position(|page| page.capture.is_some());
-            let most = captures.map_or(self.queue.len(), |at| at + 1);
+            let fit = that_fit(self.queue.iter().map(|page| &**page), self.options.max_batch_records);
+            let most = captures.map_or(self.queue.len(), |at| at + 1).min(fit);
             let group = self.queue.drain(..if self.singly > 0 { 1 } else { most }).collect::<Vec<_>>();
             self.singly = self.singly.saturating_sub(1);
             self.committing = group.len();

@@ -24,6 +24,8 @@ pub(super) struct RecordLimit {
     pub(super) is_cut: bool,
     /// Records that earlier runs have taken.
     before: usize,
+    /// Records that were taken before the current page.
+    last: usize,
     /// Hashed keys so far: a record that is repeated on every page counts once.
     keys: BTreeSet<[u8; 16]>,
 }
@@ -51,6 +53,7 @@ impl RecordLimit {
             is_scheduled: at_most.is_some(),
             is_cut: false,
             before: 0,
+            last: 0,
             keys: BTreeSet::new(),
         }))
     }
@@ -58,15 +61,22 @@ impl RecordLimit {
     /// Continues the count of an earlier run of the task.
     pub(super) fn resume(&mut self, taken: Option<u64>) {
         self.before = taken.and_then(|taken| taken.try_into().ok()).unwrap_or_default();
+        self.last = self.before;
     }
 
     pub(super) fn taken(&self) -> usize {
         self.before + self.keys.len()
     }
 
+    /// Records that were taken before the current page.
+    pub(super) fn taken_before(&self) -> usize {
+        self.last
+    }
+
     /// Counts the records of a page, and drops those that came before in this run and those beyond the limit.
     pub(super) fn take(&mut self, page: &mut FetchedPage) -> LimitStatus {
         let read = page.records.len();
+        self.last = self.taken();
         page.records.retain(|record| self.taken() < self.at_most && self.keys.insert(id_hash(record.key.as_bytes())));
         let left_out = u32::try_from(read - page.records.len()).unwrap_or(u32::MAX);
         page.facts.items = page.facts.items.saturating_sub(left_out);

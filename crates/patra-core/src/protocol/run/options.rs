@@ -21,6 +21,8 @@ pub struct Options {
     pub max_attempts: u32,
     /// Consecutive 429 responses that one batch waits out before the task is returned.
     pub max_throttles: u32,
+    /// Most records of one transaction. A page with more is committed in parts.
+    pub max_batch_records: usize,
     /// Emit an event for new tweets.
     pub emit_tweets: bool,
     /// Records of a list that one transaction checks for marks.
@@ -35,6 +37,7 @@ impl Default for Options {
             linger: Duration::from_millis(50),
             max_attempts: 5,
             max_throttles: 20,
+            max_batch_records: 10_000,
             emit_tweets: false,
             mark_limit: MarkMissing::LIMIT,
         }

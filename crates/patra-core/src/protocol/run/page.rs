@@ -8,7 +8,7 @@ use super::batch_context::{BatchContext, batch_key};
 use crate::error::{Fault, Level};
 use crate::id::RunId;
 use crate::paging::{PageFacts, Position};
-use crate::record::{CandidateMark, DetailCandidate, Record, RejectedRecord, deduplicate};
+use crate::record::{CandidateMark, DetailCandidate, HeldMemory, Record, RejectedRecord, deduplicate};
 use crate::source::Validators;
 use crate::tx::{
     BatchStats, Capture, CheckedRecord, CommitBatch, HttpStats, Lease, LeaseRef, PassPage, RawResponse, SkipReasons,
@@ -39,6 +39,8 @@ pub struct FetchedPage {
     pub warnings: Vec<String>,
     /// Why the page is not the whole, if it is not: its end is missing, and what it holds is complete.
     pub cut: Option<String>,
+    /// Memory that the page holds until its records are stored.
+    pub memory: HeldMemory,
 }
 
 /// Why a page could not be read.
@@ -114,6 +116,28 @@ pub(super) struct SettledRecords {
 }
 
 impl FetchedPage {
+    /// Bytes that the page takes in memory, about.
+    pub fn memory_bytes(&self) -> usize {
+        /// Bytes of an allocation that nobody asked for.
+        const EXTRA: usize = 16;
+        let records = self.records.iter().map(|record| {
+            let texts = record.key.len() + record.fields.len() + record.payload.len();
+            size_of::<Record>() + texts + 2 * EXTRA
+        });
+        let rejected = self
+            .rejected
+            .iter()
+            .map(|rejected| size_of::<RejectedRecord>() + rejected.reason.len() + rejected.sample.len() + 3 * EXTRA);
+        let candidates = self
+            .candidates
+            .iter()
+            .map(|candidate| size_of::<DetailCandidate>() + candidate.id.len() + candidate.version.len() + 2 * EXTRA);
+        let excluded =
+            self.excluded.iter().map(|key| size_of::<Option<String>>() + key.as_ref().map_or(0, String::len));
+        let ids = size_of_val(&self.facts.ids[..]);
+        records.sum::<usize>() + rejected.sum::<usize>() + candidates.sum::<usize>() + excluded.sum::<usize>() + ids
+    }
+
     /// An item of the page has no usable key.
     pub(super) fn has_unidentified(&self) -> bool {
         self.rejected.iter().any(|rejected| rejected.key.is_none()) || self.excluded.iter().any(Option::is_none)
@@ -178,6 +202,7 @@ impl FetchedPage {
             request_digest: self.evidence.request_digest,
             response_digest: self.evidence.response_digest,
             capture: self.capture,
+            memory: self.memory,
         })
     }
 }

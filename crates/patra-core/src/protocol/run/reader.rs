@@ -6,14 +6,15 @@ use super::batch_context::BatchContext;
 use super::details::{DetailCounts, DetailPhase, RefusedId};
 use super::limit::LimitStatus;
 use super::order::OrderTracker;
-use super::page::{FetchedPage, PageFailure, SettledRecords};
+use super::page::{FetchedPage, PageFailure};
+use super::parts::needs_parts;
 use super::{PlannedEnd, RunMachine, RunStage, Want};
 use crate::error::{Code, Fault, Level};
 use crate::gate::GateDecision;
 use crate::health::Advice;
 use crate::id::RunId;
 use crate::paging::{PageStep, PageWalk, PagingRule, Part, Position, Verification, WalkProgress};
-use crate::record::{CandidateMark, DetailCandidate};
+use crate::record::DetailCandidate;
 use crate::source::Validators;
 use crate::time::Ts;
 use crate::tx::{RateStats, RunEnd, SelfHealing, SkipReasons};
@@ -48,9 +49,9 @@ pub(super) struct PageReader {
     pub(super) perhaps: bool,
     pub(super) walk: PageWalk,
     /// State of the walk before the current page: a page that is not left is judged again after a crash.
-    walk_before: Option<WalkProgress>,
+    pub(super) walk_before: Option<WalkProgress>,
     /// The next batch does not leave its page.
-    stays: bool,
+    pub(super) stays: bool,
     /// The last id of the page before, where ids are read first.
     last_id: Option<DetailCandidate>,
     /// Page size of the last request.
@@ -59,8 +60,8 @@ pub(super) struct PageReader {
     pages: u32,
     /// Started at the first page of the slice, not after an earlier run.
     from_the_start: bool,
-    healing: SelfHealing,
-    rate: RateStats,
+    pub(super) healing: SelfHealing,
+    pub(super) rate: RateStats,
     /// Failed tries of this page, without 429 responses.
     pub(super) failures: u32,
     pub(super) throttles: u32,
@@ -251,7 +252,7 @@ impl PageReader {
     }
 
     /// Moves on to the next page.
-    fn step(&mut self, next: Option<Position>, perhaps: bool) {
+    pub(super) fn step(&mut self, next: Option<Position>, perhaps: bool) {
         if let Some(token) = self.position.take().and_then(|position| position.token_key()) {
             self.walk.remember(&token);
         }
@@ -344,7 +345,8 @@ impl RunMachine {
         let policy = std::sync::Arc::clone(policy);
         self.reader.pages += 1;
         self.polling.on_page(&here, &mut page);
-        self.reader.walk_before = policy.details.as_ref().and_then(|_| self.reader.walk.progress());
+        let is_read_again = policy.details.is_some() || needs_parts(&page.records, self.options.max_batch_records);
+        self.reader.walk_before = self.reader.walk.progress().filter(|_| is_read_again);
         if policy.pass.is_some() && page.has_unidentified() {
             self.reader.walk.note_unidentified();
         }
@@ -413,60 +415,6 @@ impl RunMachine {
             page.candidates.remove(0);
         }
         self.reader.last_id = last;
-    }
-
-    /// Commits a page and moves to where its ending leads.
-    pub(super) fn turn(
-        &mut self,
-        page: FetchedPage,
-        marks: Vec<CandidateMark>,
-        ending: PageEnding,
-        wants: &mut Vec<Want>,
-    ) {
-        let (next, perhaps, end) = match ending {
-            PageEnding::Next { next, perhaps } => (Some(next), perhaps, None),
-            PageEnding::End => (None, false, Some(RunEnd::Succeeded)),
-            PageEnding::Cut(reason) => {
-                let error = Fault::new(Code::PartialFail, Level::L1, reason);
-                (self.behind_a_cut(), false, Some(RunEnd::Partial { error }))
-            }
-            PageEnding::Over { next, end } => (Some(next), false, Some(end)),
-        };
-        self.planned_end = end.map(|end| PlannedEnd { end, failure: None });
-        self.commit(page, marks, next.clone());
-        self.reader.step(next, perhaps);
-        self.proceed(wants);
-    }
-
-    /// Commits a part of the current page's results, and stays at the page.
-    pub(super) fn stay(&mut self, page: FetchedPage, marks: Vec<CandidateMark>, wants: &mut Vec<Want>) {
-        let here = self.reader.position.clone();
-        self.reader.stays = true;
-        self.commit(page, marks, here.clone());
-        self.reader.step(here, self.reader.perhaps);
-        self.proceed(wants);
-    }
-
-    fn commit(&mut self, page: FetchedPage, mut marks: Vec<CandidateMark>, next: Option<Position>) {
-        self.stats.observed_max =
-            self.stats.observed_max.max(page.records.iter().map(|record| record.version.updated_at).max());
-        let mut context = self.reader.context();
-        if std::mem::take(&mut self.reader.stays) {
-            context.walk = self.reader.walk_before;
-        }
-        if let (Some(verification), None) = (self.stats.verification, &next) {
-            context.walk.get_or_insert_default().verification = Some(verification);
-        }
-        context.taken = self.limit.as_ref().map(|limit| limit.taken() as u64);
-        // A request for details that settled nothing is no progress.
-        context.progress &= !matches!(context.position, Position::Ids { .. }) || !marks.is_empty();
-        let checked = self.checked(&page, &mut marks);
-        let (RunStage::Paging(policy), Some(run)) = (&self.stage, self.run) else { return };
-        let settled = SettledRecords { checked, marks, refresh: self.refreshes() };
-        let batch = page.into_batch(&self.lease, run, policy, &context, settled, next);
-        self.reader.healing = SelfHealing::default();
-        self.reader.rate = RateStats::default();
-        self.enqueue(batch);
     }
 }
 

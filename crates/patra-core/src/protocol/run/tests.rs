@@ -9,6 +9,7 @@ mod limits;
 mod missing;
 mod moved;
 mod pages;
+mod parts;
 mod refusals;
 mod self_healing;
 mod update;
