@@ -12,7 +12,7 @@ use axum::response::Response;
 use serde_json::Value;
 
 use patra_core::Code;
-use patra_core::port::query::{StoredApiKey, View, ViewFilter};
+use patra_core::port::query::{StoredApiKey, View};
 use patra_core::project;
 use patra_core::tx::KeyScope;
 
@@ -173,14 +173,7 @@ impl Tenant {
 
     /// Whether a row is visible to this tenant. Rows of other projects look as if they did not exist.
     pub(crate) async fn sees(&self, api: &Api, view: View, id: i64) -> Result<bool, Failure> {
-        match self.sight()? {
-            None => Ok(true),
-            Some(key) => {
-                let filter =
-                    ViewFilter { project_key: Some(key.to_owned()), id: Some(id), limit: 1, ..ViewFilter::default() };
-                Ok(!api.store.list(view, filter).await?.is_empty())
-            }
-        }
+        self.store(api).sees(view, id).await
     }
 }
 

@@ -11,6 +11,7 @@ mod envelope;
 pub mod key;
 mod limiter;
 mod openapi;
+mod project_store;
 mod request_id;
 mod routes;
 mod serve;

@@ -22,6 +22,7 @@ use crate::Api;
 use crate::auth::{self, Caller, Known, Tenant};
 use crate::connection::Peer;
 use crate::envelope::Failure;
+use crate::project_store::ProjectStore;
 
 /// Most bytes of a form; a manifest fits.
 pub(super) const MAX_FORM: usize = 1 << 20;
@@ -123,6 +124,11 @@ pub(super) async fn layer(State(state): State<ConsoleState>, request: Request, n
 }
 
 impl ConsoleContext {
+    /// The store, bound to the projects that the user may see.
+    pub(super) fn store(&self) -> ProjectStore<'_> {
+        self.tenant.store(&self.api)
+    }
+
     async fn new(
         state: &ConsoleState,
         session_id: String,

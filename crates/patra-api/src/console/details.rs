@@ -89,7 +89,7 @@ pub(super) async fn slice(Extension(ctx): Extension<ConsoleContext>, id: PathTex
         let id = number(id)?;
         let row = lists::one(&ctx, View::Slices, id).await?;
         let plan = int(View::Slices, &row, "plan_id");
-        let lineage = ctx.api.store.lineage(patra_core::PlanId(plan), BatchPage::default()).await?;
+        let lineage = ctx.store().lineage(patra_core::PlanId(plan), BatchPage::default()).await?;
         let tasks = lineage.map(|lineage| lineage.tasks).unwrap_or_default();
         let tasks = tasks.iter().filter(|task| task["slice_id"].as_i64() == Some(id)).map(|task| task["id"].as_i64());
         let mut table = Table::new("Tasks", &["task"], "It has none.");

@@ -61,15 +61,13 @@ async fn find_hits(ctx: &ConsoleContext) -> Result<Vec<Shown>, Failure> {
     }
     if let Some((run, no)) =
         sought.split_once('/').and_then(|(run, no)| Some((run.parse::<i64>().ok()?, no.parse::<u32>().ok()?)))
-        && ctx.tenant.sees(&ctx.api, View::Runs, run).await?
-        && ctx.api.store.evidence(patra_core::RunId(run), no).await?.is_some()
+        && ctx.store().evidence(patra_core::RunId(run), no).await?.is_some()
     {
         hits.push(Shown::text(format!("Batch {no} of run {run}")).to(format!("/runs/{run}/batches/{no}")));
     }
     if let Ok(id) = sought.parse::<i64>() {
-        let project_key = ctx.tenant.sight()?.map(str::to_owned);
-        let filter = SourceFilter { project_key, ids: Some(vec![id]), ..SourceFilter::default() };
-        for source in ctx.api.store.sources(filter).await? {
+        let filter = SourceFilter { ids: Some(vec![id]), ..SourceFilter::default() };
+        for source in ctx.store().sources(filter).await? {
             hits.push(Shown::text(format!("Source {id}: {}", source.name)).to(format!("/sources/{id}")));
         }
         for view in NUMBERED.iter().copied().filter(|view| view.owner().is_some() || ctx.tenant.is_operator().is_ok()) {
@@ -80,8 +78,7 @@ async fn find_hits(ctx: &ConsoleContext) -> Result<Vec<Shown>, Failure> {
             );
         }
     }
-    let progress = ctx.api.store.progress(sought).await?;
-    if progress.is_some_and(|progress| ctx.tenant.is_seen(&progress.project_key)) {
+    if ctx.store().progress(sought).await?.is_some() {
         hits.push(Shown::text(format!("Job {sought}")).to(format!("/jobs/{}", encoded(sought))));
     }
     Ok(hits)

@@ -39,13 +39,8 @@ async fn listed(ctx: &ConsoleContext) -> Result<Page, Failure> {
     let conditions =
         SourceConditions { text: ctx.query.text("q").to_lowercase(), r#type: choice("type"), status: choice("status") };
     let after = ctx.query.number("after")?.unwrap_or_default();
-    let filter = SourceFilter {
-        project_key: ctx.tenant.sight()?.map(str::to_owned),
-        after,
-        limit: MAX_SCANNED,
-        ..SourceFilter::default()
-    };
-    let scanned = ctx.api.store.sources(filter).await?;
+    let filter = SourceFilter { after, limit: MAX_SCANNED, ..SourceFilter::default() };
+    let scanned = ctx.store().sources(filter).await?;
     let all = scanned.len() < MAX_SCANNED as usize;
     let mut matching: Vec<_> = scanned.iter().filter(|source| conditions.is_met_by(source)).collect();
     let next = match matching.get(PAGE) {
@@ -232,7 +227,7 @@ async fn history(ctx: &ConsoleContext, source: &StoredSource) -> Result<Table, F
     let newest = source.poll_count;
     for count in (0..=newest).rev().take(usize::try_from(HISTORY).unwrap_or_default()) {
         let job = format!("source-{}-{count}", source.id);
-        let Some(progress) = ctx.api.store.progress(&job).await? else { continue };
+        let Some(progress) = ctx.store().progress(&job).await? else { continue };
         let tone = if progress.tasks_failed > 0 { Tone::Bad } else { Tone::Plain };
         let cells = vec![
             Shown::text(job.as_str()).to(format!("/jobs/{}", encoded(&job))),
@@ -256,7 +251,7 @@ async fn items(ctx: &ConsoleContext, source: &StoredSource) -> Result<Table, Fai
         ..ItemFilter::default()
     };
     let mut table = Table::new("Newest items", &["item", "title", "found"], "It has no items yet.");
-    for item in ctx.api.store.raw_items(filter).await? {
+    for item in ctx.store().raw_items(filter).await? {
         let fields: Value = serde_json::from_str(&item.fields).unwrap_or_default();
         let title = fields["title"].as_str().unwrap_or(&item.dedup_key).to_owned();
         let cells = vec![
@@ -311,7 +306,6 @@ async fn acted(ctx: &ConsoleContext, path: Result<Path<(i64, String)>, PathRejec
 
 /// A source, if the user may see it.
 async fn find(ctx: &ConsoleContext, id: i64) -> Result<StoredSource, Failure> {
-    let project_key = ctx.tenant.sight()?.map(str::to_owned);
-    let filter = SourceFilter { project_key, ids: Some(vec![id]), ..SourceFilter::default() };
-    ctx.api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))
+    let filter = SourceFilter { ids: Some(vec![id]), ..SourceFilter::default() };
+    ctx.store().sources(filter).await?.pop().ok_or_else(|| unknown(id))
 }

@@ -62,7 +62,7 @@ async fn in_state(api: &Api, tenant: &Tenant, wanted: &str, mut filter: ViewFilt
     for row in rows {
         let Some(Cell::Text(public_id)) = View::Jobs.cell(&row, "public_id") else { continue };
         let looked_at = View::Jobs.cell(&row, "id").and_then(|cell| cell.as_int());
-        if api.store.progress(&public_id).await?.is_some_and(|progress| progress.status_word() == wanted) {
+        if tenant.store(api).progress(&public_id).await?.is_some_and(|progress| progress.status_word() == wanted) {
             page.push(row);
         }
         if page.len() == most || api.clock.steady().since(began) > SCAN_TIME {
@@ -79,8 +79,7 @@ pub(crate) async fn named(api: &Api, tenant: &Tenant, id: &str) -> Result<(Strin
     let within = tenant.sight().ok().flatten().map(|project| scoped(project, id.to_owned()));
     let within = within.filter(|whole| whole != id);
     for id in [Some(id.to_owned()), within].into_iter().flatten() {
-        let progress = api.store.progress(&id).await?;
-        if let Some(progress) = progress.filter(|progress| tenant.is_seen(&progress.project_key)) {
+        if let Some(progress) = tenant.store(api).progress(&id).await? {
             return Ok((id, progress));
         }
     }
@@ -203,12 +202,12 @@ fn refused(error: registry::Error) -> Failure {
 }
 
 /// Pauses that an unfinished job may be waiting for.
-async fn pauses(api: &Api, job: &str, finished: bool) -> Vec<operations::PausedView> {
+async fn pauses(api: &Api, tenant: &Tenant, job: &str, finished: bool) -> Vec<operations::PausedView> {
     if finished {
         return Vec::new();
     }
     let filter = ViewFilter { public_id: Some(job.to_owned()), limit: 1, ..ViewFilter::default() };
-    let Ok(rows) = api.store.list(View::Jobs, filter).await else { return Vec::new() };
+    let Ok(rows) = tenant.store(api).list(View::Jobs, filter).await else { return Vec::new() };
     let text = |column| match rows.first().and_then(|row| View::Jobs.cell(row, column)) {
         Some(Cell::Text(text)) => text,
         _ => String::new(),
@@ -228,7 +227,7 @@ pub(super) async fn show(
     let found = async {
         let job = input::path_text(job)?;
         let (job, progress) = named(&api, &tenant, &job).await?;
-        let pauses = pauses(&api, &job, progress.is_finished()).await;
+        let pauses = pauses(&api, &tenant, &job, progress.is_finished()).await;
         let meta = json!({ "finished": progress.is_finished(), "held": pauses });
         Ok::<_, Failure>((job_json(&job, &progress), meta))
     };

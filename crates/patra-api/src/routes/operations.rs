@@ -328,8 +328,7 @@ pub(super) async fn lineage(
             return Err(Failure::bad_request(format!("limit must be between 1 and {}", BatchPage::MAX)));
         }
         let plan = number(plan)?;
-        let mine = tenant.sees(&api, View::Plans, plan).await?;
-        let found = if mine { api.store.lineage(PlanId(plan), batches).await? } else { None };
+        let found = tenant.store(&api).lineage(PlanId(plan), batches).await?;
         found.ok_or_else(|| missing("there is no such plan"))
     };
     match found.await {

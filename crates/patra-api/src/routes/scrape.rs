@@ -151,14 +151,10 @@ pub(super) async fn list(
         {
             return Err(Failure::bad_request("status is one of pending, running, completed, failed"));
         }
-        let filter = ViewFilter {
-            project_key: tenant.sight()?.map(str::to_owned),
-            job_type: Some(scrape::JOB_TYPE.to_owned()),
-            limit: MAX_SCRAPES,
-            ..ViewFilter::default()
-        };
+        let filter =
+            ViewFilter { job_type: Some(scrape::JOB_TYPE.to_owned()), limit: MAX_SCRAPES, ..ViewFilter::default() };
         let mut shown = Vec::new();
-        for row in api.store.list(View::Jobs, filter).await? {
+        for row in tenant.store(&api).list(View::Jobs, filter).await? {
             let Some(Cell::Text(public_id)) = View::Jobs.cell(&row, "public_id") else { continue };
             let found = scrape::status(&*api.store, None, &public_id).await?;
             let is_wanted =

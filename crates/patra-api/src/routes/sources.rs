@@ -66,7 +66,7 @@ pub(super) async fn list(
     Extension(tenant): Extension<Tenant>,
 ) -> Response {
     let work = async {
-        let sources = api.store.sources(mine(&tenant)?).await?;
+        let sources = tenant.store(&api).sources(mine(&tenant)?).await?;
         let shown: Vec<_> = sources.iter().map(|source| source_json(source, tenant.sees_public_only())).collect();
         Ok(Json(shown).into_response())
     };
@@ -238,7 +238,7 @@ pub(super) async fn export_opml(
     Extension(tenant): Extension<Tenant>,
 ) -> Response {
     let work = async {
-        let found = api.store.sources(mine(&tenant)?).await?;
+        let found = tenant.store(&api).sources(mine(&tenant)?).await?;
         let kind = [(axum::http::header::CONTENT_TYPE, "text/x-opml; charset=utf-8")];
         Ok((kind, sources::to_opml(&found)).into_response())
     };
@@ -273,7 +273,7 @@ pub(crate) async fn update(api: &Api, change: ChangeSource) -> Result<(), Failur
 
 async fn read(api: &Api, tenant: &Tenant, id: i64) -> Result<StoredSource, Failure> {
     let filter = SourceFilter { ids: Some(vec![id]), ..mine(tenant)? };
-    api.store.sources(filter).await?.pop().ok_or_else(|| unknown(id))
+    tenant.store(api).sources(filter).await?.pop().ok_or_else(|| unknown(id))
 }
 
 pub(crate) fn unknown(id: i64) -> Failure {
@@ -338,7 +338,7 @@ pub(super) async fn status(
 
 async fn collector_status(api: &Api, tenant: &Tenant) -> RouteResult {
     let (sources, doing) =
-        (api.store.sources(mine(tenant)?).await?, api.store.collector_stats(tenant.project()?).await?);
+        (tenant.store(api).sources(mine(tenant)?).await?, api.store.collector_stats(tenant.project()?).await?);
     let now = doing.now.unwrap_or_else(|| api.clock.now());
     let shown: Vec<_> = sources.iter().map(status_json).collect();
     let paused = sources.iter().filter(|source| source.state.paused.is_some()).count();
@@ -442,7 +442,7 @@ async fn raw_items(
         limit: params.limit.unwrap_or(usual).clamp(1, most),
         offset: params.offset.unwrap_or(0),
     };
-    let items = api.store.raw_items(filter).await?;
+    let items = tenant.store(api).raw_items(filter).await?;
     Ok(Json(items.iter().map(item_json).collect::<Vec<_>>()).into_response())
 }
 

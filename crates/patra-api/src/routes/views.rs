@@ -139,19 +139,15 @@ pub(super) fn respond(id: &RequestId, view: View, page: Result<Page, Failure>) -
 pub(crate) type Page = (Vec<ViewRow>, Option<i64>);
 
 /// The rows that are visible to a tenant.
-pub(crate) async fn query(api: &Api, tenant: &Tenant, view: View, mut filter: ViewFilter) -> Result<Page, Failure> {
-    filter.project_key = tenant.sight()?.map(str::to_owned);
-    // Rows without a project are for keys that are bound to no project.
-    if view.owner().is_none() {
-        tenant.is_operator()?;
-        filter.project_key = None;
-    }
+pub(crate) async fn query(api: &Api, tenant: &Tenant, view: View, filter: ViewFilter) -> Result<Page, Failure> {
+    let store = tenant.store(api);
+    let mut filter = store.bound(view, filter)?;
     if let Some(status) = &filter.status {
         filter.status = Some(view.status(status).map_err(|error| Failure::bad_request(error.to_string()))?);
     }
     view.conditions(&filter).map_err(|error| Failure::bad_request(error.to_string()))?;
     let limit = filter.effective_limit() as usize;
-    let rows = api.store.list(view, filter).await?;
+    let rows = store.list(view, filter).await?;
     let next =
         rows.last().filter(|_| rows.len() == limit).and_then(|row| view.cell(row, "id")).and_then(|id| id.as_int());
     Ok((rows, next))

@@ -82,6 +82,23 @@ fn crates_use_only_what_the_table_allows() {
     assert_none("edges that are not in the table", &broken);
 }
 
+/// The store itself shows the rows of all projects.
+// covers: POOL-08, POOL-120
+#[test]
+fn routes_read_rows_only_through_the_store_of_their_project() {
+    let reads = ["list", "sources", "raw_items", "progress", "lineage", "evidence"];
+    let mut broken = Vec::new();
+    for path in sources().filter(|path| shown(path).starts_with("crates/patra-api/src/")) {
+        if shown(&path).ends_with("project_store.rs") || shown(&path).contains("tests") {
+            continue;
+        }
+        let text: String = read(&path).split_whitespace().collect();
+        let direct = |name: &&&str| text.contains(&format!("api.store.{name}("));
+        broken.extend(reads.iter().filter(direct).map(|name| format!("{}: api.store.{name}", shown(&path))));
+    }
+    assert_none("read through `tenant.store(api)`", &broken);
+}
+
 #[test]
 fn no_file_is_called_mod_rs() {
     let broken: Vec<_> = sources().filter(|path| path.ends_with("mod.rs")).map(|path| shown(&path)).collect();

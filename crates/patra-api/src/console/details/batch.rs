@@ -6,7 +6,7 @@ use axum::response::Response;
 use serde_json::Value;
 
 use patra_core::RunId;
-use patra_core::port::query::{BatchEvidence, View};
+use patra_core::port::query::BatchEvidence;
 use patra_core::tx::KeyScope;
 
 use crate::console::context::ConsoleContext;
@@ -18,10 +18,7 @@ pub(in crate::console) async fn batch(Extension(ctx): Extension<ConsoleContext>,
     let page = async {
         let Path((run, no)) = path.map_err(|_| missing("there is no such batch".to_owned()))?;
         let nothing = || missing(format!("run {run} has no batch {no}"));
-        if !ctx.tenant.sees(&ctx.api, View::Runs, run).await? {
-            return Err(nothing());
-        }
-        let evidence = ctx.api.store.evidence(RunId(run), no).await?.ok_or_else(nothing)?;
+        let evidence = ctx.store().evidence(RunId(run), no).await?.ok_or_else(nothing)?;
         Ok(shown(&ctx, run, no, &evidence))
     };
     ctx.show(page.await)

@@ -22,7 +22,7 @@ pub(in crate::console) async fn plan(Extension(ctx): Extension<ConsoleContext>, 
     let page = async {
         let id = number(id)?;
         let row = lists::one(&ctx, View::Plans, id).await?;
-        let lineage = ctx.api.store.lineage(PlanId(id), BatchPage::default()).await?;
+        let lineage = ctx.store().lineage(PlanId(id), BatchPage::default()).await?;
         let mut page = Page::new(name(View::Plans, &row)).under("Plans", "/plans").live();
         if let Some(job) = lineage.as_ref().and_then(|lineage| lineage.job["public_id"].as_str()) {
             page = page.under(format!("Job {job}"), format!("/jobs/{}", encoded(job)));

@@ -41,6 +41,38 @@ fn truncated_and_corrected_feeds_are_stored_once_and_whole(on: On) {
     });
 }
 
+// covers: COLL-125, COLL-123
+on_both!(fn rss_1_1_is_read_and_a_guid_that_is_repeated_at_times_keeps_its_key);
+fn rss_1_1_is_read_and_a_guid_that_is_repeated_at_times_keeps_its_key(on: On) {
+    everywhere(on, |place, feeds| {
+        let rss = add(place, "rss", &feeds.url(1, "/rss11"));
+        assert_eq!(one(place, rss).1["inserted"], 1);
+        assert_eq!(place.list(&["items"])[0]["fields"]["url"], "http://x.test/1");
+        let twins = add(place, "rss", &feeds.url(2, "/twins"));
+        assert_eq!(one(place, twins).1["inserted"], 2);
+        assert_eq!(one(place, twins).1["inserted"], 0, "{:?}", place.list(&["items"]));
+        assert_eq!(place.list(&["items"]).len(), 3);
+    });
+}
+
+// covers: COLL-120
+on_both!(fn retry_after_of_days_is_obeyed_for_seven_days_at_most);
+fn retry_after_of_days_is_obeyed_for_seven_days_at_most(on: On) {
+    everywhere(on, |place, feeds| {
+        for (host, seconds) in [(1, 259_200), (2, 2_592_000)] {
+            add(place, "rss", &feeds.url(host, &format!("/busy/{seconds}")));
+        }
+        place.run(&["collect"]);
+        let now = crate::support::now_micros() as i64 / 1_000_000;
+        let days: Vec<_> = list(place)
+            .iter()
+            .map(|row| row["next_attempt_at"].as_str().unwrap().parse::<patra_core::Ts>().unwrap())
+            .map(|at| (at.micros() / 1_000_000 - now + 3_600) / 86_400)
+            .collect();
+        assert_eq!(days, [3, 7]);
+    });
+}
+
 // covers: COLL-45, COLL-24
 on_both!(fn new_source_goes_before_the_backlog_of_its_host);
 fn new_source_goes_before_the_backlog_of_its_host(on: On) {

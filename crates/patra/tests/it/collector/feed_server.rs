@@ -200,7 +200,23 @@ impl FeedServer {
             "found" => send("302 Found", "Location: /feed/found\r\n", b""),
             "loop" => send("302 Found", "Location: /loop\r\n", b""),
             "private" => send("302 Found", "Location: http://10.255.255.1/feed\r\n", b""),
-            "busy" => send("429 Too Many Requests", "Retry-After: 3600\r\n", b""),
+            "busy" => {
+                let seconds = path.rsplit('/').find_map(|word| word.parse::<u32>().ok()).unwrap_or(3_600);
+                send("429 Too Many Requests", &format!("Retry-After: {seconds}\r\n"), b"");
+            }
+            "rss11" => send("200 OK", "Content-Type: application/rdf+xml\r\n", RSS_1_1),
+            // Two entries share a guid; the next time one of them is left.
+            "twins" => {
+                let is_first = self.paths().iter().filter(|known| *known == path).count() == 1;
+                let item = |link: &str| {
+                    format!(
+                        "<item><guid isPermaLink='false'>g</guid><link>http://x.test/{link}</link><title>{link}</title></item>"
+                    )
+                };
+                let items = if is_first { item("a") + &item("b") } else { item("b") };
+                let feed = format!("<rss version='2.0'><channel><title>T</title>{items}</channel></rss>");
+                send("200 OK", "", feed.as_bytes());
+            }
             "page" => send("200 OK", "Content-Type: text/html\r\n", PAGE),
             "plain" => send("200 OK", "Content-Type: text/html\r\n", PLAIN),
             "hits" => send("200 OK", "Content-Type: application/json\r\n", HITS),
@@ -266,6 +282,10 @@ const BOMB: &[u8] = b"<?xml version=\"1.0\"?><!DOCTYPE rss [<!ENTITY a \"aaaaaaa
     <!ENTITY d \"&c;&c;&c;&c;&c;&c;&c;&c;&c;&c;\"><!ENTITY e \"&d;&d;&d;&d;&d;&d;&d;&d;&d;&d;\">\
     <!ENTITY f \"&e;&e;&e;&e;&e;&e;&e;&e;&e;&e;\"><!ENTITY g \"&f;&f;&f;&f;&f;&f;&f;&f;&f;&f;\">]>\
     <rss version=\"2.0\"><channel><title>&g;</title></channel></rss>";
+
+const RSS_1_1: &[u8] = b"<Channel xmlns='http://purl.org/net/rss1.1#' xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' \
+rdf:about='http://x.test/rss'><title>F</title><link>http://x.test/</link><description>d</description>\
+<items rdf:parseType='Collection'><item rdf:about='http://x.test/1'><title>one</title><link>http://x.test/1</link></item></items></Channel>";
 
 const STORY: &str = "<rss xmlns:dc='http://purl.org/dc/elements/1.1/'><channel><title>S</title>\
 <item><guid>1</guid><title>a</title><link>a</link><dc:date>2026-01-02T03:04:05Z</dc:date><description>TEXT</description></item>\
