@@ -134,6 +134,9 @@ impl TryWalk {
             Verification::Seams => "; complete: each page began with a record of the page before",
             Verification::Twice => "; complete: two passes found the same records",
             Verification::Token => "; complete: the token keeps the place in the list",
+            Verification::Unverified if self.rule.kind == PagingKind::Time => {
+                "; unverified: neither a page size nor a total shows whether records are missing"
+            }
             Verification::Unverified => {
                 "; unverified: nothing shows whether records moved while the list was read (pagination.verify)"
             }
