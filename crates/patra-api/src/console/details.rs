@@ -176,8 +176,8 @@ fn unverified(row: &ViewRow) -> Option<Note> {
     let Some(Cell::Json(stats)) = View::Runs.cell(row, "stats") else { return None };
     let stats: Value = serde_json::from_str(&stats).ok()?;
     (stats["verification"] == "unverified").then(|| {
-        let text = "Unverified: nothing shows whether records moved between two pages while they were read. With \
-                    pagination.verify: twice, Patra reads until two passes agree.";
+        let text = "Unverified: nothing shows that all records were read. They may have moved between two pages, or the \
+                    pages do not show where the list ends.";
         Note::new(Tone::Warn, text)
     })
 }
