@@ -367,7 +367,7 @@ async fn tweets_are_read_by_their_indexes() {
             query::document::TWEETS_OF_BOTH[0],
             "'p7', 'uSER7', NULL, 20, NULL, NULL".into(),
             "idx_tweets_author_created",
-            false,
+            true,
         ),
     ] {
         for plan in plans(&client, statement, &values).await {
