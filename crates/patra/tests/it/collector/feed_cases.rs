@@ -4,10 +4,8 @@
 mod cases;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
-use std::sync::Arc;
 
+use super::feed_server::{listen, read_head, reply};
 use super::*;
 use cases::{COMPARABLE, Case, Expect, at, holds, input, place as path_of};
 
@@ -19,28 +17,14 @@ type Answers = Vec<(Option<String>, String, Vec<u8>)>;
 
 /// Serves each answer at `/NUMBER`, on every address of 127.0.0.0/8.
 fn serve(answers: Answers) -> u16 {
-    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-    let (port, answers) = (listener.local_addr().unwrap().port(), Arc::new(answers));
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let answers = Arc::clone(&answers);
-            std::thread::spawn(move || {
-                let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
-                let number = lines.next().unwrap_or_default();
-                let number = number.split([' ', '/']).find_map(|word| word.parse::<usize>().ok());
-                lines.find(String::is_empty);
-                let Some((kind, base, body)) = number.and_then(|number| answers.get(number)) else { return };
-                let kind = kind.as_ref().map_or_else(String::new, |kind| format!("Content-Type: {kind}\r\n"));
-                let head = format!(
-                    "HTTP/1.1 200 OK\r\nConnection: close\r\n{kind}Content-Location: {base}\r\nContent-Length: {}\r\n\r\n",
-                    body.len()
-                );
-                let mut writer = &stream;
-                let _ = writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(body));
-            });
-        }
-    });
-    port
+    listen(move |_, mut stream| {
+        let head = read_head(&mut stream).unwrap_or_default();
+        let line = head.lines().next().unwrap_or_default();
+        let number = line.split([' ', '/']).find_map(|word| word.parse::<usize>().ok());
+        let Some((kind, base, body)) = number.and_then(|number| answers.get(number)) else { return };
+        let kind = kind.as_ref().map_or_else(String::new, |kind| format!("Content-Type: {kind}\r\n"));
+        reply(&mut stream, "200 OK", &format!("{kind}Content-Location: {base}\r\n"), body);
+    })
 }
 
 /// The built-in manifest at any rate, with another endpoint for the feeds themselves.

@@ -33,18 +33,42 @@ pub(crate) struct FeedServer {
     state: Arc<Mutex<State>>,
 }
 
+/// Serves each connection on a thread of its own, on all of 127.0.0.0/8. Returns the port, which each call gets too.
+pub(crate) fn listen(serve: impl Fn(u16, TcpStream) + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let (port, serve) = (listener.local_addr().unwrap().port(), Arc::new(serve));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || serve(port, stream));
+        }
+    });
+    port
+}
+
+/// The head of a request; nothing if the connection ended before.
+pub(crate) fn read_head(stream: &mut TcpStream) -> Option<String> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    Some(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// Sends a whole response with these headers, each of which ends its line.
+pub(crate) fn reply(stream: &mut TcpStream, status: &str, headers: &str, body: &[u8]) {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n");
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
 impl FeedServer {
     pub(crate) fn start() -> FeedServer {
-        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-        let feeds = FeedServer { port: listener.local_addr().unwrap().port(), state: Arc::default() };
-        let serving = feeds.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let feeds = serving.clone();
-                std::thread::spawn(move || feeds.serve(stream));
-            }
-        });
-        feeds
+        let state = Arc::<Mutex<State>>::default();
+        let shared = Arc::clone(&state);
+        let port = listen(move |port, stream| FeedServer { port, state: Arc::clone(&shared) }.serve(stream));
+        FeedServer { port, state }
     }
 
     /// The address of a path on the host with this number.
@@ -99,15 +123,7 @@ impl FeedServer {
     }
 
     fn serve(&self, mut stream: TcpStream) {
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while !head.ends_with(b"\r\n\r\n") {
-            match stream.read(&mut byte) {
-                Ok(1) => head.push(byte[0]),
-                _ => return,
-            }
-        }
-        let head = String::from_utf8_lossy(&head).into_owned();
+        let Some(head) = read_head(&mut stream) else { return };
         let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
         let headers: BTreeMap<_, _> = head
             .lines()
@@ -142,18 +158,11 @@ impl FeedServer {
     fn answer_robots(&self, stream: &mut TcpStream, host: &str) {
         let none = || ("404 Not Found".to_owned(), String::new(), String::new());
         let (status, headers, body) = self.state.lock().unwrap().robots.get(host).cloned().unwrap_or_else(none);
-        let length = body.len();
-        let answer =
-            format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
-        let _ = stream.write_all(answer.as_bytes());
+        reply(stream, &status, &headers, body.as_bytes());
     }
 
     fn answer(&self, stream: &mut TcpStream, path: &str, headers: &BTreeMap<String, String>) {
-        let mut send = |status: &str, more: &str, body: &[u8]| {
-            let head =
-                format!("HTTP/1.1 {status}\r\nConnection: close\r\n{more}Content-Length: {}\r\n\r\n", body.len());
-            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-        };
+        let mut send = |status: &str, more: &str, body: &[u8]| reply(stream, status, more, body);
         let feed = feed(path);
         match path.split(['/', '?']).nth(1).unwrap_or_default() {
             "feed" | "hn" if headers.get("if-none-match").is_some_and(|tag| tag == "\"v1\"") => {

@@ -2,10 +2,11 @@
 //! work goes on, and it stops when it is asked to.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
+use super::feed_server::{listen, read_head, reply};
 use super::*;
 
 /// Most memory of the server at any time, in bytes.
@@ -98,16 +99,9 @@ impl HeavyServer {
         }
         let zipped: Vec<_> = bodies.iter().map(|(path, body)| (format!("{path}.gz"), packed(body))).collect();
         bodies.extend(zipped);
-        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let server = HeavyServer { port, bodies: Arc::new(bodies), paths: Arc::default() };
+        let mut server = HeavyServer { port: 0, bodies: Arc::new(bodies), paths: Arc::default() };
         let serving = server.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let server = serving.clone();
-                std::thread::spawn(move || server.serve(stream));
-            }
-        });
+        server.port = listen(move |_, stream| serving.serve(stream));
         server
     }
 
@@ -120,21 +114,12 @@ impl HeavyServer {
     }
 
     fn serve(&self, mut stream: TcpStream) {
-        let mut head = Vec::new();
-        let mut byte = [0];
-        while !head.ends_with(b"\r\n\r\n") {
-            match stream.read(&mut byte) {
-                Ok(1) => head.push(byte[0]),
-                _ => return,
-            }
-        }
-        let head = String::from_utf8_lossy(&head).into_owned();
+        let Some(head) = read_head(&mut stream) else { return };
         let path = head.split([' ', '?']).nth(1).unwrap_or_default().to_owned();
         let encoding = if path.ends_with(".gz") { "Content-Encoding: gzip\r\n" } else { "" };
         let body = self.bodies.get(&path).map_or(&b"no"[..], Vec::as_slice);
         self.paths.lock().unwrap().push(path);
-        let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{encoding}Content-Length: {}\r\n\r\n", body.len());
-        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+        reply(&mut stream, "200 OK", encoding, body);
     }
 }
 
